@@ -44,6 +44,7 @@ COMMANDS = {
     "repro": "Write a directory that reproduces a failure without this tool; `-- dcgan/9/cpu`.",
     "expectations": "Show the changes of `expect` that match the results.",
     "diff": "Compare two results.json or baseline.json.",
+    "rehearse": "Export with other packages and show the regressions; `-- 'torch==2.14.*'`.",
     "audit": "Change files in small ways and count what the checks miss; `-- alexnet/18`.",
     "ops": "Write the table of all ATen operators; `-- alexnet` lists the missing ones of a model.",
     "gc": "Remove everything from the build folder that no manifest needs.",

@@ -24,6 +24,7 @@ _MODULES = {
     "baseline": "commands.baseline",
     "merge": "commands.merge",
     "diff": "commands.diff",
+    "rehearse": "commands.rehearse",
     "publish": "tool_commands.publish",
     "verify": "tool_commands.verify",
     "repro": "tool_commands.repro",

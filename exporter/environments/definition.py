@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
+import sys
 
 from exporter.core.frozen_model import FrozenModel, Items
+
+#: A requirement that only one version meets.
+_PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[^\]]*\])?\s*==\s*[^*,;\s]+")
 
 
 class EnvironmentDefinition(FrozenModel):
@@ -26,10 +31,15 @@ class EnvironmentDefinition(FrozenModel):
     def key(self) -> str:
         """The name of the folder: a hash of the definition, the Python and the machine."""
         parts = [
-            "adds" if self.adds_to_current else "separate",
+            f"adds to {sys.prefix}" if self.adds_to_current else "separate",
             self.python or platform.python_version(),
             platform.system(),
             platform.machine(),
             *sorted(self.requirements),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the requirements allow one version of each package only."""
+        return all(_PINNED.fullmatch(each.strip()) for each in self.requirements)

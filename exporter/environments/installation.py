@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import site
 import subprocess
 import sys
 import sysconfig
@@ -78,24 +79,43 @@ def find_environment(
     return InstalledEnvironment(folder=location, packages=stamp["packages"])
 
 
-def install_environment(definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
+def read_shared_packages(prefix: Path) -> tuple[str, ...]:
+    """Return the package folders of other environments that an environment uses.
+
+    Args:
+        prefix: The folder of the environment, such as `sys.prefix`.
+    """
+    try:
+        folders = json.loads((prefix / STAMP).read_text())["shared"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # an environment of another program
+    return tuple(folders)
+
+
+def install_environment(
+    definition: EnvironmentDefinition, folder: Path, *, update: bool = False
+) -> InstalledEnvironment:
     """Return the environment; create it on its first use.
 
     Args:
         definition: Its packages.
         folder: The folder of all environments.
+        update: Install newer versions if the index has some and the requirements allow them.
 
     Raises:
         InstallationFailure: if the interpreter does not exist or pip fails.
     """
-    if existing := find_environment(definition, folder):
+    is_final = not update or definition.is_pinned
+    if is_final and (existing := find_environment(definition, folder)):
         return existing
     location = folder / definition.key
     interpreter = _resolve_interpreter(definition.python)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / f"{definition.key}.lock"):
         if existing := find_environment(definition, folder):
-            return existing  # another process created it meanwhile
+            if is_final:
+                return existing  # another process created it meanwhile
+            return _install_packages(definition, location, interpreter)
         shutil.rmtree(location, ignore_errors=True)
         try:
             return _create(definition, location, interpreter)
@@ -114,25 +134,46 @@ def _create(
     definition: EnvironmentDefinition, location: Path, interpreter: str
 ) -> InstalledEnvironment:
     # The running pip also installs into other environments of its Python; a copy of it takes time.
-    shares_pip = interpreter == sys.executable and find_spec("pip") is not None
-    options = ["--without-pip"] if shares_pip else []
+    options = ["--without-pip"] if _shares_pip(interpreter) else []
     _run([interpreter, "-m", "venv", *options, str(location)], "the environment cannot be created")
-    python = find_interpreter(location)
     if definition.adds_to_current:
-        _add_current_packages(python)
+        _add_current_packages(find_interpreter(location))
+    return _install_packages(definition, location, interpreter)
+
+
+def _install_packages(
+    definition: EnvironmentDefinition, location: Path, interpreter: str
+) -> InstalledEnvironment:
+    """Install the newest versions that the requirements allow, and write the stamp."""
+    python = find_interpreter(location)
     if definition.requirements:
         names = ", ".join(definition.requirements)
-        pip = [interpreter, "-m", "pip", "--python"] if shares_pip else []
-        pip += [str(python)] if shares_pip else [str(python), "-m", "pip"]
-        options = ["--no-input", "--disable-pip-version-check"]
+        is_shared = _shares_pip(interpreter)
+        pip = [interpreter, "-m", "pip", "--python"] if is_shared else []
+        pip += [str(python)] if is_shared else [str(python), "-m", "pip"]
+        options = ["--no-input", "--disable-pip-version-check", "--upgrade"]
         command = [*pip, "install", *options, "--", *definition.requirements]
         _run(command, f"pip cannot install {names}")
     packages: dict[str, str] = json.loads(
         _run([str(python), "-I", "-c", _LIST_PACKAGES], "the packages cannot be listed")
     )
-    stamp = {**definition.model_dump(mode="json"), "packages": packages}
+    shared = _list_current_folders() if definition.adds_to_current else []
+    stamp = {**definition.model_dump(mode="json"), "shared": shared, "packages": packages}
     write_text(location / STAMP, json.dumps(stamp, indent=1) + "\n")
     return InstalledEnvironment(folder=location, packages=packages)
+
+
+def _shares_pip(interpreter: str) -> bool:
+    return interpreter == sys.executable and find_spec("pip") is not None
+
+
+def _list_current_folders() -> list[str]:
+    """Return the package folders of this process."""
+    folders = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
+    folders += site.getsitepackages()
+    folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    folders += read_shared_packages(Path(sys.prefix))
+    return [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
 
 
 def _add_current_packages(python: Path) -> None:
@@ -142,9 +183,8 @@ def _add_current_packages(python: Path) -> None:
     """
     command = [str(python), "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(_run(command, "the folder of the packages is unknown").strip())
-    current = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     # `addsitedir` also processes the `.pth` files there, which editable installs need.
-    lines = [f"import site; site.addsitedir({folder!r})" for folder in current]
+    lines = [f"import site; site.addsitedir({folder!r})" for folder in _list_current_folders()]
     (packages / "_current_packages.pth").write_text("\n".join(lines) + "\n")
 
 

@@ -13,19 +13,23 @@ from exporter.gate.finding import (
 )
 from exporter.gate.relaxations import find_relaxations
 from exporter.gate.revision_comparison import ProjectState, compare_with_revision
+from exporter.gate.upgrade_comparison import FileChange, UpgradeComparison, compare_upgrade
 
 __all__ = [
     "GROWTH_KINDS",
     "NOT_ACCEPTED",
     "NO_RESULT",
     "DataHashes",
+    "FileChange",
     "FindingKind",
     "GateFinding",
     "ProjectState",
+    "UpgradeComparison",
     "accept_all",
     "accept_some",
     "compare_baselines",
     "compare_results",
+    "compare_upgrade",
     "compare_with_revision",
     "find_relaxations",
     "select_blocking",

@@ -72,14 +72,18 @@ def compare_results(
 
 
 def compare_baselines(
-    before: Baseline, after: Baseline, records: Mapping[CellId, Record] | None = None
+    before: Baseline,
+    after: Baseline,
+    records: Mapping[CellId, Record] | None = None,
+    gate: Gate = DEFAULT_GATE,
 ) -> tuple[GateFinding, ...]:
-    """Compare two sets of outcomes with the default policy.
+    """Compare two sets of outcomes.
 
     Args:
         before: The first set.
         after: The second set; its cells count as promised.
         records: The records of `after` by cell, for the messages of the findings.
+        gate: The policy.
     """
     outcomes = after.by_cell()
     current = _CurrentResults(
@@ -90,7 +94,7 @@ def compare_baselines(
     )
     return tuple(
         replace(each, before=NO_RESULT) if each.before == NOT_ACCEPTED else each
-        for each in _compare(before.by_cell(), current, DEFAULT_GATE)
+        for each in _compare(before.by_cell(), current, gate)
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from exporter.build import (
     BuildFolder,
@@ -38,6 +39,8 @@ class ExportOptions:
     thorough: bool = False
     """Try more sizes and values."""
     use_store: bool = True
+    build: Path | None = None
+    """Another build folder than the project's; then no reports are written."""
 
     def make_build_options(
         self, manifest: Manifest, environment: Mapping[str, str]
@@ -45,6 +48,13 @@ class ExportOptions:
         """Return the options of the build, with the store."""
         store = open_store(manifest.project, environment) if self.use_store else None
         return BuildOptions(force=self.force, thorough=self.thorough, store=store)
+
+    def set_build_folder(self, manifest: Manifest) -> Manifest:
+        """Return the manifest with the build folder of these options."""
+        if self.build is None:
+            return manifest
+        project = manifest.project.model_copy(update={"build": str(self.build.absolute())})
+        return Manifest(project=project, models=manifest.models, problems=manifest.problems)
 
     def make_plan(self, manifest: Manifest) -> Plan:
         """Return the plan with the cells of the selection and of the shard."""
@@ -66,6 +76,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     Raises:
         ExporterError: NOTHING_SELECTED if no cell is selected.
     """
+    manifest = options.set_build_folder(manifest)
     selected = options.make_plan(manifest)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     validator = RecordValidator(manifest, get_today())

@@ -68,7 +68,9 @@ def export(
     starter: ProcessStarter,
     environment: Mapping[str, str],
 ) -> ExportResult:
-    """Build and prove the selected cells; write the reports unless this is a shard.
+    """Build and prove the selected cells; write the reports.
+
+    There are no reports of a shard, or of another build folder than the project's.
 
     Args:
         root: The project's folder.
@@ -81,9 +83,10 @@ def export(
         ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.
         KeyboardInterrupt: after the finished cells were stored.
     """
-    started = read_filesystem_clock(find_build_folder(root))
+    started = 0 if options.build else read_filesystem_clock(find_build_folder(root))
     loaded = load_layers(root, keep_invalid=True)
-    manifest, project = loaded.manifest, loaded.manifest.project
+    manifest = options.set_build_folder(loaded.manifest)
+    project = manifest.project
     plan = options.make_plan(manifest)
     build_options = options.make_build_options(manifest, environment)
     require_packages()
@@ -97,7 +100,7 @@ def export(
     inputs = None
     if options.shard:
         write_shard_note(build, options.shard, make_plan(manifest, options.selection))
-    else:
+    elif not options.build:
         write_reports(manifest, results.run)
         # An edit of another file, such as a missing source, can repair an invalid entry.
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)

@@ -16,7 +16,8 @@ from exporter.planning.plan import make_plan
 from exporter.records.baseline import read_baseline
 from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
-from exporter.report import preload_templates, render_exports, render_pages
+from exporter.records.rehearsal import REHEARSALS, read_rehearsals
+from exporter.report import SavedResults, preload_templates, render_exports, render_pages
 from exporter.report import write_reports as write_files
 from exporter.report.exports.plugins import describe_plugins, list_plugin_folders
 from exporter.report.pages.template_folder import find_packaged_templates
@@ -60,7 +61,12 @@ class ReportPaths:
     def folders(self) -> tuple[Path, ...]:
         """The folders that the pages depend on; they need not exist."""
         templates = Path(self.project.root) / self.project.templates
-        return (templates, find_packaged_templates(), self.reports / AUDITS)
+        return (
+            templates,
+            find_packaged_templates(),
+            self.reports / AUDITS,
+            self.reports / REHEARSALS,
+        )
 
 
 def write_reports(manifest: Manifest, run: RunRecord) -> None:
@@ -133,12 +139,13 @@ def _render(
         compared = compare_results(history.baseline, run, planned, project.gate)
         # Figures differ between machines, so the pages do not contain their drift.
         findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)
+    reports = ReportPaths(project).reports
     pages = render_pages(
         manifest,
         run,
         findings,
         Path(project.root) / project.templates,
-        read_audits(ReportPaths(project).reports),
+        SavedResults(audits=read_audits(reports), rehearsals=read_rehearsals(reports)),
         history,
     )
     return {**pages, **render_exports(manifest, run, history)}

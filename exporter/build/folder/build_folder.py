@@ -20,6 +20,9 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
 
+#: In the build folder. A model ID cannot start with a dot.
+REHEARSALS_FOLDER = ".rehearsals"
+
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
@@ -36,6 +39,16 @@ class BuildFolder:
     def results(self) -> Path:
         """The file with all records of the project."""
         return self.path / "results.json"
+
+    @property
+    def environments(self) -> Path:
+        """The folder of virtual environments."""
+        return self.path / ".environments"
+
+    @property
+    def rehearsals(self) -> Path:
+        """The folder with a build folder for each rehearsal."""
+        return self.path / REHEARSALS_FOLDER
 
     @property
     def private_paths(self) -> tuple[Path, ...]:

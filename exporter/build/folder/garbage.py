@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.build.folder.build_folder import REHEARSALS_FOLDER
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
 from exporter.records.record import CellId, Record
 
@@ -55,6 +56,12 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
             garbage.append(_make_garbage(path, "no manifest contains this model"))
         else:
             garbage += _search_model(folder, by_model[path.name])
+    rehearsals = build / REHEARSALS_FOLDER
+    if _is_folder(build):
+        garbage += [
+            _make_garbage(path, "a rehearsal; another one writes it again")
+            for path in _list_folder(rehearsals)
+        ]
     return tuple(garbage)
 
 

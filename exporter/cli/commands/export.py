@@ -38,17 +38,28 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Also run cells that are up to date.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
 @no_store_option
+@click.option(
+    "--build",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Use this build folder instead of the project's, and write no reports.",
+)
 @click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
 def export(
-    selection: Selection, root: Path, jobs: int | None, shard: Shard | None, **flags: bool
+    selection: Selection,
+    root: Path,
+    jobs: int | None,
+    shard: Shard | None,
+    build: Path | None,
+    **flags: bool,
 ) -> int:
     """Build and prove the files of CELLS, or of all cells.
 
     CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell that is up
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
-    has_options = shard or any(flags[name] for name in ("dry_run", "force", "thorough", "timings"))
+    names = ("dry_run", "force", "thorough", "timings")
+    has_options = shard or build or any(flags[name] for name in names)
     if selection.is_everything and not has_options:
         summary = load_noop_summary(root, get_today())
         if summary:
@@ -74,6 +85,7 @@ def export(
             force=flags["force"],
             thorough=flags["thorough"],
             use_store=not flags["no_store"],
+            build=build,
         )
         if flags["dry_run"]:
             show_plan(build_plan.plan(open_project(root), options, os.environ))
@@ -91,7 +103,7 @@ def export(
         print_file_problems(manifest)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
-        else:
+        elif not build:
             tables = (f"tables: {manifest.project.reports}/COMPATIBILITY.md", None)
             summary = ExportSummary(lines=(*summary.lines, tables), code=summary.code)
         print_summary(summary)

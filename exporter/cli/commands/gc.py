@@ -28,7 +28,8 @@ from exporter.usecases.project_store import open_store
 def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | None) -> int:
     """Remove built files that no manifest declares any more.
 
-    Removed are models, opsets and cells that are in no manifest, and weights that no file uses.
+    Removed are models, opsets and cells that are in no manifest, weights that no file uses, and the
+    results of rehearsals.
     Files of declared cells are kept, even if they are stale. Other files are kept, too.
 
     Store entries unused for `store_age` are removed first, then the least recently used entries

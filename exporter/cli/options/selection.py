@@ -33,8 +33,16 @@ root_option = click.option(
 
 def selection_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the arguments that select cells; the command receives one `Selection`."""
+    return click.argument("cells", nargs=-1)(_add_filters(function))
 
-    @click.argument("cells", nargs=-1)
+
+def cells_option(function: Callable[..., int]) -> Callable[..., int]:
+    """Add `--cells` and the other options that select cells, for commands with other arguments."""
+    option = click.option("--cells", multiple=True, help="Only cells of this glob; repeatable.")
+    return option(_add_filters(function))
+
+
+def _add_filters(function: Callable[..., int]) -> Callable[..., int]:
     @click.option("--tag", "tags", multiple=True, help="Only models with this tag; repeatable.")
     @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset; repeatable.")
     @click.option("--device", "devices", multiple=True, help="Only this device; repeatable.")

@@ -7,13 +7,14 @@ rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import RunRecord, Status
+from exporter.records.rehearsal import Rehearsal
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, collect_cells, describe_reason, group_cells
 from exporter.report.rows.failure_clusters import (
@@ -24,6 +25,7 @@ from exporter.report.rows.failure_clusters import (
 )
 from exporter.report.rows.failures import FlakyRow, build_flaky_rows
 from exporter.report.rows.matrix import Matrix, build_matrix
+from exporter.report.rows.rehearsals import RehearsalTable, build_rehearsal_table
 from exporter.report.rows.runtime_support import RuntimeSupport, build_support_rows
 from exporter.report.text.status_marks import LEGEND, Mark
 
@@ -90,6 +92,7 @@ class Overview:
     legend: tuple[Mark, ...]
     """The marks on the page."""
     matrix: Matrix
+    rehearsals: RehearsalTable
     support: tuple[RuntimeSupport, ...]
     red: RedCells
     not_run: Section
@@ -108,6 +111,7 @@ def build_overview(
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     history: AcceptanceHistory | None = None,
+    rehearsals: Mapping[str, Rehearsal] | None = None,
 ) -> Overview:
     """Return the values for the page."""
     by_model = collect_cells(manifest, run)
@@ -122,6 +126,7 @@ def build_overview(
         counts=tuple(MarkCount(mark=mark, cells=counts[mark]) for mark in LEGEND if counts[mark]),
         legend=tuple(mark for mark in LEGEND if counts[mark]),
         matrix=build_matrix(manifest, by_model),
+        rehearsals=build_rehearsal_table(by_model, run.tools, rehearsals or {}),
         support=tuple(
             row
             for spec in manifest.models

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.core.frozen_model import FrozenModel
@@ -18,6 +19,7 @@ from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.audit import Audit
 from exporter.records.record import RunRecord
+from exporter.records.rehearsal import Rehearsal
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.browser_schema import IndexData
 from exporter.report.pages.model_page import build_model_page
@@ -39,12 +41,25 @@ MARK = "<!-- Written by `exporter report` from the results; changes here will be
 _ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedResults:
+    """Results of other commands than the export, which the project keeps."""
+
+    audits: Mapping[str, Sequence[Audit]] = field(default_factory=dict)
+    """The last audits of each model's cells, by model."""
+    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
+    """By name."""
+
+
+NO_SAVED_RESULTS = SavedResults()
+
+
 def render_pages(
     manifest: Manifest,
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     templates: Path | None = None,
-    audits: Mapping[str, Sequence[Audit]] | None = None,
+    saved: SavedResults = NO_SAVED_RESULTS,
     history: AcceptanceHistory | None = None,
 ) -> dict[str, str]:
     """Return every page of the report.
@@ -54,7 +69,7 @@ def render_pages(
         run: The results; records without a promise are ignored.
         findings: The findings of the gate for the overview; if None or empty, it has no such list.
         templates: The project's own templates; need not exist.
-        audits: The last audits of each model's cells, by model.
+        saved: The audits and the rehearsals that the project keeps.
         history: The accepted outcomes; if None, the pages do not contain them.
 
     Returns:
@@ -67,7 +82,7 @@ def render_pages(
     from exporter.report.pages.templates import RenderOptions, render
 
     history = history or AcceptanceHistory()
-    page = build_overview(manifest, run, findings, history)
+    page = build_overview(manifest, run, findings, history, saved.rehearsals)
     options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     by_model = collect_cells(manifest, run)
     files = {
@@ -78,7 +93,7 @@ def render_pages(
     for row in page.support:
         support.setdefault(row.model, []).append(row)
     for spec in manifest.models:
-        model_audits = (audits or {}).get(spec.id, ())
+        model_audits = saved.audits.get(spec.id, ())
         model_page = build_model_page(
             spec,
             by_model[spec.id],

@@ -104,10 +104,15 @@ def build_matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> 
 
 def find_opset_runs(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
     """Return the cells of a model on one device as runs of equal marks."""
-    ordered = sorted(cells, key=lambda cell: cell.id.opset)
+    return list_opset_runs((cell.id.opset, cell.mark) for cell in cells)
+
+
+def list_opset_runs(marks: Iterable[tuple[int, Mark]]) -> tuple[OpsetRun, ...]:
+    """Return opsets with their marks as runs of equal marks."""
+    ordered = sorted(marks, key=lambda pair: pair[0])
     return tuple(
-        OpsetRun(opsets=format_opsets(cell.id.opset for cell in run), mark=mark)
-        for mark, run in groupby(ordered, key=lambda cell: cell.mark)
+        OpsetRun(opsets=format_opsets(opset for opset, _ in run), mark=mark)
+        for mark, run in groupby(ordered, key=lambda pair: pair[1])
     )
 
 

@@ -14,6 +14,8 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
+from exporter.environments.installation import read_shared_packages
+
 #: Folders of the operating system. A change of the system is not detected.
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys")
 #: `/usr` without the folder for data that an administrator adds.
@@ -97,6 +99,7 @@ def _list_foreign() -> tuple[str, ...]:
     """Return the folders of this tool, of installed packages and of Python."""
     paths = {sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib", "platstdlib")}
     paths |= {sys.prefix, sys.base_prefix, *site.getsitepackages()}
+    paths |= {*read_shared_packages(Path(sys.prefix))}
     if site.ENABLE_USER_SITE:
         paths.add(site.getusersitepackages())
     paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there

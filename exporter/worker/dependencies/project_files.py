@@ -7,9 +7,12 @@ of an installed package from the folder of packages on.
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
+
+from exporter.environments.installation import read_shared_packages
 
 
 @cache
@@ -83,6 +86,7 @@ def find_model_file(file: str | Path, root: Path) -> str:
 def _list_package_folders() -> tuple[Path, ...]:
     """Return the folders of installed packages, as they are named and resolved."""
     folders = [Path(sysconfig.get_path(key)) for key in ("purelib", "platlib")]
+    folders += [Path(name) for name in read_shared_packages(Path(sys.prefix))]
     return tuple(dict.fromkeys((*folders, *(folder.resolve() for folder in folders))))
 
 
@@ -94,7 +98,7 @@ def _resolve(folder: Path) -> Path:
 @cache
 def _list_foreign() -> tuple[Path, ...]:
     """Return the folders of this tool, of installed packages and of Python."""
-    installed = (Path(sysconfig.get_path(key)) for key in ("purelib", "platlib", "stdlib"))
+    installed = (*_list_package_folders(), Path(sysconfig.get_path("stdlib")))
     return tuple(folder.resolve() for folder in (Path(__file__).parents[2], *installed))
 
 

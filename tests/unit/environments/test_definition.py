@@ -26,3 +26,29 @@ def test_the_order_of_requirements_does_not_change_the_key() -> None:
 )
 def test_a_change_changes_the_key(change: dict[str, object]) -> None:
     assert BASE.model_copy(update=change).key != BASE.key
+
+
+@pytest.mark.parametrize(
+    ("requirement", "is_pinned"),
+    [
+        ("onnx==1.21.0", True),
+        ("onnx[reference] == 1.21.0", True),
+        ("onnx==1.*", False),
+        ("onnx>=1.21", False),
+        ("onnx", False),
+        ("onnx==1.21.0; python_version > '3'", False),
+        ("./onnx.whl", False),
+    ],
+)
+def test_only_one_exact_version_is_pinned(requirement: str, is_pinned: bool) -> None:
+    assert EnvironmentDefinition(requirements=("torch==2.13.0", requirement)).is_pinned is is_pinned
+
+
+def test_an_addition_to_another_environment_has_another_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addition = BASE.model_copy(update={"adds_to_current": True})
+    keys = {BASE.key, addition.key}
+    monkeypatch.setattr("sys.prefix", "/another")
+    assert addition.key not in keys
+    assert BASE.key in keys

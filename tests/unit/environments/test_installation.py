@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from exporter.environments.installation import (
     InstallationFailure,
     find_environment,
     install_environment,
+    read_shared_packages,
 )
 
 EMPTY = EnvironmentDefinition(requirements=())
@@ -67,3 +70,42 @@ def test_a_failure_of_pip_is_reported_and_leaves_nothing(tmp_path: Path) -> None
     with pytest.raises(InstallationFailure, match="Invalid requirement: 'a b c'"):
         install_environment(definition, tmp_path)
     assert not (tmp_path / definition.key).exists()
+
+
+def write_wheel(folder: Path, version: str) -> None:
+    name = f"tiny_package-{version}"
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
+        metadata = f"Metadata-Version: 2.1\nName: tiny-package\nVersion: {version}\n"
+        archive.writestr(f"{name}.dist-info/METADATA", metadata)
+        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{name}.dist-info/WHEEL", tags)
+        archive.writestr(f"{name}.dist-info/RECORD", "")
+
+
+def test_an_update_installs_a_newer_version_unless_one_is_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    newest = EnvironmentDefinition(requirements=("tiny-package",))
+    pinned = EnvironmentDefinition(requirements=("tiny-package==1.0",))
+
+    def read_version(definition: EnvironmentDefinition, *, update: bool) -> str:
+        installed = install_environment(definition, tmp_path / "all", update=update)
+        return installed.packages["tiny-package"]
+
+    write_wheel(tmp_path, "1.0")
+    assert read_version(newest, update=True) == "1.0"
+    assert read_version(pinned, update=True) == "1.0"
+    write_wheel(tmp_path, "2.0")
+    assert read_version(newest, update=False) == "1.0"
+    assert read_version(newest, update=True) == "2.0"
+    assert read_version(pinned, update=True) == "1.0"
+
+
+def test_the_shared_folders_of_an_addition_are_known(tmp_path: Path) -> None:
+    added = install_environment(CURRENT, tmp_path)
+    assert sysconfig.get_path("purelib") in read_shared_packages(added.folder)
+    separate = install_environment(EMPTY, tmp_path)
+    assert not read_shared_packages(separate.folder)
+    assert not read_shared_packages(tmp_path)

@@ -6,6 +6,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
+from exporter.worker.dependencies import path_groups
 from exporter.worker.dependencies.path_groups import Group, classify_path, resolve_path
 
 
@@ -44,3 +47,21 @@ def test_each_path_belongs_to_a_group(tmp_path: Path) -> None:
     }
     assert {path: classify_path(path, root) for path in paths} == paths
     assert classify_path("/usr/src/app/net.py", "/usr/src/app") is Group.PROJECT
+
+
+def test_packages_of_a_shared_environment_in_the_project_are_no_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path.resolve()
+    shared = f"{root}/.venv/lib/python3.11/site-packages"
+    path, model = f"{shared}/torch/nn.py", f"{root}/net.py"
+    caches = (classify_path, path_groups._list_foreign)
+    for each in caches:
+        each.cache_clear()
+    monkeypatch.setattr(path_groups, "read_shared_packages", lambda _: (shared,))
+    try:
+        assert classify_path(path, str(root)) is Group.FOREIGN
+        assert classify_path(model, str(root)) is Group.PROJECT
+    finally:
+        for each in caches:
+            each.cache_clear()

@@ -200,7 +200,7 @@ def test_the_command_fails_while_a_run_has_the_lock(
 
 
 def test_a_broken_manifest_removes_nothing(tmp_path: Path) -> None:
-    root = project(tmp_path, MANIFEST.replace("opsets", "opsetz"))
+    root = project(tmp_path, f"{MANIFEST}\n[")
     make_model_folder(root / "build", "old")
     assert run(["gc", "--root", str(root)]) == 2
     assert (root / "build/old").is_dir()
@@ -274,3 +274,10 @@ def test_a_read_only_store_stays(
     monkeypatch.setenv("EXPORTER_STORE_READONLY", "perhaps")
     assert run(["gc", "--root", str(root)]) == 2
     assert "EXPORTER_STORE_READONLY: expected 1 or 0, got 'perhaps'" in capsys.readouterr().err
+
+
+def test_the_results_of_rehearsals_are_garbage(tmp_path: Path) -> None:
+    make_model_folder(tmp_path)
+    rehearsed = BuildFolder(tmp_path).rehearsals / "0123"
+    make_model_folder(rehearsed)
+    assert list_garbage(tmp_path) == {".rehearsals/0123"}

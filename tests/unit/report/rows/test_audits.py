@@ -10,7 +10,7 @@ from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.audit import Audit, Survivor, Tally
 from exporter.records.baseline import parse_cell
-from exporter.report import render_pages
+from exporter.report import SavedResults, render_pages
 from exporter.report.rows.audits import build_audit_rows, locate_audit, read_audits
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
@@ -34,7 +34,9 @@ def audit(cell: str = "alexnet/17/cpu", *survivors: Survivor) -> Audit:
 
 def page(*audits: Audit) -> Page:
     run = make_run(make_record("alexnet/17/cpu"), make_record("alexnet/18/cpu"))
-    files = render_pages(make_manifest(make_spec()), run, audits={"alexnet": audits})
+    files = render_pages(
+        make_manifest(make_spec()), run, saved=SavedResults(audits={"alexnet": audits})
+    )
     return Page.of(files["models/alexnet.md"])
 
 

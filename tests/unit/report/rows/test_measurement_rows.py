@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree.ElementTree import fromstring
 
 import pytest
+
 from exporter.records.baseline import parse_cell
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.report.exports.measurement_chart import draw_chart

@@ -1,0 +1,102 @@
+"""`exporter rehearse`: export with other packages and compare with the results in place."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import click
+
+from exporter.cli.options.selection import cells_option, root_option
+from exporter.cli.output.findings import show_findings
+from exporter.cli.output.manifest_problems import open_project, require_readable_files
+from exporter.cli.output.terminal import print_error, print_line, print_table
+from exporter.core.errors import ExitCode
+from exporter.core.text_format import pluralize
+from exporter.gate import UpgradeComparison
+from exporter.planning.selection import Selection
+from exporter.records.rehearsal import NAME_PATTERN
+from exporter.report.pages.rehearsal_page import (
+    format_rehearsal_json,
+    group_operator_changes,
+    render_rehearsal,
+)
+from exporter.usecases.rehearsal_run import RehearsalOptions
+from exporter.usecases.rehearsal_run import rehearse as run_rehearsal
+
+
+def _check_name(_: click.Context, __: click.Parameter, value: str | None) -> str:
+    if value is None:
+        return ""
+    if not re.fullmatch(NAME_PATTERN, value):
+        raise click.BadParameter(f"expected a name such as torch2.14, got '{value}'")
+    return value
+
+
+@click.command()
+@click.argument("requirements", nargs=-1, required=True)
+@cells_option
+@root_option
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of workers.")
+@click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
+@click.option(
+    "--keep", metavar="NAME", callback=_check_name, help="Add the column NAME to the tables."
+)
+@click.option("--markdown", is_flag=True, help="Print markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def rehearse(
+    selection: Selection,
+    requirements: tuple[str, ...],
+    root: Path,
+    jobs: int | None,
+    keep: str,
+    **flags: bool,
+) -> int:
+    """Export with other packages, and show the regressions.
+
+    REQUIREMENTS are packages as pip reads them, such as 'torch==2.14.*' or 'onnxscript>=0.8'. They
+    are installed in an environment of their own, which has all current packages, too. The files
+    are written to a build folder of their own and compared with the results in place. Nothing of
+    the project changes. The exit code is 1 if a cell is worse.
+    """
+    manifest = open_project(root)
+    require_readable_files(manifest)
+    options = RehearsalOptions(
+        requirements=requirements,
+        selection=selection,
+        jobs=jobs,
+        thorough=flags["thorough"],
+        keep=keep,
+    )
+    result = run_rehearsal(manifest, options, os.environ, print_error)
+    if result.without_result:
+        cells = pluralize(result.without_result, "cell")
+        print_error(f"warning: {cells} without a current result; run `exporter export` first")
+    comparison = result.comparison
+    if flags["as_json"]:
+        print_line(format_rehearsal_json(requirements, comparison).rstrip())
+    elif flags["markdown"]:
+        templates = Path(manifest.project.root) / manifest.project.templates
+        command = manifest.project.command
+        print_line(render_rehearsal(requirements, comparison, templates, command).rstrip())
+    else:
+        _show(comparison)
+    return ExitCode.RED if comparison.regressions else ExitCode.OK
+
+
+def _show(comparison: UpgradeComparison) -> None:
+    """Print the tools, the findings and the changed files."""
+    for name, (before, after) in comparison.changed_tools.items():
+        print_line(f"{name}: {before} -> {after}")
+    show_findings(comparison.findings)
+    changed = comparison.changed_files
+    operators = group_operator_changes(comparison)
+    if operators:
+        print_line("files with other operators:")
+        print_table(((group.label, group.first.change) for group in operators), indent="    ")
+    print_line(f"{len(changed)} of {pluralize(comparison.files, 'file')} differ")
+    worse = len(comparison.regressions)
+    color = "red" if worse else "green"
+    cells = pluralize(comparison.cells, "cell")
+    print_line(f"{cells} compared, {pluralize(worse, 'regression')}", color=color)

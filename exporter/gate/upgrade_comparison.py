@@ -1,0 +1,119 @@
+"""Comparison of the results with other packages with the results in place.
+
+Input: two `RunRecord`s, the selected cells and the policy. Output: an `UpgradeComparison`. Pure
+functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from exporter.gate.baseline_comparison import compare_baselines
+from exporter.gate.finding import NO_RESULT, FindingKind, GateFinding
+from exporter.manifest import Gate
+from exporter.records.baseline import make_baseline
+from exporter.records.record import Artifact, CellId, RunRecord
+
+#: Findings that need a new acceptance after the upgrade, but lose nothing.
+_HARMLESS = (FindingKind.XPASS, FindingKind.CHANGED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """A file with other bytes than the file in place."""
+
+    cell: CellId
+    change: str
+    """`+2 Cast, -1 Identity`; empty if the operators are the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeComparison:
+    """The differences between two results of the same cells."""
+
+    cells: int
+    before: dict[str, str]
+    """The tools of the results in place."""
+    after: dict[str, str]
+    findings: tuple[GateFinding, ...]
+    """The blocking ones first."""
+    files: int
+    """The number of files that both results have."""
+    changed_files: tuple[FileChange, ...]
+
+    @property
+    def changed_tools(self) -> dict[str, tuple[str, str]]:
+        """The tools with different versions, each with both versions."""
+        names = sorted(self.before.keys() | self.after.keys())
+        versions = {name: (self.before.get(name, "?"), self.after.get(name, "?")) for name in names}
+        return {name: (old, new) for name, (old, new) in versions.items() if old != new}
+
+    @property
+    def regressions(self) -> tuple[GateFinding, ...]:
+        """The findings that fail a rehearsal."""
+        return tuple(each for each in self.findings if each.is_blocking and not each.is_improvement)
+
+
+def compare_upgrade(
+    before: RunRecord, after: RunRecord, cells: AbstractSet[CellId], gate: Gate
+) -> UpgradeComparison:
+    """Compare the selected cells of two results.
+
+    Args:
+        before: The results in place.
+        after: The results with other packages.
+        cells: The selected cells; others are ignored.
+        gate: The policy, which defines an action for each kind of finding.
+    """
+    old, new = _select_cells(before, cells), _select_cells(after, cells)
+    findings = compare_baselines(make_baseline(old), make_baseline(new), new.by_cell(), gate)
+    findings += tuple(_list_lost_cells(old, new, cells))
+    files = _pair_artifacts(old, new)
+    return UpgradeComparison(
+        cells=len(cells),
+        before=before.tools,
+        after=after.tools,
+        findings=tuple(
+            replace(each, action="warn") if each.kind in _HARMLESS and each.is_blocking else each
+            for each in findings
+        ),
+        files=len(files),
+        changed_files=tuple(_list_changes(files)),
+    )
+
+
+def _list_lost_cells(
+    before: RunRecord, after: RunRecord, cells: AbstractSet[CellId]
+) -> Iterator[GateFinding]:
+    """Yield the cells without any result, which no comparison of results can show."""
+    for cell in sorted(
+        cells - before.by_cell().keys() - after.by_cell().keys(), key=lambda cell: cell.sort_key
+    ):
+        yield GateFinding(kind=FindingKind.MISSING, cell=cell, before=NO_RESULT, after=NO_RESULT)
+
+
+def _select_cells(run: RunRecord, cells: AbstractSet[CellId]) -> RunRecord:
+    records = tuple(record for record in run.records if record.cell in cells)
+    return RunRecord(tools=run.tools, records=records)
+
+
+def _pair_artifacts(before: RunRecord, after: RunRecord) -> list[tuple[CellId, Artifact, Artifact]]:
+    old = before.by_cell()
+    pairs = ((record, old.get(record.cell)) for record in after.records)
+    return [
+        (new.cell, known.artifact, new.artifact)
+        for new, known in pairs
+        if known is not None and known.artifact and new.artifact
+    ]
+
+
+def _list_changes(files: list[tuple[CellId, Artifact, Artifact]]) -> Iterator[FileChange]:
+    for cell, old, new in files:
+        if old.sha256 == new.sha256 and old.external_data == new.external_data:
+            continue
+        names = sorted(old.operators.keys() | new.operators.keys())
+        counts = {name: new.operators.get(name, 0) - old.operators.get(name, 0) for name in names}
+        texts = [f"{count:+d} {name}" for name, count in counts.items() if count]
+        yield FileChange(cell=cell, change=", ".join(texts))

@@ -1,0 +1,120 @@
+"""The report of a rehearsal: markdown for people, and JSON for other programs.
+
+Input: an `UpgradeComparison` and its requirements. Output: text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from exporter.core.command_names import DEFAULT_COMMAND
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.gate import FileChange, UpgradeComparison
+from exporter.manifest import Action
+from exporter.records.baseline import CellText
+from exporter.report.rows.failure_clusters import cluster_findings
+from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset
+
+_TEMPLATE = "rehearsal.md"
+
+
+class ReportedFinding(FrozenModel):
+    """A finding in the JSON form."""
+
+    kind: str
+    """The key of the finding in `[tool.exporter.gate]`."""
+    cell: CellText
+    before: str
+    after: str
+    message: str
+    action: Action
+    is_regression: bool
+
+
+class ReportedFile(FrozenModel):
+    """A file that differs from the one in place, in the JSON form."""
+
+    cell: CellText
+    operators: str
+    """`+2 Cast, -1 Identity`; empty if only other content differs."""
+
+
+class RehearsalReport(FrozenModel):
+    """The JSON form of a rehearsal."""
+
+    format: Literal[1] = 1
+    requirements: Items[str]
+    before: dict[str, str]
+    """The tools of the results in place."""
+    after: dict[str, str]
+    cells: int
+    regressions: int
+    findings: Items[ReportedFinding]
+    files: int
+    """The number of files that both results have."""
+    changed_files: Items[ReportedFile]
+
+
+def format_rehearsal_json(requirements: Sequence[str], comparison: UpgradeComparison) -> str:
+    """Return the comparison as JSON."""
+    regressions = set(comparison.regressions)
+    report = RehearsalReport(
+        requirements=tuple(requirements),
+        before=comparison.before,
+        after=comparison.after,
+        cells=comparison.cells,
+        regressions=len(regressions),
+        findings=tuple(
+            ReportedFinding(
+                kind=each.kind.key,
+                cell=each.cell,
+                before=each.before,
+                after=each.after,
+                message=each.message,
+                action=each.action,
+                is_regression=each in regressions,
+            )
+            for each in comparison.findings
+        ),
+        files=comparison.files,
+        changed_files=tuple(
+            ReportedFile(cell=each.cell, operators=each.change) for each in comparison.changed_files
+        ),
+    )
+    return report.to_json()
+
+
+def render_rehearsal(
+    requirements: Sequence[str],
+    comparison: UpgradeComparison,
+    templates: Path | None = None,
+    command: str = DEFAULT_COMMAND,
+) -> str:
+    """Return the comparison as markdown.
+
+    Raises:
+        ExporterError: MANIFEST, if the template is invalid.
+    """
+    from exporter.report.pages.templates import RenderOptions, render
+
+    regressions = set(comparison.regressions)
+    others = [each for each in comparison.findings if each not in regressions]
+    return render(
+        _TEMPLATE,
+        templates,
+        RenderOptions(command=command),
+        requirements=requirements,
+        comparison=comparison,
+        regressions=cluster_findings(comparison.regressions),
+        improvements=cluster_findings([each for each in others if each.is_improvement]),
+        warnings=cluster_findings([each for each in others if not each.is_improvement]),
+        operators=group_operator_changes(comparison),
+    )
+
+
+def group_operator_changes(comparison: UpgradeComparison) -> tuple[OpsetGroup[FileChange], ...]:
+    """Return the files with other operators, in groups that differ only in the opset."""
+    changes = [each for each in comparison.changed_files if each.change]
+    return group_by_opset(changes, lambda each: each.cell, lambda each: each.change)

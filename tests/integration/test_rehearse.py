@@ -1,0 +1,122 @@
+"""`exporter rehearse` exports with other packages, and changes nothing of the project.
+
+The other package is a wheel that the test writes, so no index is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.integration.project import MODELS, make_project, run_exporter
+
+MODEL = """
+
+try:
+    import scale_of_rehearsal as package
+except ImportError:
+    package = None
+
+
+class Scaled(Good):
+    def forward(self, x):
+        if package is None:
+            return super().forward(x)
+        return super().forward(x) * package.read_scale()
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a package whose function fails."""
+    path = tmp_path_factory.mktemp("wheels") / "scale_of_rehearsal-2.0-py3-none-any.whl"
+    info = "scale_of_rehearsal-2.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        code = "def read_scale():\n    raise RuntimeError('no scale in version 2')\n"
+        archive.writestr("scale_of_rehearsal.py", code)
+        metadata = "Metadata-Version: 2.1\nName: scale-of-rehearsal\nVersion: 2.0\n"
+        archive.writestr(f"{info}/METADATA", metadata)
+        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{info}/WHEEL", tags)
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project with green results of two models, of which one uses the package."""
+    root = make_project(tmp_path_factory.mktemp("rehearse") / "project", scaled="Scaled")
+    manifest = root / "manifests/tiny.toml"
+    manifest.write_text(manifest.read_text().replace("[16, 17]", "[17]"))
+    (root / "manifests/models.py").write_text(MODELS + MODEL)
+    command = run_exporter(root, "export")
+    assert command.returncode == 0, command.stdout + command.stderr
+    return root
+
+
+def hash_files(root: Path) -> dict[str, str]:
+    """Return the hashes of the project's files, without the folders of rehearsals."""
+    paths = (path for path in sorted(root.rglob("*")) if path.is_file())
+    names = {path.relative_to(root).as_posix(): path for path in paths}
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in names.items()
+        if "__pycache__" not in name and not name.startswith(("build/.rehears", "build/.envir"))
+    }
+
+
+def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) -> None:
+    before = hash_files(exported)
+    command = run_exporter(exported, "rehearse", str(wheel))
+    assert command.returncode == 1, command.stderr
+    lines = command.stdout.splitlines()
+    assert lines[0].startswith("scaled/17/cpu: newly red: pass -> error at source")
+    assert "no scale in version 2" in lines[1]
+    assert lines[-1] == "1 cell compared, 1 regression"
+    assert hash_files(exported) == before
+
+    command = run_exporter(exported, "rehearse", str(wheel), "--json")
+    report = json.loads(command.stdout)
+    assert (command.returncode, report["regressions"]) == (1, 1)
+    assert hash_files(exported) == before
+
+    command = run_exporter(exported, "rehearse", str(wheel), "--markdown", "--keep", "scale2")
+    assert command.returncode == 1
+    assert command.stdout.startswith("# Rehearsal\n"), command.stderr
+    assert "| model | on | now | scale2 |" in (exported / "reports/COMPATIBILITY.md").read_text()
+    changed = {name for name, digest in hash_files(exported).items() if before.get(name) != digest}
+    assert changed == {
+        "build/reports.json",
+        "reports/COMPATIBILITY.md",
+        "reports/rehearsals/scale2.json",
+    }
+
+
+def test_the_message_of_pip_is_printed(exported: Path) -> None:
+    command = run_exporter(exported, "rehearse", "no such requirement")
+    assert command.returncode == 4
+    assert "Invalid requirement: 'no such requirement'" in command.stderr
+
+
+def test_a_typo_in_the_selection_installs_nothing(exported: Path, tmp_path: Path) -> None:
+    command = run_exporter(exported, "rehearse", "onnx", "--cells", "skaled")
+    assert (command.returncode, "did you mean 'scaled'?" in command.stderr) == (3, True)
+    assert "installing" not in command.stderr
+
+
+def test_results_in_place_are_necessary(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", good="Good")
+    command = run_exporter(root, "rehearse", "onnx")
+    assert command.returncode == 5
+    assert "no results yet; run `exporter export` first" in command.stderr
+    assert not (root / "build").exists()
+
+
+@pytest.mark.parametrize("name", ["../a", "A b", ""])
+def test_an_invalid_name_of_a_column_is_rejected(exported: Path, name: str) -> None:
+    command = run_exporter(exported, "rehearse", "onnx", "--keep", name)
+    assert (command.returncode, "expected a name such as" in command.stderr) == (2, True)

@@ -1,0 +1,59 @@
+"""The result of a rehearsal as markdown and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from exporter.gate import compare_upgrade
+from exporter.manifest import DEFAULT_GATE
+from exporter.records.record import Status
+from exporter.report.pages.rehearsal_page import format_rehearsal_json, render_rehearsal
+from tests.unit.factory import make_artifact, make_record, make_run
+
+HOSTILE = "a | b <img src=x> `c`\n# no heading"
+BEFORE = make_run(
+    *(make_record(f"net/{opset}/cpu") for opset in (17, 18)),
+    make_record("other/18/cpu", Status.FAIL),
+    tools={"onnxscript": "0.7.2"},
+)
+AFTER = make_run(
+    make_record("net/17/cpu", artifact=make_artifact("net", 17, sha256="1", operators={"Mul": 1})),
+    make_record("net/18/cpu", Status.ERROR, message=HOSTILE),
+    make_record("other/18/cpu"),
+    tools={"onnxscript": "0.8.0"},
+)
+CELLS = BEFORE.by_cell().keys()
+COMPARISON = compare_upgrade(BEFORE, AFTER, CELLS, DEFAULT_GATE)
+
+
+def test_the_page_lists_tools_regressions_improvements_and_files() -> None:
+    page = render_rehearsal(["onnxscript>=0.8"], COMPARISON)
+    assert "| onnxscript | 0.7.2 | 0.8.0 |" in page
+    headings = [line for line in page.splitlines() if line.startswith("#")]
+    assert headings == [
+        "# Rehearsal",
+        "## Regressions",
+        "## Improvements",
+        "## Files with other operators",
+    ]
+    assert "<img" not in page
+    assert "3 cells compared with the results in place, 1 worse." in page
+
+
+def test_the_json_has_every_finding_and_file() -> None:
+    report = json.loads(format_rehearsal_json(["onnxscript>=0.8"], COMPARISON))
+    assert report["requirements"] == ["onnxscript>=0.8"]
+    assert (report["cells"], report["regressions"], report["files"]) == (3, 1, 2)
+    kinds = {each["cell"]: (each["kind"], each["is_regression"]) for each in report["findings"]}
+    assert kinds == {
+        "net/18/cpu": ("newly_red", True),
+        "other/18/cpu": ("fixed", False),
+    }
+    assert report["changed_files"] == [
+        {"cell": "net/17/cpu", "operators": "-1 Conv, +1 Mul, -1 Relu"}
+    ]
+
+
+def test_a_rehearsal_without_a_difference_has_no_sections() -> None:
+    page = render_rehearsal(["onnx"], compare_upgrade(BEFORE, BEFORE, CELLS, DEFAULT_GATE))
+    assert "##" not in page
