@@ -82,6 +82,24 @@ NUMBERS = (
         verdict=SOUND,
     ),
     Trap(
+        name="small row beside a large one",
+        story="an error of 1e-5 in rows of size 1 is no error relative to a row of 10,000",
+        spec=contract("numbers.py:SmallRow"),
+        verdict=parity("axes", "of axis 0, which has the size"),
+    ),
+    Trap(
+        name="small row inside the graph",
+        story="the file computes the small rows too",
+        spec=contract("numbers.py:SmallRowAlike"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="small rows that are differences of large values",
+        story="PyTorch's own error in the small rows has the size of the large values",
+        spec=contract("numbers.py:SmallRowDifference", outputs=(declare_output("y", "batch", 16),)),
+        verdict=SOUND,
+    ),
+    Trap(
         name="small difference of large values",
         story="PyTorch's own error in the small column has the size of the large values",
         spec=contract("numbers.py:SmallDifference", **_TABLE),

@@ -18,7 +18,7 @@ from exporter.checks.comparison.compare_arrays import (
     report_mismatch,
 )
 from exporter.checks.comparison.masked_positions import find_compared_positions
-from exporter.checks.comparison.small_columns import compare_small_columns
+from exporter.checks.comparison.small_slices import compare_small_slices
 from exporter.checks.comparison.ties import are_ties
 from exporter.checks.comparison.tolerance import (
     Limit,
@@ -180,7 +180,7 @@ def _compare_tensor(
         arrays = (actual, expected, target)
         if is_compared and not limit.outside:
             rounding = get_rounding(*key)
-            comparison = compare_small_columns(comparison, arrays, limit, rounding)
+            comparison = compare_small_slices(comparison, arrays, limit, rounding)
     overflow = get_overflow(output.context.reference, output.index)
     if comparison.has_nonfinite_mismatch and overflow:
         return replace(comparison, problem=f"{comparison.problem}; {overflow}")

@@ -317,6 +317,34 @@ class SmallColumnAlike(nn.Module):
         return torch.stack([x * 5e3, x + 1e-3 * x[0, 0]], -1)
 
 
+class SmallRow(nn.Module):
+    """Returns a large row and small ones, with a number that Python reads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = torch.cat([torch.full_like(x[:1], 1e4), torch.ones_like(x[1:])])
+        return x * factor + 1e-5 * x[0, 0].sign().item()
+
+
+class SmallRowAlike(nn.Module):
+    """Computes the same inside the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = torch.cat([torch.full_like(x[:1], 1e4), torch.ones_like(x[1:])])
+        return x * factor + 1e-5 * x[0, 0].sign()
+
+
+class SmallRowDifference(nn.Module):
+    """Returns a large row, and small ones that lose most of their digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Linear(4, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = torch.tanh(self.weight(x)) * 1e3 + 5e3
+        return torch.cat([large[:1], large[1:] - large[1:] * (1 + 1e-7) + 0.01])
+
+
 class SmallDifference(nn.Module):
     """Returns large values, and small ones that lose all but two digits."""
 
