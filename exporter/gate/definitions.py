@@ -19,7 +19,7 @@ from exporter.records.record import CellId
 DEFINING_KEYS = frozenset(
     {
         *("source", "weights", "weights_sha256", "init", "seed", "export_device", "export_state"),
-        *("options", "custom_ops", "containers", "depends"),
+        *("artifact", "options", "custom_ops", "containers", "depends"),
     }
 )
 #: The hashes of data files by model and by path.

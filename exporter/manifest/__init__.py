@@ -16,6 +16,7 @@ from exporter.manifest.spec.call import (
     Input,
     InputsFrom,
 )
+from exporter.manifest.spec.conditions import Condition, Expectation, Skip
 from exporter.manifest.spec.gate import (
     DEFAULT_GATE,
     Action,
@@ -25,17 +26,14 @@ from exporter.manifest.spec.gate import (
 )
 from exporter.manifest.spec.model import (
     Bound,
-    Condition,
     CustomOp,
     Device,
-    Expectation,
     Manifest,
     ModelSpec,
     Output,
     Override,
     ParameterNames,
     Project,
-    Skip,
     Style,
     Tolerance,
 )

@@ -76,6 +76,9 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
 
 def choose_route(spec: ModelSpec, opset: int) -> Route:
     """Return the exporter and the capture for one opset, with the reason."""
+    if spec.artifact:
+        reason = f"the manifest names the file {spec.find_artifact(opset)}"
+        return Route(exporter="file", capture="none", reason=reason)
     spec = spec.resolve_cell(opset)
     is_dynamo_opset = opset >= FIRST_DYNAMO_OPSET
     match spec.exporter, spec.capture:

@@ -95,9 +95,9 @@ class CellOutcome(FrozenModel):
     other_checks: Items[str] = ()
     """The other checks that did not pass. Empty in baselines of format 1 and 2, so the gate reports
     every such check once."""
-    exporter: Literal["dynamo", "torchscript"] | None = None
+    exporter: Literal["dynamo", "torchscript", "file"] | None = None
     """None if no file was created."""
-    capture: Literal["export", "strict", "trace", "script"] | None = None
+    capture: Literal["export", "strict", "trace", "script", "none"] | None = None
     """None if no file was created, and in baselines of format 1."""
     flaky: bool = False
     """True if two runs of equal inputs had different outcomes."""

@@ -20,7 +20,7 @@ from exporter.records.measurements import Measurements
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
 _get_key = itemgetter("model", "opset", "device")
-_Capture = Literal["export", "strict", "trace", "script"]
+_Capture = Literal["export", "strict", "trace", "script", "none"]
 _ExportState = Literal["inference", "plain"]
 _REWRITE = "is not a results file of this version: {}; run `exporter export` to write it again"
 
@@ -127,13 +127,30 @@ class Artifact(FrozenModel):
 class Route(FrozenModel):
     """The exporter and the capture of a cell, with the reason for the choice."""
 
-    exporter: Literal["dynamo", "torchscript"]
+    exporter: Literal["dynamo", "torchscript", "file"]
+    """`file`: a finished file, the `artifact` of the manifest, in place of an export."""
     capture: _Capture
+    """`none` for a finished file."""
     reason: str
     state: _ExportState = "inference"
     """The state of PyTorch during the export."""
     optimize: bool = True
     """False if dynamo's graph optimizer fails and the file is written without it."""
+
+    @property
+    def is_export(self) -> bool:
+        """Whether PyTorch's exporter creates the file."""
+        return self.exporter != "file"
+
+    @property
+    def torch_exporter(self) -> Literal["dynamo", "torchscript"]:
+        """The exporter for a new export; dynamo if the file is a finished one."""
+        return "torchscript" if self.exporter == "torchscript" else "dynamo"
+
+    @property
+    def title(self) -> str:
+        """The text for tables: `dynamo (export)`, or `finished file`."""
+        return f"{self.exporter} ({self.capture})" if self.is_export else "finished file"
 
 
 class Attempt(FrozenModel):
@@ -215,7 +232,8 @@ class Culprit(StrEnum):
     CONTRACT = "contract"
     """PyTorch itself breaks the promise of the manifest."""
     FILE = "file"
-    """The export is correct in memory and the written file differs from it."""
+    """The export is correct in memory and the written file differs from it, or the finished file
+    that the manifest names is wrong."""
     UNKNOWN = "unknown"
 
 

@@ -109,7 +109,10 @@ class JobOutput:
 
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""
-        names = (*self.spec.data_files, *self.custom.list_project_libraries(self.root))
+        names = (
+            *self.spec.list_data_files((record.cell.opset,)),
+            *self.custom.list_project_libraries(self.root),
+        )
         libraries = self.custom.list_external_libraries(self.root)
         declared = (*(self.root / name for name in names), *libraries)
         folder = (self.root / self.spec.manifest).parent

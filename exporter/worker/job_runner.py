@@ -11,34 +11,33 @@ import gc
 import shutil
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from exporter.cache.fingerprint import read_tool_versions
-from exporter.checks.files.artifact_facts import measure_artifact
 from exporter.checks.files.sample_files import SampleCache
-from exporter.checks.protocol import CheckContext
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
-from exporter.records.record import CellId, Record, Route, Stage
+from exporter.records.record import Route, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import watch_variables
 from exporter.worker.dependencies.source_files import JobStart
-from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
+from exporter.worker.diagnose.explanation import explain_failure
+from exporter.worker.export.artifact_copy import copy_artifact
 from exporter.worker.export.attempts import (
     Captures,
     ExportedGraph,
+    FileOrigin,
     export_module,
     export_program,
     follow_route,
     list_routes,
     require_capture,
 )
-from exporter.worker.export.condition_samples import add_condition_samples
 from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.parameter_names import (
@@ -52,7 +51,6 @@ from exporter.worker.export.weights_as_inputs import (
     store_weights,
 )
 from exporter.worker.export.write_onnx import rename_exporter_reports, write_artifact
-from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
@@ -63,42 +61,29 @@ from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
 from exporter.worker.model.second_build import load_model_twice
 from exporter.worker.model.source_loader import Model
+from exporter.worker.opset_checks import (
+    PreparedModel,
+    check_file,
+    limit_diagnosis,
+    make_check_context,
+)
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.random_seed import seed_generators
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
-from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
 )
-from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    SharedFields,
     StageTimes,
-    check_on_device,
-    run_structure_checks,
 )
 
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
 #: a tenth of the time would be spent on searching them for garbage.
 _GC_THRESHOLDS = (100_000, 20, 20)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedModel:
-    """A loaded model with its declared inputs."""
-
-    model: Model
-    inputs: Tensors
-    names: Mapping[str, str]
-    """The names of weights in the file, by their names in the model."""
-    weight_inputs: tuple[str, ...]
-    """Weights that are inputs of the file."""
-    notes: tuple[str, ...]
-    """Overflows in the reference, for each record."""
 
 
 def run_job(job: Job, *, traces_files: bool = False) -> None:
@@ -154,6 +139,15 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
     except Failure as failure:
         output.write_failures(opsets, failure, times)
         return
+    run_steps(output, _list_steps(output, opsets, prepared, times), Samples(reference, cache))
+
+
+def _list_steps(
+    output: JobOutput, opsets: tuple[OpsetJob, ...], prepared: PreparedModel, times: StageTimes
+) -> list[Step]:
+    """Return the steps of the job in their order, one for each file or capture."""
+    if output.spec.artifact:
+        return [partial(_check_finished_file, output, opset, prepared, times) for opset in opsets]
     # TorchScript first: its opsets are cheap, and a crash of the capture does not affect them.
     steps: list[Step] = [
         partial(_export_by_torchscript, output, opset, prepared, times)
@@ -170,7 +164,7 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
         partial(_export_by_dynamo, output, tuple(group), prepared, times)
         for group in groups.values()
     ]
-    run_steps(output, steps, Samples(reference, cache))
+    return steps
 
 
 def _load_model(output: JobOutput) -> tuple[JobOutput, Model, str]:
@@ -207,6 +201,27 @@ def _compute_reference(
     return prepared, reference
 
 
+def _check_finished_file(
+    output: JobOutput,
+    opset: OpsetJob,
+    prepared: PreparedModel,
+    shared: StageTimes,
+    samples: Samples,
+) -> Samples:
+    """Copy and check the artifact of one opset; return the samples for the next one."""
+    output.announce(Stage.CONVERT, (opset,))
+    times = StageTimes(shared)
+    try:
+        with times.measure(Stage.CONVERT):
+            notes = copy_artifact(output.spec, opset.opset, output.root, output.folder)
+    except Failure as failure:
+        output.write_failures((opset,), failure, times)
+        return samples
+    context = _make_context(output, opset, prepared)
+    origin = FileOrigin(route=opset.route, notes=notes)
+    return check_file(output, context, prepared, samples, times, origin)
+
+
 def _export_by_torchscript(
     output: JobOutput,
     opset: OpsetJob,
@@ -226,7 +241,7 @@ def _export_by_torchscript(
             exported = export_module(context, _list_opset_routes(output, opset, prepared), scratch)
             _write_file(output, opset.opset, prepared, exported)
     except Failure as failure:
-        explained = explain_failure(failure, context, _limit_diagnosis(output))
+        explained = explain_failure(failure, context, limit_diagnosis(output))
         replace(output, operators=operators).write_failures((opset,), explained, times)
         return samples
     finally:
@@ -235,7 +250,7 @@ def _export_by_torchscript(
     try:
         output = replace(output, operators=operators)
         context = follow_route(context, exported)
-        return _check_opset(output, context, prepared, samples, times, exported)
+        return check_file(output, context, prepared, samples, times, exported)
     finally:
         state.restore()
 
@@ -256,8 +271,8 @@ def _export_by_dynamo(
             first = require_capture(captures, routes)
     except Failure as failure:
         context = _make_context(output, opsets[0], prepared)
-        check_context = _make_check_context(output, context, samples)
-        seconds = _limit_diagnosis(output)
+        check_context = make_check_context(output, context, samples)
+        seconds = limit_diagnosis(output)
         explained = explain_failure(failure, context, seconds, check_context)
         output.write_failures(opsets, explained, shared)
         return samples
@@ -279,12 +294,12 @@ def _export_by_dynamo(
                 _write_file(output, opset.opset, prepared, exported)
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
-            explained = explain_failure(failure, context, _limit_diagnosis(output))
+            explained = explain_failure(failure, context, limit_diagnosis(output))
             output.write_failures((opset,), explained, times)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))
             context = follow_route(context, exported)
-            samples = _check_opset(output, context, prepared, samples, times, exported)
+            samples = check_file(output, context, prepared, samples, times, exported)
     return samples
 
 
@@ -306,24 +321,6 @@ def _make_context(output: JobOutput, opset: OpsetJob, prepared: PreparedModel) -
     )
 
 
-def _make_check_context(
-    output: JobOutput, context: ExportContext, samples: Samples, notes: tuple[str, ...] = ()
-) -> CheckContext:
-    return CheckContext(
-        folder=output.folder,
-        opset=context.opset,
-        spec=context.spec,
-        reference=samples.reference.select(context.route),
-        notes=notes,
-        samples=samples.cache,
-        kernels=output.custom.kernels,
-    )
-
-
-def _limit_diagnosis(output: JobOutput) -> float:
-    return diagnosis_seconds(output.job.spec, len(output.job.cells()))
-
-
 def _write_file(
     output: JobOutput, opset: int, prepared: PreparedModel, exported: ExportedGraph
 ) -> None:
@@ -340,58 +337,3 @@ def _write_file(
     if spec.weights_are_inputs:
         move_weights_to_inputs(exported.graph, prepared.weight_inputs)
     write_artifact(exported.graph, spec, opset, output.folder, provenance)
-
-
-def _check_opset(
-    output: JobOutput,
-    context: ExportContext,
-    prepared: PreparedModel,
-    samples: Samples,
-    times: StageTimes,
-    exported: ExportedGraph,
-) -> Samples:
-    """Check the file on all devices; return the samples, with float64 outputs if needed."""
-    opset = context.job
-    with times.measure(REFERENCE):
-        shared_context = replace(context, spec=output.spec)  # in the state of the other samples
-        reference = add_condition_samples(
-            shared_context, output.folder, samples.reference, exported
-        )
-        samples = replace(samples, reference=reference)
-    check_context = _make_check_context(output, context, samples, exported.notes)
-    output.announce(Stage.STRUCTURE, (opset,))
-    with times.measure(Stage.STRUCTURE):
-        structure = run_structure_checks(check_context)
-        facts = measure_artifact(check_context.path, output.spec.id)
-    shared = SharedFields(
-        route=exported.route,
-        attempts=exported.attempts,
-        log=output.format_log_path(opset.opset),
-        notes=(*exported.notes, *prepared.notes),
-        artifact=facts,
-    )
-    for device in opset.devices:
-        cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
-        output.announce(Stage.PARITY, (opset,), only=cell)
-        spec = output.spec.resolve_cell(opset.opset, device.name)
-        device_context = replace(check_context, spec=spec)
-        record = check_on_device(device, device_context, structure, shared, StageTimes(times))
-        if is_worth_review(record, samples.reference):
-            with times.measure(REFERENCE):
-                samples = _review_samples(output, prepared.model, samples, record)
-            check_context = _make_check_context(output, context, samples, exported.notes)
-            device_context = replace(check_context, spec=spec)
-            record = check_on_device(device, device_context, structure, shared, StageTimes(times))
-        record = add_measurements(record, context, device_context, device)
-        seconds = _limit_diagnosis(output)
-        output.write_record(explain_record(record, context, device_context, device, seconds))
-    return samples
-
-
-def _review_samples(output: JobOutput, model: Model, samples: Samples, record: Record) -> Samples:
-    """Return the samples with all that the verdict on a doubtful file needs."""
-    reference = review_reference(
-        model, output.spec, output.root, output.folder, samples.reference, record
-    )
-    write_json(output.folder.reference, reference)
-    return Samples(reference, SampleCache())

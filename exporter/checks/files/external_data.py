@@ -10,7 +10,7 @@ may point out of the folder, and a copy of the folder does not contain its targe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from onnx import ModelProto, TensorProto
@@ -28,6 +28,14 @@ def list_external_files(model: ModelProto) -> tuple[str, ...]:
     """Return the sorted locations of external data, each once."""
     tensors = (tensor for tensor in iter_tensors(model) if _is_external(tensor))
     return tuple(sorted({_read_entries(tensor).get("location", "") for tensor in tensors}))
+
+
+def rename_external_files(model: ModelProto, names: Mapping[str, str]) -> None:
+    """Replace each location of external data by its new name."""
+    for tensor in iter_tensors(model):
+        for entry in tensor.external_data if _is_external(tensor) else ():
+            if entry.key == "location":
+                entry.value = names[entry.value]
 
 
 def find_external_data_problems(model: ModelProto, folder: Path) -> Iterator[str]:

@@ -17,6 +17,8 @@ def show_plan(build_plan: BuildPlan) -> None:
     for planned in plan.selected:
         cell, name = planned.cell, str(planned.cell)
         route = f"{planned.route.exporter} {planned.route.capture}"
+        if not planned.route.is_export:
+            route = planned.route.title
         if planned.skip:
             rows.append((name, "skip", "", planned.skip))
         elif decisions.is_to_run(planned):

@@ -8,7 +8,7 @@ from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import ExpectTable, SkipTable
-from exporter.manifest.spec.model import Expectation, Skip
+from exporter.manifest.spec.conditions import Expectation, Skip
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 from exporter.manifest.syntax.opsets import format_opsets
 

@@ -107,7 +107,8 @@ def check_sequences(model: EffectiveSettings) -> None:
 def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
     """Return the options of the entry, after a check of these and of those of its overrides."""
     options = list_explicit_values(model.settings.options)
-    if model.has_valid("exporter", "capture", "opsets", "overrides"):
+    is_exported = model.has_valid("artifact") and not model.settings.artifact
+    if is_exported and model.has_valid("exporter", "capture", "opsets", "overrides"):
         _check_options(model, ("options",), options, None)
         for index, table in enumerate(model.settings.overrides):
             path: KeyPath = ("overrides", index, "options")

@@ -26,6 +26,8 @@ from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import check_inputs, resolve_dtype, resolve_shapes
 from exporter.manifest.rules.sources import (
     check_saved_source,
+    has_artifact,
+    resolve_artifact,
     resolve_parameters,
     resolve_weights,
 )
@@ -70,13 +72,8 @@ def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpe
     settings, references = model.settings, context.references
     _check_required_keys(model)
     _check_devices(model, context.devices)
-    check_exporter(model)
-    check_sequences(model)
     fields: dict[str, Any] = {key: getattr(settings, key) for key in _UNCHANGED_KEYS}
-    if model.has_valid("source"):
-        fields["source"] = references.check_source(model, ("source",), settings.source)
-    fields |= resolve_weights(model, references)
-    check_saved_source(model)
+    fields |= _resolve_source(model, references)
     for key, resolve in _RESOLVERS.items():
         if model.has_valid(key):
             fields[key] = resolve(model)
@@ -106,6 +103,22 @@ def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpe
         constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
         **fields,
     )
+
+
+def _resolve_source(model: EffectiveSettings, references: References) -> dict[str, Any]:
+    """Return the source, its weights and the artifact; check the exporter if there is none."""
+    settings = model.settings
+    fields: dict[str, Any] = {}
+    if model.has_valid("source"):
+        fields["source"] = references.check_source(model, ("source",), settings.source)
+    fields |= resolve_weights(model, references)
+    if not has_artifact(model):
+        check_exporter(model)
+        check_sequences(model)
+        check_saved_source(model)
+    elif model.has_valid("artifact"):
+        fields["artifact"] = resolve_artifact(model, references)
+    return fields
 
 
 def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dict[str, Any]:

@@ -1,19 +1,30 @@
-"""Check saved models, and resolve the weights of an entry and their names.
+"""Check saved models, and resolve weights, their names, and finished files.
 
 A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, a TorchScript module
-(`.pt`) to TorchScript. The worker applies the names of the weights after it has built the model.
+(`.pt`) to TorchScript. An `artifact` belongs to none, because it is not exported. The worker
+applies the names of the weights after it has built the model.
 """
 
 from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
 
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.exporters import EXPORTER_TITLES, list_exporters
 from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import References
-from exporter.manifest.spec.model import ExporterName, ParameterNames
+from exporter.manifest.schema.tables import list_explicit_values
+from exporter.manifest.spec.model import OPSET_PLACEHOLDER, ExporterName, ParameterNames
 from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 from exporter.manifest.syntax.opsets import format_opsets
 
+_ARTIFACT = ("artifact",)
+#: Options that describe the file; the others control an export.
+_FILE_OPTIONS = frozenset(
+    {"custom_opsets", "export_params", "external_data", "keep_initializers_as_inputs"}
+)
+_NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove it"
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
@@ -102,3 +113,54 @@ def _check_exporter(
     others = [opset for opset in settings.opsets if (opset >= 18) is (exporter == "torchscript")]
     message += f", but 'auto' selects the other exporter for {format_opsets(others)}"
     model.add_problem(("opsets",), f"{message}; use exporter = '{exporter}', or remove them")
+
+
+def has_artifact(model: EffectiveSettings) -> bool:
+    """Return whether the entry names a finished file, even if the path is invalid."""
+    return not model.has_valid("artifact") or bool(model.settings.artifact)
+
+
+def resolve_artifact(model: EffectiveSettings, references: References) -> str:
+    """Return the path relative to the model's manifest, with the placeholder."""
+    settings = model.settings
+    text = settings.artifact
+    for path in _list_export_keys(model):
+        model.add_problem(path, _NOT_EXPORTED)
+    if not text.endswith(".onnx"):
+        model.add_problem(_ARTIFACT, f"expected a file with the suffix .onnx, got {quote(text)}")
+        return text
+    if not model.has_valid("opsets"):
+        return text
+    if len(settings.opsets) > 1 and OPSET_PLACEHOLDER not in text:
+        example = f"{text.removesuffix('.onnx')}-{OPSET_PLACEHOLDER}.onnx"
+        message = f"each of the opsets {format_opsets(settings.opsets)} needs a file of its own"
+        model.add_problem(
+            _ARTIFACT, f"{message}; write {OPSET_PLACEHOLDER} in the path: {quote(example)}"
+        )
+        return text
+    for opset in settings.opsets:
+        references.check_file(model, _ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
+    folder = model.find_layer(_ARTIFACT).folder
+    if folder == model.entry.folder:
+        return text
+    return posixpath.relpath(posixpath.join(folder, text), model.entry.folder or ".")
+
+
+def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
+    """Yield the entry's own keys that control an export; inherited ones are ignored."""
+    for key in ("exporter", "capture"):
+        if model.origins.get((key,)) is model.entry:
+            yield (key,)
+    if model.has_valid("options"):
+        for key in list_explicit_values(model.settings.options):
+            if key not in _FILE_OPTIONS and model.find_layer(("options", key)) is model.entry:
+                yield ("options", key)
+    if not model.has_valid("overrides") or model.find_layer(("overrides",)) is not model.entry:
+        return
+    for index, table in enumerate(model.settings.overrides):
+        for key in ("exporter", "capture"):
+            if key in table.model_fields_set:
+                yield ("overrides", index, key)
+        for key in list_explicit_values(table.options):
+            if key not in _FILE_OPTIONS:
+                yield ("overrides", index, "options", key)

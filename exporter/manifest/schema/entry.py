@@ -76,6 +76,12 @@ class Settings(Table):
     `"net.pt"` a TorchScript module (`torch.jit.save`) for TorchScript."""
     init: dict[str, PlainField] = Field(default_factory=dict)
     """Keyword arguments for the call of the source."""
+    artifact: Line = Field(default="")
+    """An ONNX file `"files/net.onnx"`, relative to the manifest, that is checked in place of an
+    export: from a hub, another converter or another branch. PyTorch's outputs still come from
+    `source`, and all promises are checked as usual. If there are several opsets, the path needs
+    `{opset}`: `"files/net-{opset}.onnx"`. Keys that control an export, such as `exporter`, do not
+    apply."""
     weights: Line = Field(default="")
     """A file, relative to the manifest, that is loaded into the model with
     `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`. From the latter, only

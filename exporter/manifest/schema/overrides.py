@@ -37,9 +37,10 @@ class OverrideTable(Table):
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             (
-                "axes", "cases", "constants", "containers", "description", "dynamic_axes",
-                "export_device", "export_state", "init", "inputs", "inputs_from", "mode", "owner",
-                "parameters", "precision", "seed", "source", "tags", "weights", "weights_sha256",
+                "artifact", "axes", "cases", "constants", "containers", "description",
+                "dynamic_axes", "export_device", "export_state", "init", "inputs", "inputs_from",
+                "mode", "owner", "parameters", "precision", "seed", "source", "tags", "weights",
+                "weights_sha256",
             ),
             _ONE_MODEL,
         ),

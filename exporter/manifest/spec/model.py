@@ -7,7 +7,7 @@ users write are in `schema`; `rules/model_resolver.py` converts them.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
@@ -26,6 +26,7 @@ from exporter.manifest.spec.call import (
     InputsFrom,
     TensorSpec,
 )
+from exporter.manifest.spec.conditions import Condition, Expectation, Skip
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.size_rule import SizeRule, complete_sizes
@@ -42,6 +43,8 @@ Precision = Literal["float32", "float16", "bfloat16", "float64"]
 BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
 #: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
+#: The place of the opset in the path of an artifact.
+OPSET_PLACEHOLDER = "{opset}"
 #: An output is one tensor or a list of tensors.
 Kind = Literal["tensor", "sequence"]
 NUMBER_PLACEHOLDER = "{}"  # for the number of a weight in its name
@@ -111,34 +114,6 @@ class ParameterNames(FrozenModel):
     """By a glob over the names in `state_dict`; `{}` is the number among the matching names."""
 
 
-class Condition(FrozenModel):
-    """A selection of cells of the model."""
-
-    opsets: Items[int] | None = None
-    """None: every opset."""
-    device: str = "*"
-    """A glob over device names."""
-
-
-class Expectation(Condition):
-    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
-
-    stage: str | None = None
-    checks: tuple[str, ...] = ()
-    """The checks that fail; empty for a stage that fails without a check."""
-    match: str = ""
-    reason: str
-    issue: str = ""
-    until: str = ""
-    """The last day (ISO 8601) on which the failure is accepted; empty if it has no end."""
-
-
-class Skip(Condition):
-    """Cells that are not run. The report shows the reason."""
-
-    reason: str
-
-
 class Override(Condition):
     """Other settings for some cells of a model. None and empty tables change nothing."""
 
@@ -196,6 +171,9 @@ class ModelSpec(FrozenModel):
     source: str
     """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`
     (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
+    artifact: str = ""
+    """The ONNX file that is checked in place of an export, relative to the manifest, with
+    `{opset}` for the opset; empty if the model is exported."""
     weights: str = ""
     """A file to load into the model, relative to the manifest; empty if there is none."""
     weights_sha256: str = ""
@@ -266,15 +244,31 @@ class ModelSpec(FrozenModel):
 
     @property
     def data_files(self) -> tuple[str, ...]:
-        """The data files of the model and its inputs, relative to the root; no code."""
+        """The data files of all opsets; see `list_data_files`."""
+        return self.list_data_files(self.opsets)
+
+    def list_data_files(self, opsets: Iterable[int]) -> tuple[str, ...]:
+        """Return the data files of the model, its inputs and artifacts; no code.
+
+        They are relative to the root.
+        """
         source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
         references = [item.fill.file for item in self.inputs if item.fill.file]
         fills = (fill for case in self.cases for fill in case.fills.values())
         references += [fill.file for fill in fills if fill.file]
         tensor_files = dict.fromkeys(split_data_file(text)[0] for text in references)
-        names = (*source, *((self.weights,) if self.weights else ()), *tensor_files)
+        names = [*source, *((self.weights,) if self.weights else ()), *tensor_files]
         folder = posixpath.dirname(self.manifest)
-        return tuple(posixpath.normpath(posixpath.join(folder, name)) for name in names)
+        paths = [posixpath.normpath(posixpath.join(folder, name)) for name in names]
+        if self.artifact:
+            paths += (self.find_artifact(opset) for opset in opsets)
+        return tuple(paths)
+
+    def find_artifact(self, opset: int) -> str:
+        """Return the ONNX file of an opset, relative to the root."""
+        name = self.artifact.replace(OPSET_PLACEHOLDER, str(opset))
+        folder = posixpath.dirname(self.manifest)
+        return posixpath.normpath(posixpath.join(folder, name))
 
     @property
     def free_axes(self) -> tuple[Axis, ...]:

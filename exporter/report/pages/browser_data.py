@@ -227,7 +227,7 @@ def _describe_result(
 def _describe_file(record: Record, artifact: Artifact) -> FileData:
     route = record.route
     return FileData(
-        exporter=f"{route.exporter} ({route.capture})" if route else "",
+        exporter=route.title if route else "",
         size=format_bytes(artifact.bytes),
         bytes=int(float(f"{artifact.bytes:.3g}")),
         nodes=figures.format_count(artifact.nodes),

@@ -75,7 +75,7 @@ def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
         route = record.route
         row = FileRow(
             opsets="",
-            exporter=f"{route.exporter} ({route.capture})" if route else "",
+            exporter=route.title if route else "",
             size=format_bytes(artifact.bytes),
             nodes=figures.format_count(artifact.nodes),
             parameters=figures.format_count(artifact.parameters),

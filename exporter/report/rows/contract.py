@@ -133,6 +133,8 @@ def _format_case(case: Case) -> str:
 def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
     """Yield the settings that every page has, then those that differ from their default."""
     yield Setting(name="source", value=spec.source, is_literal=True)
+    if spec.artifact:
+        yield Setting(name="artifact", value=spec.artifact, is_literal=True)
     yield Setting(name="opsets", value=format_opsets(spec.opsets))
     yield Setting(name="devices", value=", ".join(spec.devices))
     yield Setting(name="tolerance", value=_format_tolerance(spec.tolerance))

@@ -25,14 +25,20 @@ def find_repro_obstacle(record: Record) -> str:
         return f"fails before the export: {record.message}"
     if record.route is None:
         return "was never exported; run `exporter export` first"
+    if not record.route.is_export:
+        return "the file was not exported here; run it with the test data in the build folder"
     if record.blame is not None and record.blame.culprit in _CULPRITS:
         return _CULPRITS[record.blame.culprit]
     if record.status is Status.INCONCLUSIVE:
         return "nothing is wrong, but the checks prove nothing; follow the message of the cell"
     if record.stage is not Stage.PARITY or record.check is None:
         return ""
-    if record.check not in _REPEATED_CHECKS:
-        return f"a script cannot repeat the check '{record.check}'; run `exporter export` again"
+    return _find_check_obstacle(record, record.check)
+
+
+def _find_check_obstacle(record: Record, check: str) -> str:
+    if check not in _REPEATED_CHECKS:
+        return f"a script cannot repeat the check '{check}'; run `exporter export` again"
     if record.blame is None:
         return "the failure did not occur again in the diagnosis; run `exporter export --force`"
     return ""

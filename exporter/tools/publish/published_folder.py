@@ -22,7 +22,7 @@ from exporter.core.text_format import format_bytes
 from exporter.jobs.job_folder import format_weights_name
 from exporter.jobs.reference import NamedWeight, Weight
 from exporter.manifest import ModelSpec
-from exporter.records.record import Record
+from exporter.records.record import Record, Route
 from exporter.report.pages.templates import render
 from exporter.report.rows.contract import describe_contract
 from exporter.tools.publish.candidates import Candidate
@@ -164,12 +164,18 @@ def render_card(content: FolderContent, templates: Path) -> str:
         warning=candidate.warning,
         artifact=candidate.artifact,
         size=format_bytes(candidate.artifact.bytes),
-        exporter=f"{route.exporter}, {route.capture}" if route else "",
+        exporter=_format_route(route),
         allowed=content.allowed,
         sets=content.sets,
         proofs=proofs,
         tools=content.tools,
     )
+
+
+def _format_route(route: Route | None) -> str:
+    if route is None:
+        return ""
+    return f"{route.exporter}, {route.capture}" if route.is_export else route.reason
 
 
 def write_descriptions(content: FolderContent, templates: Path, folder: Path) -> None:

@@ -89,7 +89,7 @@ def list_dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
 
 def format_options(spec: ModelSpec, route: Route) -> dict[str, str]:
     """Return the other arguments of `torch.onnx.export` as expressions by name."""
-    exporter = route.exporter
+    exporter = route.torch_exporter
     names = EXPORTER_OPTIONS[exporter] - set(_OMITTED_OPTIONS[exporter])
     options: dict[str, Plain] = (
         {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}

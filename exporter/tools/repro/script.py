@@ -94,7 +94,7 @@ def render_repro_script(
         "strict": route.capture == "strict",
         "masks": _list_masks(spec),
     }
-    custom_ops = list_custom_ops(spec, record.cell.opset, route.exporter)
+    custom_ops = list_custom_ops(spec, record.cell.opset, route.torch_exporter)
     return render_script(
         "repro.py",
         **{name: repr(value) for name, value in (values | custom_ops).items()},

@@ -166,13 +166,14 @@ def analyze_fault(
 def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
     """Yield the findings in order; stop after a final one."""
     yield Finding(f"{cell.device.name} on '{cell.replay.sample.name}': {cell.result.text}")
+    is_export = cell.context.route.is_export
     for experiment in (
         _check_contract,
         _check_masks,
         _check_precision,
         _compare_runtimes,
         _check_state,
-        _compare_exports,
+        _compare_exports if is_export else _blame_artifact,
     ):
         for finding in experiment(cell):
             yield finding
@@ -292,13 +293,7 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float
 def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
     """Export the model again, and with the other exporter."""
     folder = cell.check_context.folder.path
-    first = cell.check_context.reference.samples[0]
-    if cell.replay.sample.kind != "declared" and not first.error:
-        # A file that is right here and wrong elsewhere contains constants of these inputs.
-        declared = SampleReplay(cell.check_context, cell.device.name, first)
-        result = declared.compare(cell.session)
-        reason = "; the file contains constants of these inputs" if result.is_right else ""
-        yield Finding(f"on the declared inputs: {result.text}{reason}")
+    yield from _compare_declared(cell)
     is_file_wrong = False
     try:
         with repeat_export(cell.context, folder) as repeated:
@@ -317,6 +312,22 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
         yield Finding(f"the same export again: {error}")
     if not is_file_wrong:
         yield from _compare_other_exporter(cell, folder)
+
+
+def _blame_artifact(cell: FaultyCell) -> Iterator[Finding]:
+    """Blame the finished file: the runtimes and PyTorch were examined before."""
+    yield from _compare_declared(cell)
+    yield Finding("PyTorch did not export the file here, so it is not exported again", Culprit.FILE)
+
+
+def _compare_declared(cell: FaultyCell) -> Iterator[Finding]:
+    """Run the declared inputs: a file that is right only there contains their constants."""
+    first = cell.check_context.reference.samples[0]
+    if cell.replay.sample.kind != "declared" and not first.error:
+        declared = SampleReplay(cell.check_context, cell.device.name, first)
+        result = declared.compare(cell.session)
+        reason = "; the file contains constants of these inputs" if result.is_right else ""
+        yield Finding(f"on the declared inputs: {result.text}{reason}")
 
 
 def _compare_other_exporter(cell: FaultyCell, folder: Path) -> Iterator[Finding]:

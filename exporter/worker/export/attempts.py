@@ -44,10 +44,9 @@ class CapturedProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedGraph:
-    """A converted graph and its origin."""
+class FileOrigin:
+    """The origin of a file."""
 
-    graph: ir.Model
     route: Route
     """The route that worked."""
     captured: CapturedProgram | None = None
@@ -55,6 +54,13 @@ class ExportedGraph:
     notes: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     """The failed attempts before this route."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedGraph(FileOrigin):
+    """A converted graph and its origin."""
+
+    graph: ir.Model
 
 
 class Captures:
@@ -189,7 +195,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     return _add_attempts(*_try_routes(routes, export))
 
 
-def follow_route(context: ExportContext, exported: ExportedGraph) -> ExportContext:
+def follow_route(context: ExportContext, exported: FileOrigin) -> ExportContext:
     """Return the context of the export that worked, for a repetition of it."""
     captured = exported.captured
     return replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, name_capture
-from exporter.worker.export.attempts import ExportedGraph
+from exporter.worker.export.attempts import FileOrigin
 from exporter.worker.export.captured_conditions import choose_breaking_sizes, read_conditions
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.input_sets import create_size_set
@@ -16,7 +16,7 @@ from exporter.worker.reference.reference_run import run_further_sets
 
 
 def add_condition_samples(
-    context: ExportContext, folder: JobFolder, reference: Reference, exported: ExportedGraph
+    context: ExportContext, folder: JobFolder, reference: Reference, exported: FileOrigin
 ) -> Reference:
     """Run the model at the sizes that break conditions, and write the reference.
 

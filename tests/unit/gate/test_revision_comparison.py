@@ -196,6 +196,7 @@ def test_each_key_of_an_entry_is_compared_or_harmless() -> None:
 #: Two different values of each key that defines the model.
 REDEFINED: dict[str, tuple[object, object]] = {
     "source": ("net.py:Net", "net.py:Other"),
+    "artifact": ("a.onnx", "b.onnx"),
     "weights": ("a.pt", "b.pt"),
     "weights_sha256": ("0" * 64, "1" * 64),
     "init": ({"depth": 3}, {"depth": 4}),

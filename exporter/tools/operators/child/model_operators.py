@@ -68,7 +68,8 @@ def _list_routes(survey: SurveyRequest) -> Iterator[tuple[Route, int]]:
         "dynamo": Route(exporter="dynamo", capture="export", reason=""),
     }
     for opset, route in survey.routes.items():
-        yield route, opset
+        if route.is_export:
+            yield route, opset
         if survey.spec.resolve_cell(opset).capture is None:
             other = routes["torchscript" if route.exporter == "dynamo" else "dynamo"]
             first, last = NATIVE_OPSETS[other.exporter]
@@ -152,7 +153,7 @@ def _parse_failure(failure: Failure, context: ExportContext) -> OperatorGaps:
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     missing = find_missing_operators(text, context)
     return OperatorGaps(
-        exporter=context.route.exporter,
+        exporter=context.route.torch_exporter,
         opset=context.opset,
         missing=missing,
         problem="" if missing else failure.message,

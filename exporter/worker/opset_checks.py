@@ -1,0 +1,122 @@
+"""The checks of the file of one opset on all its devices, and its records.
+
+Input: a file in the folder of the job, with its `FileOrigin`.
+Output: one record for each device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from exporter.checks.files.artifact_facts import measure_artifact
+from exporter.checks.files.sample_files import SampleCache
+from exporter.checks.protocol import CheckContext
+from exporter.jobs.job_folder import write_json
+from exporter.records.record import CellId, Record, Stage
+from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_record
+from exporter.worker.export.attempts import FileOrigin
+from exporter.worker.export.condition_samples import add_condition_samples
+from exporter.worker.export.export_context import ExportContext
+from exporter.worker.inputs.call import Tensors
+from exporter.worker.job_output import JobOutput
+from exporter.worker.job_steps import Samples
+from exporter.worker.model.source_loader import Model
+from exporter.worker.reference.review import is_worth_review, review_reference
+from exporter.worker.verify.measurement import add_measurements
+from exporter.worker.verify.run_checks import (
+    REFERENCE,
+    SharedFields,
+    StageTimes,
+    check_on_device,
+    run_structure_checks,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedModel:
+    """A loaded model with its declared inputs."""
+
+    model: Model
+    inputs: Tensors
+    names: Mapping[str, str]
+    """The names of weights in the file, by their names in the model."""
+    weight_inputs: tuple[str, ...]
+    """Weights that are inputs of the file."""
+    notes: tuple[str, ...]
+    """Overflows in the reference, for each record."""
+
+
+def make_check_context(
+    output: JobOutput, context: ExportContext, samples: Samples, notes: tuple[str, ...] = ()
+) -> CheckContext:
+    """Return the input of the checks of one opset."""
+    return CheckContext(
+        folder=output.folder,
+        opset=context.opset,
+        spec=context.spec,
+        reference=samples.reference.select(context.route),
+        notes=notes,
+        samples=samples.cache,
+        kernels=output.custom.kernels,
+    )
+
+
+def limit_diagnosis(output: JobOutput) -> float:
+    """Return the seconds for the diagnosis of one cell of the job."""
+    return diagnosis_seconds(output.job.spec, len(output.job.cells()))
+
+
+def check_file(
+    output: JobOutput,
+    context: ExportContext,
+    prepared: PreparedModel,
+    samples: Samples,
+    times: StageTimes,
+    exported: FileOrigin,
+) -> Samples:
+    """Check the file on all devices; return the samples, with float64 outputs if needed."""
+    opset = context.job
+    with times.measure(REFERENCE):
+        shared_context = replace(context, spec=output.spec)  # in the state of the other samples
+        reference = add_condition_samples(
+            shared_context, output.folder, samples.reference, exported
+        )
+        samples = replace(samples, reference=reference)
+    check_context = make_check_context(output, context, samples, exported.notes)
+    output.announce(Stage.STRUCTURE, (opset,))
+    with times.measure(Stage.STRUCTURE):
+        structure = run_structure_checks(check_context)
+        facts = measure_artifact(check_context.path, output.spec.id)
+    shared = SharedFields(
+        route=exported.route,
+        attempts=exported.attempts,
+        log=output.format_log_path(opset.opset),
+        notes=(*exported.notes, *prepared.notes),
+        artifact=facts,
+    )
+    for device in opset.devices:
+        cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
+        output.announce(Stage.PARITY, (opset,), only=cell)
+        spec = output.spec.resolve_cell(opset.opset, device.name)
+        device_context = replace(check_context, spec=spec)
+        record = check_on_device(device, device_context, structure, shared, StageTimes(times))
+        if is_worth_review(record, samples.reference):
+            with times.measure(REFERENCE):
+                samples = _review_samples(output, prepared.model, samples, record)
+            check_context = make_check_context(output, context, samples, exported.notes)
+            device_context = replace(check_context, spec=spec)
+            record = check_on_device(device, device_context, structure, shared, StageTimes(times))
+        record = add_measurements(record, context, device_context, device)
+        seconds = limit_diagnosis(output)
+        output.write_record(explain_record(record, context, device_context, device, seconds))
+    return samples
+
+
+def _review_samples(output: JobOutput, model: Model, samples: Samples, record: Record) -> Samples:
+    """Return the samples with all that the verdict on a doubtful file needs."""
+    reference = review_reference(
+        model, output.spec, output.root, output.folder, samples.reference, record
+    )
+    write_json(output.folder.reference, reference)
+    return Samples(reference, SampleCache())

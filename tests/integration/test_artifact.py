@@ -1,0 +1,151 @@
+"""Finished files are proved like exported ones: right ones pass, wrong ones are red."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from exporter.records.record import Culprit, Status
+from tests.integration.project import read_cells, run_exporter
+
+MODELS = """
+import torch
+from torch import nn
+
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(30, 20)
+
+    def forward(self, ids):
+        return self.table(ids)
+
+
+class Shifted(Table):
+    def forward(self, ids):
+        return super().forward(ids) + 1e-3
+"""
+
+MANIFEST = """
+format = 1
+
+[models.right]
+source = "models.py:Table"
+artifact = "files/net-{opset}.onnx"
+inputs = [{ name = "ids", shape = ["n"], dtype = "int64", fill = { randint = [0, 30] } }]
+outputs = [{ name = "rows", shape = ["n", 20] }]
+opsets = [16, 17]
+
+[models.wrong]
+extends = "right"
+source = "models.py:Shifted"
+
+[models.damaged]
+extends = "right"
+artifact = "files/damaged.onnx"
+opsets = 17
+"""
+
+EXPORT = """
+import sys
+import onnx
+import torch
+
+sys.path.insert(0, "manifests")
+from models import Table
+
+torch.manual_seed(0)
+net = Table().eval()
+for opset in (16, 17):
+    path = f"manifests/files/net-{opset}.onnx"
+    torch.onnx.export(
+        net, (torch.arange(3),), path, input_names=["ids"], output_names=["rows"],
+        dynamic_axes={"ids": {0: "n"}, "rows": {0: "n"}}, opset_version=opset, dynamo=False,
+    )
+model = onnx.load("manifests/files/net-17.onnx")
+onnx.save(
+    model, "manifests/files/net-17.onnx", save_as_external_data=True, location="net.data",
+    size_threshold=0,
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project after its export; the file of opset 17 has external data."""
+    root = tmp_path_factory.mktemp("artifact") / "project"
+    (root / "manifests/files").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests/models.py").write_text(MODELS)
+    (root / "manifests/nets.toml").write_text(MANIFEST)
+    command = [sys.executable, "-W", "ignore", "-c", EXPORT]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    (root / "manifests/files/damaged.onnx").write_text("no ONNX file")
+    exported = run_exporter(root, "export")
+    assert exported.returncode == 1, exported.stdout + exported.stderr
+    return root
+
+
+def test_right_files_pass_and_wrong_ones_are_red(project: Path) -> None:
+    cells = read_cells(project)
+    statuses = {name: cell.status for name, cell in cells.items()}
+    assert statuses == {
+        "right/16/cpu": Status.PASS,
+        "right/17/cpu": Status.PASS,
+        "wrong/16/cpu": Status.FAIL,
+        "wrong/17/cpu": Status.FAIL,
+        "damaged/17/cpu": Status.ERROR,
+    }
+    assert cells["damaged/17/cpu"].message.startswith("artifact: damaged.onnx: is not an ONNX file")
+    blame = cells["wrong/16/cpu"].blame
+    assert blame is not None
+    assert blame.culprit is Culprit.FILE
+    assert not cells["wrong/16/cpu"].advice
+
+
+def test_the_file_is_copied_byte_for_byte_without_external_data(project: Path) -> None:
+    source, built = project / "manifests/files", project / "build/right"
+    assert (built / "16.onnx").read_bytes() == (source / "net-16.onnx").read_bytes()
+    (note,) = (n for n in read_cells(project)["right/16/cpu"].notes if n.startswith("the file is"))
+    assert note.startswith("the file is manifests/files/net-16.onnx, written by pytorch 2.")
+
+
+def test_external_data_gets_the_name_of_its_hash(project: Path) -> None:
+    artifact = read_cells(project)["right/17/cpu"].artifact
+    assert artifact is not None
+    (name,) = artifact.external_data
+    path = project / "build/right" / name
+    assert path.read_bytes() == (project / "manifests/files/net.data").read_bytes()
+    onnx.checker.check_model(project / "build/right/17.onnx")
+
+
+def test_only_the_cell_of_a_changed_file_is_stale(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    shutil.copytree(project, root)
+    assert "0 cells to run" in run_exporter(root, "plan", "right").stdout
+    with (root / "manifests/files/net-16.onnx").open("ab") as file:
+        file.write(b"\0")
+    plan = run_exporter(root, "plan", "right").stdout
+    assert "manifests/files/net-16.onnx changed" in plan
+    assert "1 cell to run, 1 to keep" in plan
+    shutil.copytree(project / "manifests", root / "manifests", dirs_exist_ok=True)
+    (root / "manifests/files/net.data").write_bytes(b"\1" * 2400)
+    assert "1 cell to run, 1 to keep" in run_exporter(root, "plan", "right").stdout
+
+
+def test_tables_and_commands_name_the_finished_file(project: Path, tmp_path: Path) -> None:
+    assert "finished file" in run_exporter(project, "plan", "right/16").stdout
+    assert "files/net-{opset}.onnx" in run_exporter(project, "explain", "right/16/cpu").stdout
+    repro = run_exporter(project, "repro", "wrong/16/cpu")
+    assert repro.returncode == 3
+    assert "the file was not exported here" in repro.stderr
+    published = run_exporter(project, "publish", "right", str(tmp_path / "dist"))
+    assert published.returncode == 0, published.stderr
+    verified = run_exporter(tmp_path, "verify", "dist")
+    assert verified.returncode == 0, verified.stderr
