@@ -83,7 +83,7 @@ NUMBERS = (
     ),
     Trap(
         name="small row beside a large one",
-        story="an error of 1e-5 in rows of size 1 is no error relative to a row of 10,000",
+        story="an error of 1e-5 in rows of size 1 is no error relative to a row of 2,000",
         spec=contract("numbers.py:SmallRow"),
         verdict=parity("axes", "of axis 0, which has the size"),
     ),

@@ -84,12 +84,17 @@ def _measure_axes(
         small = np.flatnonzero((magnitude > 0) & (magnitude <= _SMALL * limit.scale))
         if not small.size:
             continue
-        rows = (np.moveaxis(array, axis, 0)[small] for array in arrays)
-        wide = (np.asarray(part, dtype=np.float64).reshape(small.size, -1) for part in rows)
-        error, ratio = _measure_slices(*wide, magnitude[small], limit, rounding)
+        actual, pytorch, wide = (_take_slices(array, axis, small) for array in arrays)
+        error, ratio = _measure_slices(actual, pytorch, wide, magnitude[small], limit, rounding)
         index = int(np.argmax(ratio))
         scale = float(magnitude[small][index])
         yield _Excess(float(ratio[index]), float(error[index]), scale, axis, int(small[index]))
+
+
+def _take_slices(array: Array, axis: int, indices: Array) -> Array:
+    """Return the slices in rows, in float64."""
+    slices = np.moveaxis(array, axis, 0)[indices]
+    return np.asarray(slices, dtype=np.float64).reshape(indices.size, -1)
 
 
 def _measure_slices(

@@ -321,7 +321,7 @@ class SmallRow(nn.Module):
     """Returns a large row and small ones, with a number that Python reads."""
 
     def forward(self, x: Tensor) -> Tensor:
-        factor = torch.cat([torch.full_like(x[:1], 1e4), torch.ones_like(x[1:])])
+        factor = torch.cat([torch.full_like(x[:1], 2e3), torch.ones_like(x[1:])])
         return x * factor + 1e-5 * x[0, 0].sign().item()
 
 
@@ -329,7 +329,7 @@ class SmallRowAlike(nn.Module):
     """Computes the same inside the graph."""
 
     def forward(self, x: Tensor) -> Tensor:
-        factor = torch.cat([torch.full_like(x[:1], 1e4), torch.ones_like(x[1:])])
+        factor = torch.cat([torch.full_like(x[:1], 2e3), torch.ones_like(x[1:])])
         return x * factor + 1e-5 * x[0, 0].sign()
 
 
