@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import click
 
-from exporter.cli.output.terminal import PROJECT_ROOT, print_error
+from exporter.cli.output.terminal import PROJECT_ROOT, print_error, print_problem
 from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode, ExporterError, Problem
 
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         return int(code or 0)
     except ExporterError as error:
         for problem in error.problems:
-            print_error(str(problem))
+            print_problem(problem)
         _annotate(error.problems, root)
         return error.exit_code
     except click.ClickException as error:

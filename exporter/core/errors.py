@@ -44,6 +44,8 @@ class Problem:
     message: str
     location: Location | None = None
     key: str = ""
+    excerpt: str = ""
+    """Lines of the file with a mark, for a terminal."""
 
     def __str__(self) -> str:
         parts = [str(self.location) if self.location else "", self.key, self.message]

@@ -12,6 +12,8 @@ from typing import Any
 
 import tomli
 
+from exporter.core.toml_syntax import draw_excerpt, explain_syntax_error
+
 #: The file and the keys of the project's settings.
 SETTINGS_FILE = "pyproject.toml"
 SETTINGS_KEYS = ("tool", "exporter")
@@ -29,6 +31,8 @@ class TomlTable:
     """Why the file cannot be read; empty if it can."""
     line: int | None = None
     """The line of the problem."""
+    excerpt: str = ""
+    """The content of the line, with a caret below the column of the problem."""
 
 
 def read_toml_table(path: Path) -> TomlTable:
@@ -51,8 +55,12 @@ def read_toml_table(path: Path) -> TomlTable:
     try:
         return TomlTable(text=text, table=tomli.loads(text))
     except tomli.TOMLDecodeError as error:
-        message = error.msg[:1].lower() + error.msg[1:]
-        return TomlTable(problem=f"is not valid TOML: {message}", line=error.lineno)
+        message = explain_syntax_error(text, error)
+        return TomlTable(
+            problem=f"is not valid TOML at column {error.colno}: {message}",
+            line=error.lineno,
+            excerpt=draw_excerpt(text, error.lineno, error.colno),
+        )
     except RecursionError:
         return TomlTable(problem="is not valid TOML: it is nested too deeply")
     except ValueError:  # Python limits the digits of a number

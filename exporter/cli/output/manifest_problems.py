@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.cli.output.terminal import print_error
+from exporter.cli.output.terminal import print_error, print_problem
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest, load_project
@@ -32,7 +32,7 @@ def open_project(root: Path) -> Manifest:
 def print_file_problems(manifest: Manifest) -> None:
     """Print the problems that belong to no cell."""
     for problem in manifest.problems:
-        print_error(str(problem))
+        print_problem(problem)
 
 
 def require_readable_files(manifest: Manifest) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.core.command_names import read_command, replace_commands
+from exporter.core.errors import Problem
 from exporter.core.sanitize import escape_ci_commands, remove_controls
 
 if TYPE_CHECKING:  # `--version` must not import pydantic
@@ -36,6 +37,13 @@ def print_table(rows: Iterable[Sequence[str]], indent: str = "") -> None:
     """Print rows with aligned columns."""
     for line in align_columns(rows):
         print_line(f"{indent}{line}")
+
+
+def print_problem(problem: Problem) -> None:
+    """Print a problem on stderr, with the line of its file if it is known."""
+    print_error(str(problem))
+    for line in problem.excerpt.splitlines():
+        print_error(f"    {line}")
 
 
 def print_error(text: str) -> None:

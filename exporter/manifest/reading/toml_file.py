@@ -42,5 +42,5 @@ def read_toml(path: Path, name: str) -> TomlFile | Problem:
     content = read_toml_table(path)
     if content.problem:
         location = Location(file=name, line=content.line)
-        return Problem(message=content.problem, location=location)
+        return Problem(message=content.problem, location=location, excerpt=content.excerpt)
     return TomlFile(name=name, table=content.table, lines=find_key_lines(content.text))

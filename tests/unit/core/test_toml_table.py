@@ -38,4 +38,4 @@ def test_a_problem_has_its_line(tmp_path: Path) -> None:
     path.write_text("a = 1\nb = \n")
     content = read_toml_table(path)
     assert (content.table, content.line) == ({}, 2)
-    assert content.problem.startswith("is not valid TOML: ")
+    assert content.problem.startswith("is not valid TOML at column ")
