@@ -18,6 +18,7 @@ _MODULES = {
     "check": "commands.check",
     "list": "commands.list_cells",
     "explain": "commands.explain",
+    "schema": "commands.schema",
     "show": "tool_commands.show",
     "report": "commands.report",
     "gate": "commands.gate",

@@ -1,7 +1,7 @@
 """The JSON Schema of a manifest file, derived from the classes that validate it.
 
-Editors complete and check manifests with it if `#:schema ../docs/manifest.schema.json` is the first
-line. It contains the rules for single keys; the package `rules` has those for several keys.
+Editors complete and check manifests with it if `#:schema PATH` is the first line. It contains the
+rules for single keys; the package `rules` has those for several keys.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ A manifest is a TOML file in the folder `manifests/` or in its subfolders. It de
 of each model:
 
 ```toml
-#:schema ../docs/manifest.schema.json
+#:schema manifest.schema.json
 format = 1
 
 [models.alexnet]
@@ -34,7 +34,8 @@ opsets = "9..21"
 This entry is complete. `batch` is a dynamic axis, because it is a name instead of a size, and its
 example size is chosen. Float inputs are seeded normal noise. Every opset from 9 to 21 is exported.
 Each file is checked on every device of the project, and the axis is probed at other sizes than the
-exported one. The first line enables completion and checks in editors that support JSON Schema.
+exported one. The first line enables completion and checks in editors that support JSON Schema;
+`exporter schema > manifests/manifest.schema.json` writes that file.
 
 ## Where settings come from
 
