@@ -14,6 +14,7 @@ from exporter.build.decisions.build_results import Results
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import ALL_FILES, LISTING, MISSING, read_variables
 from exporter.cache.noop_snapshot import NoopInputs
+from exporter.environments.installation import STAMP
 from exporter.manifest import LoadedProject, Project
 from exporter.planning.shards import SHARD_NOTE
 from exporter.records.record import Record, Status
@@ -42,7 +43,13 @@ def collect_noop_inputs(
         if posixpath.basename(file) in (LISTING, ALL_FILES)
     }
     missing = {file for file, state in sources.items() if state == MISSING}
-    paths = {root / _PYPROJECT, *loaded.files, *(path for path in reports if not path.is_dir())}
+    stamps = {
+        project.environments_folder / device.environment.definition.key / STAMP
+        for device in project.devices
+        if device.environment
+    }
+    pages = (path for path in reports if not path.is_dir())
+    paths = {root / _PYPROJECT, *stamps, *loaded.files, *pages}
     existing = {path for path in paths if path.exists()}
     files = [
         *(_make_relative(path, root) for path in sorted(existing)),

@@ -21,6 +21,7 @@ from exporter.build.decisions.cell_decisions import (
 )
 from exporter.build.decisions.store_reader import RetentionRules, restore
 from exporter.build.decisions.store_writer import StoreWriter
+from exporter.build.device_environments import create_environments
 from exporter.build.engine import Engine
 from exporter.build.execute.supervisor import BuildObserver, Supervisor
 from exporter.build.folder.build_folder import BuildFolder
@@ -81,9 +82,13 @@ def run_plan(
                 models = manifest.models
                 if options.thorough:
                     models = tuple(m.model_copy(update={"thorough": True}) for m in models)
+                devices = {planned.cell.device for planned in decisions.to_run}
+                project = create_environments(manifest.project, devices, observer.on_note)
+                validator.fingerprints.forget_devices()
+                # A copy would keep the cached index of the other models.
+                manifest = Manifest(project=project, models=models, problems=manifest.problems)
                 jobs = make_jobs(
-                    # A copy would keep the cached index of the other models.
-                    Manifest(project=manifest.project, models=models, problems=manifest.problems),
+                    manifest,
                     decisions,
                     build,
                     validator.fingerprints,

@@ -25,7 +25,7 @@ from exporter.core.file_hash import hash_file
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
 if TYPE_CHECKING:  # the no-op check reads packages before it imports a manifest
-    from exporter.manifest import Device, ModelSpec, Override
+    from exporter.manifest import Device, ModelSpec, Override, RuntimeEnvironment
 
 #: Distributions that can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
@@ -37,6 +37,9 @@ ENVIRONMENT = "environment"
 THOROUGH = "thorough"
 #: The prefix of a tool among the parts.
 TOOL_PREFIX = "tool."
+_OF_ENVIRONMENT = " of "
+#: Packages that a new environment may have in another version.
+_INSTALLERS = ("pip", "setuptools", "wheel")
 #: The last component of a source that represents the list of modules in a folder.
 LISTING = "*.py"
 #: The last component of a source that represents the list of all names in a folder.
@@ -130,7 +133,28 @@ def read_variable_state(name: str) -> str:
 
 def hash_device(device: Device) -> str:
     """Return the part `device` of the cells on this device."""
-    return _hash_text(device.to_json())
+    library = hash_source(Path(device.provider_library)) if device.provider_library else ""
+    return _hash_text(device.identity.to_json() + library)
+
+
+def format_environment_parts(environment: RuntimeEnvironment | None) -> dict[str, str]:
+    """Return the installed packages of a device's environment as parts.
+
+    There are none before it is created: a stored record is valid for every version that the
+    requirements allow.
+    """
+    if environment is None:
+        return {}
+    return {
+        f"{TOOL_PREFIX}{name}{_OF_ENVIRONMENT}{environment.name}": version
+        for name, version in environment.packages.items()
+        if name not in _INSTALLERS
+    }
+
+
+def is_known_everywhere(part: str) -> bool:
+    """Return False for packages of an environment, which another machine may not have created."""
+    return _OF_ENVIRONMENT not in part
 
 
 def drop_tool_parts(parts: Mapping[str, str]) -> dict[str, str]:

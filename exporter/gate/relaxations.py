@@ -19,6 +19,7 @@ from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
     Axis,
     Bound,
+    Device,
     Expectation,
     GatePolicy,
     Manifest,
@@ -119,6 +120,21 @@ def _list_cells(spec: ModelSpec) -> list[CellId]:
     ]
 
 
+def _list_definition(device: Device) -> tuple[object, ...]:
+    environment = device.environment
+    return (
+        device.runtime,
+        device.providers,
+        device.module,
+        device.device,
+        *((environment.requirements, environment.python) if environment else ()),
+        *(() if not device.optimization else (device.optimization,)),
+        *sorted(device.session_options.items()),
+        *sorted(device.provider_options.items()),
+        *(() if not device.provider_library else (device.provider_library,)),
+    )
+
+
 def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[str, object]:
     """Return everything that the entry promises for the cell, by a name for messages."""
     spec = spec.resolve_cell(cell.opset, cell.device)
@@ -135,7 +151,7 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
         "order of inputs": tuple(item.name for item in spec.inputs),
         "order of outputs": tuple(item.name for item in spec.outputs),
         f"device {cell.device}, strict": device.strict,
-        f"device {cell.device}": (device.runtime, device.providers, device.module, device.device),
+        f"device {cell.device}": _list_definition(device),
     }
     promises |= {
         f"tolerance of {output.name}": select_bound(spec, output, cell.device)

@@ -40,12 +40,12 @@ class Job(FrozenModel):
     """The number of this worker, if several workers share the opsets of a model."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """The shared part of all records' fingerprints; see `cache/fingerprint.py`."""
-    device_digests: dict[str, str] = Field(default_factory=dict)
-    """The part of the fingerprints for each device, by its name."""
+    device_parts: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """The parts of the fingerprints for each device, by its name."""
 
     def make_fingerprint(self, cell: CellId) -> dict[str, str]:
         """Return the fingerprint of a record of the cell."""
-        return self.fingerprint | {"device": self.device_digests.get(cell.device, "")}
+        return self.fingerprint | {"device": "", **self.device_parts.get(cell.device, {})}
 
     def cells(self) -> tuple[CellId, ...]:
         """Return every cell of the job, opset by opset."""

@@ -17,6 +17,7 @@ from exporter.manifest.spec.call import (
     InputsFrom,
 )
 from exporter.manifest.spec.conditions import Condition, Expectation, Skip
+from exporter.manifest.spec.device import Device, RuntimeEnvironment
 from exporter.manifest.spec.gate import (
     DEFAULT_GATE,
     Action,
@@ -27,7 +28,6 @@ from exporter.manifest.spec.gate import (
 from exporter.manifest.spec.model import (
     Bound,
     CustomOp,
-    Device,
     Manifest,
     ModelSpec,
     Output,
@@ -66,6 +66,7 @@ __all__ = [
     "Override",
     "ParameterNames",
     "Project",
+    "RuntimeEnvironment",
     "Skip",
     "Style",
     "Tolerance",

@@ -24,7 +24,8 @@ from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeats import expand_repeats
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.spec.model import Device, Manifest, ModelSpec
+from exporter.manifest.spec.device import Device
+from exporter.manifest.spec.model import Manifest, ModelSpec
 from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"

@@ -20,12 +20,18 @@ from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile, read_toml
 from exporter.manifest.reading.validation import validate
-from exporter.manifest.rules.devices import BUILT_IN_DEVICES, format_unknown_device, resolve_devices
+from exporter.manifest.rules.devices import (
+    BUILT_IN_DEVICES,
+    format_unknown_device,
+    resolve_devices,
+    resolve_environments,
+)
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import list_explicit_values
+from exporter.manifest.spec.device import Device, RuntimeEnvironment
 from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
-from exporter.manifest.spec.model import Device, Project
+from exporter.manifest.spec.model import Project
 from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
 from exporter.manifest.syntax.message_format import KeyPath, format_value, quote
 
@@ -62,7 +68,11 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         return ProjectSettings(project=project, layer=None)
     settings, removed = validate(ProjectTable, file, _PATH, report)
     tables = settings.devices if isinstance(settings.devices, dict) else {}
-    devices = resolve_devices(file, (*_PATH, "devices"), tables, report)
+    environments = resolve_environments(
+        file, (*_PATH, "environments"), settings.environments, report
+    )
+    path = (*_PATH, "devices")
+    devices = resolve_devices(file, path, tables, environments, root, report)
     _check_folders(file, settings, report)
     values = {
         key: value for key, value in list_explicit_values(settings).items() if key in _MODEL_KEYS
@@ -78,7 +88,8 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
             if key[0] in Settings.model_fields
         },
     )
-    return ProjectSettings(project=_build_project(root, settings, devices), layer=layer, file=file)
+    project = _build_project(root, settings, devices, tuple(environments.values()))
+    return ProjectSettings(project=project, layer=layer, file=file)
 
 
 def check_gate(
@@ -94,7 +105,12 @@ def check_gate(
             report.add(settings.file.build_problem(path, message))
 
 
-def _build_project(root: Path, table: ProjectTable, devices: Mapping[str, Device]) -> Project:
+def _build_project(
+    root: Path,
+    table: ProjectTable,
+    devices: Mapping[str, Device],
+    environments: tuple[RuntimeEnvironment, ...] = (),
+) -> Project:
     gate_table = table.gate
     policy = {
         key: value
@@ -115,6 +131,7 @@ def _build_project(root: Path, table: ProjectTable, devices: Mapping[str, Device
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         devices=tuple(devices.values()),
+        environments=environments,
         jobs=table.jobs,
         gate=Gate(policy=GatePolicy(**policy), models=policies),
         style=table.style,

@@ -291,6 +291,8 @@ class Record(ChecksummedModel):
     torch_operators: dict[str, int] = Field(default_factory=dict)
     """The number of uses of each torch operator before the conversion: `aten::add` in the traced
     graph, `aten.add.Tensor` in the captured program."""
+    runtime: str = ""
+    """The versions in the device's environment, `onnxruntime 1.17.3`; empty if it has none."""
     log: str = ""
     """The worker's output, relative to the build folder."""
     seconds: dict[str, float] = Field(default_factory=dict)

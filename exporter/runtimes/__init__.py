@@ -1,8 +1,8 @@
-"""Programs that execute ONNX files: one protocol, one module for each runtime.
+"""Programs that execute ONNX files: one protocol, one driver for each runtime.
 
-Input: the path of a file and a `Device`. Output: a `Session`, or one of three exceptions, which
-distinguish a fault of the machine, the file and the inputs. No module imports torch, so a file can
-be checked on any machine and with older runtimes.
+Input: the path of a file and a `Device`. Output: a `Session`, or an exception, which
+distinguishes a fault of the machine, the file and the inputs. No module imports torch, so a file
+can be checked on any machine and with older runtimes.
 
 A plugin in another distribution adds a runtime. It registers a function in its pyproject.toml:
 
@@ -24,6 +24,7 @@ from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
     RunFailure,
+    RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "LoadFailure",
     "Placement",
     "RunFailure",
+    "RuntimeProcessEnd",
     "RuntimeUnavailable",
     "Session",
     "load_kernels",

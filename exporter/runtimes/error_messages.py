@@ -1,7 +1,7 @@
-"""The message of a runtime's exception as one line that is equal on every machine.
+"""The message of a runtime as one line that is equal on every machine.
 
-Input: an exception and the path of the model. Output: its first line without folders and error
-codes.
+Input: the message of an exception and the path of the model. Output: its first line without folders
+and error codes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ _MAX_LENGTH = 400
 _CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : ")
 
 
-def format_error(error: BaseException, path: Path) -> str:
-    """Return the first line of the exception, or its class if it has no text."""
-    text = str(error).replace(f"{path.parent}/", "")
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    return redact(join_lines(_CODE.sub("", lines[0])), limit=_MAX_LENGTH)
+def format_runtime_message(text: str, path: Path) -> str:
+    """Return the first line of a message."""
+    lines = [line for line in text.replace(f"{path.parent}/", "").splitlines() if line.strip()]
+    return redact(join_lines(_CODE.sub("", lines[0])), limit=_MAX_LENGTH) if lines else ""

@@ -1,7 +1,7 @@
 """The interface of a runtime.
 
-Input: a file and arrays. Output: a `Session`, or one of three exceptions, which distinguish a fault
-of the machine, the file and the inputs.
+Input: a file and arrays. Output: a `Session`, or an exception, which distinguishes a fault of
+the machine, the file and the inputs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,19 @@ class LoadFailure(Exception):
 
 class RunFailure(Exception):
     """The runtime loaded the file and failed on the inputs."""
+
+
+class RuntimeProcessEnd(Exception):
+    """The process of a device's environment ended while it loaded or ran the file.
+
+    Args:
+        message: The signal or the exit code.
+        is_killed: Whether the kernel or a user killed it, usually because of its memory.
+    """
+
+    def __init__(self, message: str, *, is_killed: bool = False) -> None:
+        super().__init__(message)
+        self.is_killed = is_killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,24 +6,18 @@ needs it, so a missing runtime affects only its own cells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 from exporter.core.entry_points import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
 from exporter.manifest import Device
 from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
+from exporter.runtimes.driver_session import DriverSession
+from exporter.runtimes.drivers.driver_table import DRIVERS
 from exporter.runtimes.protocol import RuntimeUnavailable, Session
 
 OpenSession = Callable[[Path, Device, Kernels], Session]
-#: Value of `runtime` -> the module with the function `open_file`.
-BUILT_IN_RUNTIMES: Mapping[str, str] = {
-    "onnxruntime": "exporter.runtimes.onnxruntime",
-    "reference": "exporter.runtimes.onnx_reference",
-    "openvino": "exporter.runtimes.openvino",
-    "backend": "exporter.runtimes.onnx_backend",
-}
 
 
 def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:
@@ -37,21 +31,19 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
     Raises:
         RuntimeUnavailable: if this machine does not have the runtime or the device.
         LoadFailure: if the runtime does not load the file.
+        RuntimeProcessEnd: if the process of the device's environment ended.
     """
     return _find_runtime(device.runtime)(path, device, kernels)
 
 
 def _find_runtime(name: str) -> OpenSession:
-    if module := BUILT_IN_RUNTIMES.get(name):
-        try:
-            return cast(OpenSession, import_module(module).open_file)
-        except ImportError as error:
-            raise RuntimeUnavailable(f"{name} cannot be imported: {error}") from error
+    if name in DRIVERS:
+        return DriverSession
     entry_point = find_plugins(RUNTIME_GROUP).get(name)
     if entry_point is None:
         raise RuntimeUnavailable(
             f"runtime '{name}': no installed plugin provides it; install one, or use one of "
-            f"{', '.join(BUILT_IN_RUNTIMES)}"
+            f"{', '.join(DRIVERS)}"
         )
     try:
         opener = load_plugin(entry_point)

@@ -143,7 +143,7 @@ def prove(opset: int, device: str) -> None:
     write_file(FOLDER / weights_name, weights)
     if name in ENDS:
         globals()[ENDS[name]]()
-    digests = JOB["fingerprint"] | {"device": JOB["device_digests"][device]}
+    digests = JOB["fingerprint"] | JOB["device_parts"][device]
     artifact = {
         "file": f"{MODEL}/{opset}.onnx",
         "sha256": hashlib.sha256(content.encode()).hexdigest(),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from exporter.build.device_environments import locate_environment
 from exporter.build.folder.stored_records import StoredRecords
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
@@ -17,6 +18,7 @@ from exporter.cache.fingerprint import (
     ENVIRONMENT,
     compute_fingerprint,
     drop_tool_parts,
+    format_environment_parts,
     hash_device,
     read_tool_versions,
 )
@@ -46,11 +48,11 @@ class FingerprintCache:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._models: dict[str, dict[str, str]] = {}
-        self._devices: dict[str, str] = {}
+        self._devices: dict[str, dict[str, str]] = {}
 
     def get_cell_parts(self, cell: CellId) -> dict[str, str]:
         """Return the fingerprint of a cell."""
-        return self.get_model_parts(cell.model) | {"device": self.get_device_hash(cell.device)}
+        return self.get_model_parts(cell.model) | self.get_device_parts(cell.device)
 
     def get_model_parts(self, model: str) -> dict[str, str]:
         """Return the parts that all cells of a model share."""
@@ -59,11 +61,21 @@ class FingerprintCache:
             self._models[model] = compute_fingerprint(spec, variables)
         return self._models[model]
 
-    def get_device_hash(self, device: str) -> str:
-        """Return the part of the cells on a device."""
-        if device not in self._devices:
-            self._devices[device] = hash_device(self._manifest.project.find_device(device))
-        return self._devices[device]
+    def get_device_parts(self, name: str) -> dict[str, str]:
+        """Return the parts of the cells on a device."""
+        if name not in self._devices:
+            project = self._manifest.project
+            device = project.find_device(name)
+            environment = device.environment
+            if environment is not None:
+                environment = locate_environment(project, environment)
+            parts = format_environment_parts(environment)
+            self._devices[name] = {"device": hash_device(device), **parts}
+        return self._devices[name]
+
+    def forget_devices(self) -> None:
+        """Read the packages of the devices again, after environments were created."""
+        self._devices.clear()
 
 
 class RecordValidator:

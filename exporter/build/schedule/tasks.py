@@ -41,7 +41,7 @@ def make_jobs(
             folder=str(build.create_folder(model).path),
             opsets=make_opset_jobs(manifest.project, cells, decisions.rechecks),
             fingerprint=fingerprints.get_model_parts(model) | thorough,
-            device_digests={name: fingerprints.get_device_hash(name) for name in spec.devices},
+            device_parts={name: fingerprints.get_device_parts(name) for name in spec.devices},
         )
         jobs.append(job)
     return jobs

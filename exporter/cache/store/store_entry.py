@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from exporter.cache.fingerprint import THOROUGH
+from exporter.cache.fingerprint import THOROUGH, is_known_everywhere
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.resources import is_out_of_resources
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, format_weights_name
@@ -84,7 +84,11 @@ def make_lookup_key(cell: CellId, parts: Mapping[str, str]) -> str:
 
     Thorough and default records have the same key, because a thorough record satisfies both.
     """
-    known = sorted((part, value) for part, value in parts.items() if part != THOROUGH)
+    known = sorted(
+        (part, value)
+        for part, value in parts.items()
+        if part != THOROUGH and is_known_everywhere(part)
+    )
     return _hash_text(json.dumps([str(cell), known]))
 
 

@@ -1,17 +1,18 @@
-"""Resolve the built-in devices and those that `[tool.exporter.devices.NAME]` defines."""
+"""Resolve the built-in devices, and the tables of devices and environments of pyproject.toml."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.schema.settings import DeviceTable
-from exporter.manifest.spec.model import BUILT_IN_RUNTIMES, Device
+from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable
+from exporter.manifest.spec.device import BUILT_IN_RUNTIMES, Device, RuntimeEnvironment
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _PROVIDERS = {
@@ -23,6 +24,15 @@ _PROVIDERS = {
 }
 #: Runtimes that take the key `device`.
 _RUNTIMES_WITH_DEVICE = ("openvino", "backend")
+#: The attributes of ONNX Runtime's `SessionOptions` that may differ between devices.
+_SESSION_ATTRIBUTES = (
+    "enable_cpu_mem_arena",
+    "enable_mem_pattern",
+    "enable_mem_reuse",
+    "inter_op_num_threads",
+    "intra_op_num_threads",
+    "use_deterministic_compute",
+)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
@@ -34,8 +44,35 @@ BUILT_IN_DEVICES: Mapping[str, Device] = {
 }
 
 
+def resolve_environments(
+    file: TomlFile,
+    path: KeyPath,
+    tables: Mapping[str, EnvironmentTable],
+    report: ProblemCollector,
+) -> dict[str, RuntimeEnvironment]:
+    """Return the environments by their names."""
+    environments = {}
+    for name, table in tables.items():
+        table_path = (*path, name)
+        if not re.fullmatch(ID_PATTERN, name):
+            message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
+            report.add(file.build_problem(table_path, message))
+        environments[name] = RuntimeEnvironment(
+            name=name,
+            requirements=table.requirements,
+            python=table.python or "",
+            location=f"{file.name}:{file.lines.get(table_path, 1)}",
+        )
+    return environments
+
+
 def resolve_devices(
-    file: TomlFile, path: KeyPath, tables: Mapping[str, DeviceTable], report: ProblemCollector
+    file: TomlFile,
+    path: KeyPath,
+    tables: Mapping[str, DeviceTable],
+    environments: Mapping[str, RuntimeEnvironment],
+    root: Path,
+    report: ProblemCollector,
 ) -> dict[str, Device]:
     """Return the built-in devices and those of `tables`, which may replace them."""
     devices = dict(BUILT_IN_DEVICES)
@@ -44,8 +81,9 @@ def resolve_devices(
         if not re.fullmatch(ID_PATTERN, name) or name in FLOATS:
             form = "a name of a-z, 0-9, '_', '.' and '-' that is not a dtype"
             report.add(file.build_problem(table_path, f"expected {form}, got {quote(name)}"))
-        for key, message in _find_problems(table):
-            key_path = (*table_path, key) if key else table_path
+        problems = (*_find_problems(table), *_find_environment_problems(table, environments))
+        for key, message in (*problems, *_find_session_problems(table)):
+            key_path = (*table_path, *key.split("/")) if key else table_path
             report.add(file.build_problem(key_path, message))
         devices[name] = Device(
             name=name,
@@ -54,6 +92,14 @@ def resolve_devices(
             strict=table.strict,
             module=table.module or "",
             device=table.device or "",
+            environment=environments.get(table.environment or ""),
+            session_options=table.session_options,
+            provider_options={
+                provider: {key: _format_option(value) for key, value in options.items()}
+                for provider, options in table.provider_options.items()
+            },
+            optimization=table.optimization or "",
+            provider_library=str(root / table.provider_library) if table.provider_library else "",
         )
     return devices
 
@@ -77,6 +123,48 @@ def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
     if table.device is not None and runtime not in _RUNTIMES_WITH_DEVICE and not is_plugin:
         fix = "use `providers`" if runtime == "onnxruntime" else "remove it"
         yield "device", f"is only valid for backend and openvino, not for {runtime}; {fix}"
+
+
+def _find_environment_problems(
+    table: DeviceTable, environments: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    name = table.environment
+    if name is None:
+        return
+    if name not in environments:
+        hint = suggest_nearest(name, environments)
+        hint = hint or f"; add [tool.exporter.environments.{name}] with `requirements`"
+        yield "environment", f"no environment has the name {quote(name)}{hint}"
+    if table.runtime not in BUILT_IN_RUNTIMES:
+        message = "is only valid for the built-in runtimes: a plugin runs in the workers"
+        yield "environment", f"{message}' environment; remove it"
+
+
+def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
+    """Yield options of sessions that the runtime does not have."""
+    is_ours = table.runtime == "onnxruntime"
+    others = ("optimization", "provider_options", "provider_library")
+    if not is_ours:
+        message = f"is only valid for the runtime onnxruntime, not for {table.runtime}; remove it"
+        yield from ((key, message) for key in others if getattr(table, key))
+    if table.session_options and table.runtime not in ("onnxruntime", "openvino"):
+        message = f"is only valid for onnxruntime and openvino, not for {table.runtime}; remove it"
+        yield "session_options", message
+    for name in table.session_options if is_ours else ():
+        if "." not in name and name not in _SESSION_ATTRIBUTES:
+            hint = suggest_nearest(name, _SESSION_ATTRIBUTES)
+            hint = hint or '; a config entry contains a dot: "session.set_denormal_as_zero"'
+            message = f"no option of a session has the name {quote(name)}{hint}"
+            yield f"session_options/{name}", message
+    for provider in table.provider_options if is_ours else ():
+        if provider not in table.providers:
+            hint = suggest_nearest(provider, table.providers) or "; add it to `providers`"
+            message = f"the device has no provider {quote(provider)}{hint}"
+            yield f"provider_options/{provider}", message
+
+
+def _format_option(value: bool | float | str) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def format_unknown_device(name: str, devices: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from pydantic import (
 from exporter.core.entry_points import RUNTIME_GROUP, find_plugins
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
-from exporter.manifest.spec.model import BUILT_IN_RUNTIMES
+from exporter.manifest.spec.device import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.check_lists import parse_check_names
 from exporter.manifest.syntax.message_format import (
@@ -33,6 +33,7 @@ from exporter.manifest.syntax.message_format import (
     unexpected_value,
 )
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
+from exporter.manifest.syntax.pip_requirements import check_requirement
 from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
 
 DTYPES = (
@@ -312,6 +313,7 @@ _OPSETS_SCHEMA = {
 _TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
 
 Line = Annotated[str, AfterValidator(_check_line)]
+Requirement = Annotated[Line, AfterValidator(check_requirement)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Variable = Annotated[str, AfterValidator(_check_variable)]
 AxisName = Annotated[str, AfterValidator(_check_axis_name)]

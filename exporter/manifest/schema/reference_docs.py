@@ -70,6 +70,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("overrides.outputs", overrides.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
+    ("[tool.exporter.environments.NAME]", settings.EnvironmentTable),
     ("[tool.exporter.gate]", settings.GateTable),
 )
 _TYPES = {

@@ -13,6 +13,7 @@ from exporter.manifest.schema.fields import (
     Line,
     Memory,
     Opsets,
+    Requirement,
     RuntimeName,
     Timeout,
     Variable,
@@ -20,6 +21,7 @@ from exporter.manifest.schema.fields import (
 )
 from exporter.manifest.schema.store import Age, StoreFolder
 from exporter.manifest.schema.tables import Table, ToleranceTable
+from exporter.manifest.spec.device import Optimization
 from exporter.manifest.spec.gate import GatePolicy
 from exporter.manifest.spec.model import Style
 from exporter.manifest.syntax.message_format import unexpected_value
@@ -42,6 +44,9 @@ Command = Annotated[Line, AfterValidator(_check_command)]
 Folder = Annotated[Line, AfterValidator(_check_folder)]
 
 
+OptionValue = bool | int | float | Line
+
+
 class DeviceTable(Table):
     """A runtime with its device: `[tool.exporter.devices.NAME]`."""
 
@@ -59,6 +64,34 @@ class DeviceTable(Table):
     `"package.module:Class"`."""
     device: Line | None = None
     """The device of the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`); without it `"CPU"`."""
+    environment: Line | None = None
+    """The environment with the runtime, from `[tool.exporter.environments.NAME]`. The file runs in
+    a process of it, which needs only the runtime and numpy. Without it, the workers' environment.
+    Plugins and `custom_ops` in Python need the workers' environment."""
+    optimization: Optimization | None = None
+    """The graph optimizations of ONNX Runtime; without it, its default (`"all"`)."""
+    session_options: dict[Line, OptionValue] = Field(default_factory=dict)
+    """Options of ONNX Runtime's session: attributes of `SessionOptions` such as
+    `enable_mem_pattern = false`, and config entries, which contain a dot:
+    `"session.set_denormal_as_zero" = true`. With OpenVINO, properties of the compiled model."""
+    provider_options: dict[Line, dict[Line, OptionValue]] = Field(default_factory=dict)
+    """Options of the execution providers: `CUDAExecutionProvider = { device_id = 1 }`."""
+    provider_library: Line | None = None
+    """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
+    path from the project's folder, or absolute."""
+
+
+class EnvironmentTable(Table):
+    """A separate environment for runtimes: `[tool.exporter.environments.NAME]`.
+
+    It is created at its first use, with `venv` and your configuration of pip.
+    """
+
+    requirements: Annotated[Items[Requirement], Field(min_length=1)]
+    """The packages as pip reads them: `["onnxruntime==1.17.3", "numpy<2"]`."""
+    python: Line | None = None
+    """The interpreter, a path or a name on `PATH` (`"python3.10"`), at least Python 3.8. Without
+    it, the Python of `exporter`."""
 
 
 class ModelGateTable(GatePolicy, Table):
@@ -123,6 +156,9 @@ class ProjectTable(Table):
     """A list: devices of models without `devices`. Tables `[tool.exporter.devices.NAME]`:
     additional devices. The built-in ones are cpu, cuda, tensorrt, coreml, directml (ONNX Runtime),
     openvino and reference."""
+    environments: dict[str, EnvironmentTable] = Field(default_factory=dict)
+    """Tables `[tool.exporter.environments.NAME]`: separate environments for runtimes, such as older
+    releases of ONNX Runtime."""
     default_devices: Names = ("cpu",)
     """Devices of models without `devices`, if `devices` of the project contains tables."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -27,10 +28,11 @@ from exporter.manifest.spec.call import (
     TensorSpec,
 )
 from exporter.manifest.spec.conditions import Condition, Expectation, Skip
+from exporter.manifest.spec.device import Device, RuntimeEnvironment
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.size_rule import SizeRule, complete_sizes
-from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
+from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE, NO_STORE
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 ExporterName = Literal["dynamo", "torchscript"]
@@ -39,8 +41,6 @@ CaptureName = Literal["export", "strict", "trace", "script"]
 ExportState = Literal["inference", "plain"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
-#: The runtimes without a plugin.
-BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
 #: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
 #: The place of the opset in the path of an artifact.
@@ -319,22 +319,6 @@ class ModelSpec(FrozenModel):
         return spec
 
 
-class Device(FrozenModel):
-    """A runtime with its device or execution providers."""
-
-    name: str
-    runtime: str
-    """A built-in runtime, or the name of an installed plugin."""
-    providers: Items[str] = ()
-    """ONNX Runtime execution providers, first choice first."""
-    strict: bool = False
-    """Whether every node has to run on the first provider."""
-    module: str = ""
-    """`package.module`, or `package.module:Class`, of an ONNX backend."""
-    device: str = ""
-    """The name that the backend or OpenVINO uses; empty: `CPU`."""
-
-
 class Project(FrozenModel):
     """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
 
@@ -351,6 +335,7 @@ class Project(FrozenModel):
     store_age: float = DEFAULT_STORE_AGE
     """Seconds."""
     devices: Items[Device]
+    environments: Items[RuntimeEnvironment] = ()
     jobs: int | None = None
     """Number of parallel workers; None: one for each core."""
     gate: Gate = DEFAULT_GATE
@@ -360,6 +345,17 @@ class Project(FrozenModel):
     """Names of environment variables for workers, with wildcards."""
     command: str = DEFAULT_COMMAND
     """The command line that users type; `{}` is the name of the command."""
+
+    @property
+    def environments_folder(self) -> Path:
+        """The folder of the created environments, beside a shared store or in the build folder.
+
+        Names of models do not begin with a dot.
+        """
+        if self.store in ("", NO_STORE):
+            return Path(self.root) / self.build / ".environments"
+        store = Path(self.root) / Path(self.store).expanduser()
+        return store.with_name(f"{store.name}-environments")
 
     def find_device(self, name: str) -> Device:
         """Return the device of that name.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.build.device_environments import locate_environments
 from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import compute_fingerprint, drop_tool_parts, hash_device
 from exporter.cache.staleness import CurrentState
@@ -63,7 +64,7 @@ def run_audit(
         request = AuditRequest(
             cell=cell,
             spec=manifest.find_model(cell.model).resolve_cell(cell.opset, cell.device),
-            device=manifest.project.find_device(cell.device),
+            device=locate_environments(manifest.project).find_device(cell.device),
             root=str(Path(manifest.project.root).resolve()),
             original=str(original.path.resolve()),
             folder=str(private.path.resolve()),

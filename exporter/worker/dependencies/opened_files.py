@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
 from exporter.worker.dependencies.callers import Caller, find_caller
 
@@ -195,7 +196,9 @@ class _AuditHook:
         elif event == "os.link" and find_caller() in (Caller.PROJECT, Caller.PACKAGE):
             self._add(OpenedFiles.add_test, arguments[0])  # the other name may be removed later
         elif event in _PROCESS_EVENTS:
-            for files in self.watchers:
+            # A runtime process reads the exported file and its own environment.
+            is_runtime = event == "subprocess.Popen" and str(DRIVER_FOLDER) in arguments[1]
+            for files in self.watchers if not is_runtime else ():
                 files.add_process(str(arguments[0]))
         elif event == _NETWORK_EVENT and isinstance(arguments[1], tuple):
             host = str(arguments[1][0])

@@ -77,7 +77,7 @@ def digest_dependencies(
     since: JobStart,
     accesses: FileAccesses,
     *,
-    ignored: Path,
+    ignored: Iterable[Path],
     declared: Iterable[Path] = (),
 ) -> Dependencies:
     """Return the states of all files and folders that a job used.
@@ -87,10 +87,11 @@ def digest_dependencies(
         since: The start of the job. If a file changed later, its state is empty, because the
             loaded content may be another.
         accesses: The paths that the job used.
-        ignored: The folder of the job, which contains its results.
+        ignored: The folders of the job and of the environments of its devices.
         declared: Files that the manifest names.
     """
-    collector = _Collector(str(root.resolve()), str(ignored.resolve()), since, accesses.written)
+    folders = [str(folder.resolve()) for folder in ignored]
+    collector = _Collector(str(root.resolve()), folders, since, accesses.written)
     for path in _list_module_files():
         collector.add_file(path)
         # A new module beside it can replace another one in an import.
@@ -146,7 +147,9 @@ def _find_source_file(path: str) -> str:
 class _Collector:
     """The states of paths by their names in a record."""
 
-    def __init__(self, root: str, ignored: str, since: JobStart, written: frozenset[str]) -> None:
+    def __init__(
+        self, root: str, ignored: list[str], since: JobStart, written: frozenset[str]
+    ) -> None:
         self._root = root
         self._checkout = f"{_find_checkout(root)}/"
         self._ignored = ignored
@@ -176,7 +179,9 @@ class _Collector:
         """
         if self._root in path:
             resolved = self._resolve(path)
-            is_above = resolved is not None and self._ignored.startswith(f"{resolved[0]}/")
+            is_above = resolved is not None and any(
+                folder.startswith(f"{resolved[0]}/") for folder in self._ignored
+            )
             if resolved is not None and resolved[1] is Group.PROJECT and not is_above:
                 self.add_file(path)
 
@@ -225,7 +230,7 @@ class _Collector:
         return None if group is None else (_find_archive(resolved.path), group)
 
     def _classify(self, path: str) -> Group | None:
-        if path == self._ignored or path.startswith(f"{self._ignored}/"):
+        if any(path == each or path.startswith(f"{each}/") for each in self._ignored):
             return None
         group = classify_path(path, self._root)
         return None if group is Group.FOREIGN else group

@@ -17,7 +17,12 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
+from exporter.runtimes import (
+    LoadFailure,
+    RuntimeProcessEnd,
+    RuntimeUnavailable,
+    open_session,
+)
 from exporter.worker.diagnose.exporter_advice import advise_other_exporter
 from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.missing_operators import find_missing_operators
@@ -49,6 +54,19 @@ def explain_record(
     seconds: float,
 ) -> Record:
     """Add the culprit, if a runtime rejects the file or a check that runs the file failed."""
+    try:
+        return _explain(record, context, check_context, device, seconds)
+    except RuntimeProcessEnd:  # an experiment ended the process of the device's environment
+        return record
+
+
+def _explain(
+    record: Record,
+    context: ExportContext,
+    check_context: CheckContext,
+    device: Device,
+    seconds: float,
+) -> Record:
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
         blame = blame_load_failure(check_context, device, seconds)
         return record.model_copy(update={"blame": blame})

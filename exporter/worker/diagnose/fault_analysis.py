@@ -265,13 +265,16 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float
     kernels = cell.check_context.kernels
     device = cell.device
     if device.runtime == "onnxruntime":
-
-        def open_unoptimized(path: Path) -> Session:
-            return _open_unoptimized(path, device, kernels.libraries)
-
+        unoptimized = device.model_copy(update={"optimization": "none"})
         name = "ONNX Runtime without optimization"
-        yield name, Culprit.OPTIMIZER, open_unoptimized, _RUNTIME_SECONDS
-    if device.runtime != "onnxruntime" or device.providers[:1] not in ((), _CPU):
+        yield (
+            name,
+            Culprit.OPTIMIZER,
+            lambda path: open_session(path, unoptimized, kernels),
+            _RUNTIME_SECONDS,
+        )
+    is_plain_cpu = device.runtime == "onnxruntime" and device.providers[:1] in ((), _CPU)
+    if not is_plain_cpu or device.environment is not None:
         cpu = Device(name="cpu", runtime="onnxruntime")
         name = "ONNX Runtime on the CPU"
         yield (
@@ -343,12 +346,6 @@ def _compare_other_exporter(cell: FaultyCell, folder: Path) -> Iterator[Finding]
         return
     text = cell.format_evidence(name, result)
     yield Finding(text, Culprit.EXPORTER if result.is_right else None)
-
-
-def _open_unoptimized(path: Path, device: Device, libraries: tuple[Path, ...]) -> Session:
-    from exporter.runtimes.onnxruntime import OnnxRuntimeSession
-
-    return OnnxRuntimeSession(path, device, optimized=False, libraries=libraries)
 
 
 def _run_sample(session: Session, replay: SampleReplay) -> list[OnnxValue] | None:

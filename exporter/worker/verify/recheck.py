@@ -96,6 +96,7 @@ def _run_checks(
             "detail": "",
             "blame": None,
             "checks": result.checks,
+            "runtime": result.runtime,
             "seconds": {**record.seconds, **result.seconds},
             "thorough": thorough,
             "fingerprint": fingerprint | ({THOROUGH: "yes"} if thorough else {}),

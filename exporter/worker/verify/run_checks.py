@@ -24,7 +24,7 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
+from exporter.runtimes import LoadFailure, RuntimeProcessEnd, RuntimeUnavailable, open_session
 
 #: The key in `StageTimes` for PyTorch's reference outputs.
 REFERENCE = "reference"
@@ -95,15 +95,20 @@ def check_on_device(
             # The record has one stage, so this failure needs a name of its own.
             results = (CheckResult(check=LOAD_CHECK, status=status, message=load.message),)
         verdict = verdict or load
+    except RuntimeProcessEnd as error:
+        verdict = _describe_end(error, Stage.LOAD)
     else:
-        with times.measure(Stage.PARITY):
-            results = tuple(
-                _run_timed(check, context, session, device.name)
-                for check in RUNTIME_CHECKS
-                if check.applies(context)
-            )
-            notes += describe_masked_samples(context, session, device.name)
-        verdict = verdict or _find_verdict(results, Stage.PARITY)
+        try:
+            with times.measure(Stage.PARITY):
+                results = tuple(
+                    _run_timed(check, context, session, device.name)
+                    for check in RUNTIME_CHECKS
+                    if check.applies(context)
+                )
+                notes += describe_masked_samples(context, session, device.name)
+            verdict = verdict or _find_verdict(results, Stage.PARITY)
+        except RuntimeProcessEnd as error:
+            verdict = _describe_end(error, Stage.PARITY)
     verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
     return Record(
         cell=CellId(model=context.spec.id, opset=context.opset, device=device.name),
@@ -118,8 +123,15 @@ def check_on_device(
         checks=(*structure, *results),
         notes=tuple(notes),
         log=shared.log,
+        runtime=device.environment.runtime_versions if device.environment else "",
         seconds=dict(times),
     )
+
+
+def _describe_end(error: RuntimeProcessEnd, stage: Stage) -> CheckVerdict:
+    """Return the verdict if the process of the device's environment ended."""
+    status = Status.KILLED if error.is_killed else Status.CRASH
+    return CheckVerdict(status, stage, None, str(error))
 
 
 def _run_timed(check: Callable[..., CheckResult], *arguments: object) -> CheckResult:

@@ -14,7 +14,7 @@ from onnx import parser
 from exporter.core.entry_points import find_plugins
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Device, load_project
-from exporter.manifest.spec.model import BUILT_IN_RUNTIMES
+from exporter.manifest.spec.device import BUILT_IN_RUNTIMES
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session, runtime_registry
 from tests.runtime_plugin import NAME, install_runtime_plugin
 from tests.unit.checks.contexts import DOUBLE
@@ -50,7 +50,7 @@ def save(folder: Path) -> Path:
 
 
 def test_the_registry_and_the_manifest_have_the_same_built_in_runtimes() -> None:
-    assert set(runtime_registry.BUILT_IN_RUNTIMES) == set(BUILT_IN_RUNTIMES)
+    assert set(runtime_registry.DRIVERS) == set(BUILT_IN_RUNTIMES)
 
 
 @pytest.mark.usefixtures("plugin")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 from onnx.helper import tensor_dtype_to_np_dtype
 
-import exporter.runtimes.onnxruntime as ours
+import exporter.runtimes.drivers.onnxruntime_driver as ours
 from exporter.manifest import Device
 from exporter.runtimes import (
     LoadFailure,
@@ -22,6 +23,8 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
+from exporter.runtimes.driver_session import DriverSession
+from exporter.runtimes.drivers.driver_table import DRIVERS
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")
@@ -204,7 +207,17 @@ def test_a_provider_that_raises_on_this_model_is_a_load_failure(
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
 
-class OnCuda:
+class Unconnected:
+    """A session without inputs and outputs."""
+
+    def get_inputs(self) -> list[Any]:
+        return []
+
+    def get_outputs(self) -> list[Any]:
+        return []
+
+
+class OnCuda(Unconnected):
     """A session that reports CUDA as its first provider."""
 
     def get_providers(self) -> list[str]:
@@ -214,7 +227,7 @@ class OnCuda:
 def test_a_working_provider_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_cuda(monkeypatch, lambda model, *_, **__: OnCuda())
     session = open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
-    assert isinstance(session, ours.OnnxRuntimeSession)
+    assert isinstance(session, DriverSession)
     assert session.placement is None, "this one does not tell where nodes run"
 
 
@@ -222,7 +235,7 @@ def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.Monke
     class ReportingSession(OnCuda):
         def get_provider_graph_assignment_info(self) -> list[Any]:
             def part(provider: str, *operators: str) -> Any:
-                nodes = [SimpleNamespace(op_type=name) for name in operators]
+                nodes = [SimpleNamespace(op_type=name, domain="") for name in operators]
                 return SimpleNamespace(ep_name=provider, get_nodes=lambda: nodes)
 
             cpu, cuda = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -242,7 +255,7 @@ def test_nodes_are_counted_by_provider(tmp_path: Path, monkeypatch: pytest.Monke
 def test_with_only_the_cpu_the_placement_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class OnCpu:
+    class OnCpu(Unconnected):
         def get_providers(self) -> list[str]:
             return ["CPUExecutionProvider"]
 
@@ -279,6 +292,6 @@ def test_cuda_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_onnxruntime_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "exporter.runtimes.onnxruntime", None)
+    monkeypatch.setitem(sys.modules, DRIVERS["onnxruntime"], None)
     with pytest.raises(RuntimeUnavailable, match="onnxruntime cannot be imported"):
         open_session(tmp_path / "18.onnx", device("onnxruntime"))

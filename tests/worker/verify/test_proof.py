@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from typing import NoReturn
 
 import onnx
 import pytest
@@ -16,9 +17,11 @@ from exporter.manifest import (
     Expectation,
     ModelSpec,
     Output,
+    RuntimeEnvironment,
 )
 from exporter.planning.expectations import apply_expectations
-from exporter.records.record import Record, Route, Status
+from exporter.records.record import Record, Route, Stage, Status
+from exporter.runtimes import RuntimeProcessEnd
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
@@ -28,12 +31,15 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.verify import run_checks
 from exporter.worker.verify.run_checks import (
     SharedFields,
     StageTimes,
     check_on_device,
     run_structure_checks,
 )
+from tests.unit.checks.contexts import declared
+from tests.unit.checks.contexts import subject as double_subject
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
@@ -140,3 +146,35 @@ def test_a_foreseen_check_does_not_hide_a_failed_load(tmp_path: Path) -> None:
 
     assert judge("wellformed") is Status.FAIL
     assert judge("wellformed", "load") is Status.XFAIL
+
+
+class EndingSession:
+    """A session whose process ends at the first run."""
+
+    output_names = ("y",)
+    placement = None
+
+    def __init__(self, *, is_killed: bool) -> None:
+        self.is_killed = is_killed
+
+    def run(self, inputs: object) -> NoReturn:
+        raise RuntimeProcessEnd("the runtime process died", is_killed=self.is_killed)
+
+
+@pytest.mark.parametrize(("is_killed", "status"), [(False, Status.CRASH), (True, Status.KILLED)])
+def test_the_end_of_a_runtime_process_is_the_result_of_its_cell(
+    is_killed: bool, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = double_subject(tmp_path, declared(tmp_path))
+    session = EndingSession(is_killed=is_killed)
+    monkeypatch.setattr(run_checks, "open_session", lambda *_: session)
+    environment = RuntimeEnvironment(
+        name="old", requirements=("onnxruntime",), packages={"onnxruntime": "1.17.3"}
+    )
+    device = CPU.model_copy(update={"environment": environment})
+    shared = SharedFields(route=Route(exporter="dynamo", capture="export", reason=""), log="")
+    record = check_on_device(device, subject, (), shared, StageTimes())
+    assert (record.status, record.stage) == (status, Stage.PARITY)
+    assert record.message == "the runtime process died"
+    assert record.runtime == "onnxruntime 1.17.3"
+    assert check_on_device(CPU, subject, (), shared, StageTimes()).runtime == ""

@@ -18,7 +18,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.audit import MutantOutcome
 from exporter.records.record import Status
-from exporter.runtimes import LoadFailure, RunFailure, Session, open_session
+from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session
 from exporter.runtimes.values import Array, OnnxValue
 from exporter.tools.audit.child.counterexamples import (
     Inputs,
@@ -59,13 +59,13 @@ def find_first_failure(context: CheckContext, device: Device) -> Rejection | Non
             return Rejection(result.check, result.message)
     try:
         session = open_session(context.path, device, context.kernels)
-    except LoadFailure as error:
+        for runtime_check in RUNTIME_CHECKS:
+            if runtime_check.applies(context):
+                result = runtime_check(context, session, device.name)
+                if result.status is not Status.PASS:
+                    return Rejection(result.check, result.message)
+    except (LoadFailure, RuntimeProcessEnd) as error:
         return Rejection("load", str(error))
-    for runtime_check in RUNTIME_CHECKS:
-        if runtime_check.applies(context):
-            result = runtime_check(context, session, device.name)
-            if result.status is not Status.PASS:
-                return Rejection(result.check, result.message)
     return None
 
 

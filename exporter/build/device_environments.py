@@ -1,0 +1,94 @@
+"""Find and create the environments of devices.
+
+Input: a `Project`. Output: the project whose devices have the interpreters of their environments.
+
+An environment is created only for cells that run. If that fails, its cells are `unavailable` with
+the message of pip, and the other cells run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from exporter.core.sanitize import join_lines
+from exporter.environments.installation import (
+    InstallationFailure,
+    InstalledEnvironment,
+    find_environment,
+    install_environment,
+)
+from exporter.manifest import Project, RuntimeEnvironment
+
+
+def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
+    """Return the environment, with its interpreter if it was created before."""
+    installed = find_environment(environment.definition, project.environments_folder)
+    return _complete(environment, installed) if installed else environment
+
+
+def locate_environments(project: Project) -> Project:
+    """Return the project with the interpreters of all environments that were created before."""
+    return _replace(project, (locate_environment(project, each) for each in _list_used(project)))
+
+
+def create_environments(
+    project: Project, devices: Collection[str], on_note: Callable[[str], None]
+) -> Project:
+    """Return the project with the interpreters of these devices' environments.
+
+    Args:
+        project: The project.
+        devices: The names of the devices on which cells run.
+        on_note: Receives a message before an environment is created, and if that fails.
+    """
+    environments = []
+    for environment in _list_used(project, devices):
+        located = locate_environment(project, environment)
+        if not located.interpreter:
+            required = ", ".join(environment.requirements)
+            on_note(f"creating the environment {environment.name}: {required}")
+            located = _create(project, environment)
+            if located.problem:
+                on_note(located.problem)
+        environments.append(located)
+    return _replace(project, environments)
+
+
+def _create(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
+    try:
+        installed = install_environment(environment.definition, project.environments_folder)
+    except InstallationFailure as error:
+        name = f"{environment.location}: the environment {environment.name}"
+        problem = join_lines(f"{name} cannot be created: {error}")
+        return environment.model_copy(update={"problem": problem})
+    return _complete(environment, installed)
+
+
+def _complete(
+    environment: RuntimeEnvironment, installed: InstalledEnvironment
+) -> RuntimeEnvironment:
+    update = {"interpreter": str(installed.python), "packages": dict(installed.packages)}
+    return environment.model_copy(update=update)
+
+
+def _list_used(
+    project: Project, devices: Collection[str] | None = None
+) -> tuple[RuntimeEnvironment, ...]:
+    """Return each environment of the devices once."""
+    environments = {
+        device.environment.name: device.environment
+        for device in project.devices
+        if device.environment and (devices is None or device.name in devices)
+    }
+    return tuple(environments.values())
+
+
+def _replace(project: Project, environments: Iterable[RuntimeEnvironment]) -> Project:
+    by_name = {environment.name: environment for environment in environments}
+    devices = tuple(
+        device.model_copy(update={"environment": by_name[device.environment.name]})
+        if device.environment and device.environment.name in by_name
+        else device
+        for device in project.devices
+    )
+    return project.model_copy(update={"devices": devices})

@@ -1,0 +1,79 @@
+"""Devices, and the environments of their runtimes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.environments.definition import EnvironmentDefinition
+from exporter.manifest.syntax.pip_requirements import find_requirement_name
+
+#: The runtimes without a plugin.
+BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
+Optimization = Literal["none", "basic", "extended", "all"]
+
+
+class RuntimeEnvironment(FrozenModel):
+    """The separate environment of a runtime: `[tool.exporter.environments.NAME]`."""
+
+    name: str
+    requirements: Items[str]
+    python: str = ""
+    """The interpreter; empty: the running one."""
+    location: str = ""
+    """Its table, for messages: `pyproject.toml:12`."""
+    interpreter: str = ""
+    """The path of its Python; empty until it is created."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """The installed version of each package; empty until it is created."""
+    problem: str = ""
+    """The reason why it cannot be created on this machine."""
+
+    @property
+    def definition(self) -> EnvironmentDefinition:
+        """The definition that decides about its content."""
+        return EnvironmentDefinition(requirements=self.requirements, python=self.python)
+
+    @property
+    def runtime_versions(self) -> str:
+        """The installed versions of the required packages: `onnxruntime 1.17.3, numpy 1.26.4`."""
+        names = (find_requirement_name(requirement) for requirement in self.requirements)
+        known = {name: self.packages[name] for name in names if name in self.packages}
+        return ", ".join(f"{name} {version}" for name, version in known.items())
+
+
+class Device(FrozenModel):
+    """A runtime with its device or execution providers."""
+
+    name: str
+    runtime: str
+    """A built-in runtime, or the name of an installed plugin."""
+    providers: Items[str] = ()
+    """ONNX Runtime execution providers, first choice first."""
+    strict: bool = False
+    """Whether every node has to run on the first provider."""
+    module: str = ""
+    """`package.module`, or `package.module:Class`, of an ONNX backend."""
+    device: str = ""
+    """The name that the backend or OpenVINO uses; empty: `CPU`."""
+    environment: RuntimeEnvironment | None = None
+    """The environment of its process; None: the workers'."""
+    session_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Options of ONNX Runtime's session, or properties of OpenVINO."""
+    provider_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Options of execution providers, by their names."""
+    optimization: Optimization | Literal[""] = ""
+    """The level of ONNX Runtime's graph optimizations; empty: its default."""
+    provider_library: str = ""
+    """The shared library of the first provider, an absolute path."""
+
+    @property
+    def identity(self) -> Device:
+        """The device without the state of this machine."""
+        if self.environment is None:
+            return self
+        update = {"interpreter": "", "packages": {}, "problem": "", "location": ""}
+        environment = self.environment.model_copy(update=update)
+        return self.model_copy(update={"environment": environment})

@@ -1,0 +1,154 @@
+"""A session on a driver, in this process or in a process of the device's environment.
+
+Input: the path of a file and a `Device`. Output: a `Session` with messages of one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx
+
+from exporter.manifest import Device
+from exporter.runtimes.custom_kernels import Kernels
+from exporter.runtimes.drivers.driver import (
+    Driver,
+    DriverFailure,
+    FileRequest,
+    from_bits,
+    to_bits,
+)
+from exporter.runtimes.drivers.driver_table import load_file
+from exporter.runtimes.error_messages import format_runtime_message
+from exporter.runtimes.missing_kernels import describe_missing_kernel
+from exporter.runtimes.protocol import LoadFailure, Placement, RunFailure, RuntimeUnavailable
+from exporter.runtimes.runtime_process import RuntimeProcess
+from exporter.runtimes.values import Array, OnnxValue
+
+_FAILURES = {"unavailable": RuntimeUnavailable, "load": LoadFailure, "run": RunFailure}
+_CPU = "CPUExecutionProvider"
+_NEWER_FORMAT = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
+_NEWER_OPSET = re.compile(
+    r"Opset (\d+) is under development.*support for domain ai\.onnx is till opset (\d+)", re.DOTALL
+)
+
+
+class DriverSession:
+    """A file loaded by a driver; see `Session`."""
+
+    def __init__(self, path: Path, device: Device, kernels: Kernels) -> None:
+        """Load the file.
+
+        Raises:
+            RuntimeUnavailable: if this machine does not have the runtime or the device.
+            LoadFailure: if the runtime does not load the file.
+            RuntimeProcessEnd: if the process of the device's environment ended.
+        """
+        self._path, self._strict = path, device.strict
+        request = _make_request(path, device, kernels)
+        try:
+            self._driver = _load(request, device)
+            self._placement = self._driver.find_placement()
+        except DriverFailure as failure:
+            text = ""
+            if device.runtime == "onnxruntime" and failure.kind == "load":
+                provider = (*device.providers, _CPU)[0]
+                text = describe_missing_kernel(failure.message, path, provider)
+                text = text or _describe_newer_format(failure.message)
+            message = text or _format_failure(failure, path)
+            raise _FAILURES[failure.kind](message) from failure
+        if kernels.libraries and (names := self._find_replaced_functions()):
+            raise LoadFailure(
+                f"a registered kernel replaces {', '.join(names)}, a function of the file: the "
+                "function itself would not be tested"
+            )
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Names of the outputs, in the order of the file."""
+        return self._driver.output_names
+
+    @property
+    def placement(self) -> Placement | None:
+        """The placement of its nodes; None if the runtime does not report it."""
+        if self._placement is None:
+            return None
+        return Placement(
+            requested=self._placement.requested,
+            nodes=self._placement.nodes,
+            strict=self._strict,
+            statement=self._placement.statement,
+        )
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
+        """Return the outputs in the order of the file.
+
+        Raises:
+            RunFailure: if the runtime fails on these inputs.
+            RuntimeProcessEnd: if the process of the device's environment ended.
+        """
+        try:
+            outputs = self._driver.run({name: to_bits(array) for name, array in inputs.items()})
+        except DriverFailure as failure:
+            raise RunFailure(_format_failure(failure, self._path)) from failure
+        return [from_bits(output) for output in outputs]
+
+    def _find_replaced_functions(self) -> list[str]:
+        """Return functions of the file that registered kernels replace."""
+        model = onnx.load(str(self._path), load_external_data=False)
+        functions = {f"{item.domain}::{item.name}" for item in model.functions}
+        operators = self._placement.operators if self._placement else None
+        if operators is None:  # not reported: any may be replaced
+            return sorted(functions)
+        # A function that is not replaced is inlined before nodes are assigned.
+        return sorted(functions & set(operators))
+
+
+def _make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
+    return FileRequest(
+        runtime=device.runtime,
+        path=str(path),
+        providers=tuple(device.providers),
+        provider_options={name: dict(table) for name, table in device.provider_options.items()},
+        session_options=dict(device.session_options),
+        optimization=device.optimization,
+        provider_library=device.provider_library,
+        module=device.module,
+        device=device.device,
+        libraries=tuple(map(str, kernels.libraries)) if device.runtime == "onnxruntime" else (),
+        operators=kernels.operators if device.runtime == "reference" else (),
+    )
+
+
+def _load(request: FileRequest, device: Device) -> Driver:
+    environment = device.environment
+    if environment is None:
+        return load_file(request)
+    if not environment.interpreter:
+        problem = environment.problem or (
+            f"the environment {environment.name} is not created; run `exporter export`"
+        )
+        raise DriverFailure("unavailable", problem)
+    if request.operators:
+        problem = f"kernels in Python cannot be passed to the environment {environment.name}"
+        raise DriverFailure("unavailable", problem)
+    return RuntimeProcess(request, environment.interpreter, environment.name)
+
+
+def _describe_newer_format(message: str) -> str:
+    """Return a sentence if ONNX Runtime is older than the format of the file, or else ""."""
+    if match := _NEWER_FORMAT.search(message):
+        actual, highest = match.groups()
+        fix = f"set `ir_version = {highest}`, if the opset allows it"
+        return f"the file has IR version {actual}, and this release loads up to {highest}; {fix}"
+    if match := _NEWER_OPSET.search(message):
+        actual, highest = match.groups()
+        return f"the file has opset {actual}, and this release supports up to {highest}"
+    return ""
+
+
+def _format_failure(failure: DriverFailure, path: Path) -> str:
+    message = format_runtime_message(failure.message, path)
+    return ": ".join(part for part in (failure.problem, message) if part)

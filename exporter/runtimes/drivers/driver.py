@@ -1,0 +1,119 @@
+"""The interface of a driver, and the values that pass between it and a session."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+#: The dtypes of numpy that files contain. Others, such as bfloat16, are passed as `Bits`.
+NUMPY_DTYPES = frozenset(
+    ["bool", "float16", "float32", "float64", "complex64", "complex128"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+)
+Array = Any
+#: An array, `Bits`, a list of both, or None for an optional value without content.
+Value = Any
+
+
+class Bits(NamedTuple):
+    """An array of a dtype that numpy lacks."""
+
+    dtype: str
+    """`bfloat16`, `float8_e4m3fn`."""
+    values: Array
+    """The same memory as unsigned integers."""
+
+
+class FileRequest(NamedTuple):
+    """A file, and the settings of its session."""
+
+    runtime: str
+    path: str
+    providers: tuple[str, ...] = ()
+    provider_options: dict[str, dict[str, str]] | None = None
+    session_options: dict[str, Any] | None = None
+    optimization: str = ""
+    """`none`, `basic`, `extended` or `all`; empty: the runtime's default."""
+    provider_library: str = ""
+    """The shared library of the first provider, if it is a plugin."""
+    module: str = ""
+    device: str = ""
+    libraries: tuple[str, ...] = ()
+    """Shared libraries with kernels for ONNX Runtime."""
+    operators: tuple[type, ...] = ()
+    """Kernels for onnx.reference; only in this process."""
+
+
+class DriverPlacement(NamedTuple):
+    """The execution provider of each node."""
+
+    requested: str
+    nodes: dict[str, dict[str, int]]
+    """By provider, the count of nodes by operator."""
+    statement: str = ""
+    """The statement of a runtime that cannot report single nodes."""
+    operators: list[str] | None = None
+    """`domain::operator` of each node; None if the runtime does not report it."""
+
+
+class DriverFailure(Exception):
+    """A failure of a runtime.
+
+    Args:
+        kind: `unavailable`, `load` or `run`; see the exceptions of `runtimes/protocol.py`.
+        problem: The description in this tool's words.
+        message: The message of the runtime, of any form.
+    """
+
+    def __init__(self, kind: str, problem: str = "", message: str = "") -> None:
+        super().__init__(kind, problem, message)
+        self.kind, self.problem, self.message = kind, problem, message
+
+
+class Driver:
+    """A loaded file."""
+
+    output_names: tuple[str, ...] = ()
+
+    def find_placement(self) -> DriverPlacement | None:
+        """Return the placement of the nodes, or None if the runtime does not report it."""
+        raise NotImplementedError
+
+    def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
+        """Return the outputs in the order of the file.
+
+        Raises:
+            DriverFailure: `run`, if the runtime fails on these inputs.
+        """
+        raise NotImplementedError
+
+
+def describe(error: BaseException) -> str:
+    """Return the text of an exception, or its class if it has none."""
+    return str(error) if str(error).strip() else type(error).__name__
+
+
+def to_bits(value: Value) -> Value:
+    """Return the value with `Bits` instead of arrays of other packages' dtypes."""
+    if isinstance(value, list):
+        return [to_bits(item) for item in value]
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "V" or value.dtype.names:
+        return value
+    integer = f"uint{8 * value.dtype.itemsize}"
+    return Bits(value.dtype.name, np.ascontiguousarray(value).view(integer).reshape(value.shape))
+
+
+def from_bits(value: Value) -> Value:
+    """Return the value with arrays of `ml_dtypes` instead of `Bits`.
+
+    Raises:
+        TypeError: If this process has no such dtype.
+    """
+    if isinstance(value, list):
+        return [from_bits(item) for item in value]
+    if not isinstance(value, Bits):
+        return value
+    import ml_dtypes
+
+    return value.values.view(np.dtype(getattr(ml_dtypes, value.dtype)))

@@ -1,0 +1,243 @@
+"""The driver of ONNX Runtime 1.16 and later, on the CPU or on the device's execution provider.
+
+If a provider does not start, ONNX Runtime continues on the CPU, and such a result proves nothing.
+So this module raises an exception then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from typing import Any, Sequence
+
+import numpy as np
+import onnxruntime
+
+from exporter.runtimes.drivers.driver import (
+    Bits,
+    Driver,
+    DriverFailure,
+    DriverPlacement,
+    FileRequest,
+    Value,
+    describe,
+)
+
+_CPU = "CPUExecutionProvider"
+_ERRORS_ONLY = 3
+_BFLOAT16 = 16
+#: The values of `TensorProto.DataType`.
+_ONNX_DTYPES = {
+    "bfloat16": _BFLOAT16,
+    "float8_e4m3fn": 17,
+    "float8_e4m3fnuz": 18,
+    "float8_e5m2": 19,
+    "float8_e5m2fnuz": 20,
+}
+#: Options that keep the precision of the file: by default, CUDA's kernels round float32 to the 10
+#: bits of TF32 on every GPU that supports it, an error of 1e-3.
+_PRECISION = {"CUDAExecutionProvider": {"use_tf32": "0"}}
+_RECORDS_PLACEMENT = "session.record_ep_graph_assignment_info"
+_LEVELS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+#: A model that every provider accepts, serialized because no parser may be installed:
+#: <ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}
+PROBE = (
+    b'\x08\x07:5\n\x0e\n\x01x\x12\x01y"\x04Relu:\x00\x12\x01gZ\x0f\n\x01x\x12\n\n\x08\x08\x01'
+    b"\x12\x04\n\x02\x08\x01b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01B\x04\n\x00\x10\r"
+)
+
+
+def open_file(request: FileRequest) -> Driver:
+    """Load the file."""
+    return OnnxRuntimeDriver(request)
+
+
+class OnnxRuntimeDriver(Driver):
+    """A file loaded by ONNX Runtime."""
+
+    def __init__(self, request: FileRequest) -> None:
+        """Load the file.
+
+        Raises:
+            DriverFailure: if the provider does not start or ONNX Runtime does not load the file.
+        """
+        providers = list(request.providers) or [_CPU]
+        self._requested = providers[0]
+        if request.provider_library:
+            _register_provider(request.provider_library, providers[0])
+        else:
+            _require_provider(providers[0])
+        options = _build_options(request)
+        _register_libraries(request.libraries, options)
+        try:
+            self._session = _create_session(request.path, request, providers, options)
+        except DriverFailure:
+            raise
+        except Exception as error:  # pybind11 classes without a common base
+            if providers[0] != _CPU and not _can_start(request, providers):
+                problem = f"{providers[0]} does not start on this machine"
+                raise DriverFailure("unavailable", problem, describe(error)) from error
+            raise DriverFailure("load", "", describe(error)) from error
+        active = self._session.get_providers()
+        if active[:1] != providers[:1]:
+            problem = f"{providers[0]} does not start on this machine: "
+            problem += f"ONNX Runtime uses {', '.join(active)} instead"
+            raise DriverFailure("unavailable", problem)
+        _require_passable_dtypes(self._session)
+        self.output_names = tuple(output.name for output in self._session.get_outputs())
+
+    def find_placement(self) -> DriverPlacement | None:
+        """Return the provider of each node, in subgraphs too, before any node is fused."""
+        nodes: dict[str, Counter[str]] = {}
+        operators: list[str] = []
+        is_cpu_only = self._session.get_providers() == [_CPU]
+        try:
+            parts = self._session.get_provider_graph_assignment_info()
+        except AttributeError:  # an older ONNX Runtime does not record it
+            if not is_cpu_only:
+                return None
+            counts: dict[str, dict[str, int]] = {_CPU: {}}
+            return DriverPlacement(self._requested, counts)
+        for part in parts:
+            assigned = part.get_nodes()
+            nodes.setdefault(part.ep_name, Counter()).update(node.op_type for node in assigned)
+            operators += [f"{node.domain}::{node.op_type}" for node in assigned]
+        if is_cpu_only:
+            nodes.setdefault(_CPU, Counter())  # a graph without nodes runs there as well
+        counts = {name: dict(counter) for name, counter in nodes.items()}
+        return DriverPlacement(self._requested, counts, "", operators)
+
+    def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
+        """Return the outputs in the order of the file."""
+        values = (*self._session.get_inputs(), *self._session.get_outputs())
+        try:
+            has_bits = any(isinstance(value, Bits) for value in inputs.values())
+            if not has_bits and not any("bfloat16" in value.type for value in values):
+                outputs: Sequence[Value] = self._session.run(None, dict(inputs))
+                return outputs
+            # `run` accepts no bfloat16, because numpy has none. An `OrtValue` has an ONNX type.
+            typed = {name: _to_ort_value(value) for name, value in inputs.items()}
+            results = self._session.run_with_ort_values(None, typed)
+            return [_to_value(result) for result in results]
+        except Exception as error:  # pybind11 classes without a common base
+            raise DriverFailure("run", "", describe(error)) from error
+
+
+def _require_passable_dtypes(session: Any) -> None:
+    """Raise DriverFailure if the Python API of this release cannot pass an input's dtype."""
+    if hasattr(onnxruntime.OrtValue, "ortvalue_from_numpy_with_onnx_type"):
+        return
+    for value in session.get_inputs():
+        if "bfloat16" in value.type:
+            version = onnxruntime.__version__
+            problem = f"the Python API of ONNX Runtime {version} cannot pass bfloat16, the dtype "
+            problem += f"of the input {value.name}; use 1.20 or later"
+            raise DriverFailure("unavailable", problem)
+
+
+def _require_provider(name: str) -> None:
+    available = onnxruntime.get_available_providers()
+    if name not in available:
+        listed = ", ".join(sorted(available))
+        problem = f"this ONNX Runtime has no {name}; it has {listed}"
+        raise DriverFailure("unavailable", problem)
+
+
+def _register_provider(library: str, name: str) -> None:
+    """Load the shared library of a provider, once in this process."""
+    if not hasattr(onnxruntime, "register_execution_provider_library"):
+        version = onnxruntime.__version__
+        problem = f"ONNX Runtime {version} has no plugin providers; use 1.23 or later"
+        raise DriverFailure("unavailable", problem)
+    if any(device.ep_name == name for device in onnxruntime.get_ep_devices()):
+        return
+    try:
+        onnxruntime.register_execution_provider_library(name, library)
+    except Exception as error:  # pybind11 classes without a common base
+        problem = f"the library of {name} cannot be loaded"
+        raise DriverFailure("unavailable", problem, describe(error)) from error
+
+
+def _build_options(request: FileRequest) -> Any:
+    options = onnxruntime.SessionOptions()
+    # One thread, because several workers run at once.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.add_session_config_entry(_RECORDS_PLACEMENT, "1")
+    if request.optimization:
+        levels = onnxruntime.GraphOptimizationLevel
+        options.graph_optimization_level = getattr(levels, _LEVELS[request.optimization])
+    for name, value in (request.session_options or {}).items():
+        if "." in name:
+            text = str(int(value)) if isinstance(value, bool) else str(value)
+            options.add_session_config_entry(name, text)
+            continue
+        try:
+            if not hasattr(options, name):
+                raise AttributeError("it does not exist")
+            setattr(options, name, value)
+        except Exception as error:  # pybind11 raises several classes
+            version = onnxruntime.__version__
+            problem = f"ONNX Runtime {version} rejects the session option {name}"
+            raise DriverFailure("unavailable", problem, describe(error)) from error
+    return options
+
+
+def _register_libraries(libraries: Sequence[str], options: Any) -> None:
+    for library in libraries:
+        try:
+            options.register_custom_ops_library(library)
+        except Exception as error:  # pybind11 classes without a common base
+            name = library.replace("\\", "/").rpartition("/")[2]
+            problem = f"the kernels of {name} cannot be registered"
+            raise DriverFailure("load", problem, describe(error)) from error
+
+
+def _create_session(model: Any, request: FileRequest, providers: list[str], options: Any) -> Any:
+    tables = request.provider_options or {}
+    chosen = [{**_PRECISION.get(name, {}), **tables.get(name, {})} for name in providers]
+    if request.provider_library:
+        devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name == providers[0]]
+        if not devices:
+            problem = f"the library of {providers[0]} finds no device of it on this machine"
+            raise DriverFailure("unavailable", problem)
+        options.add_provider_for_devices(devices, chosen[0])
+        return onnxruntime.InferenceSession(model, options, enable_fallback=0)
+    # With fallback, the CPU replaces a provider that fails, with only a line on stdout.
+    return onnxruntime.InferenceSession(
+        model, options, providers=providers, provider_options=chosen, enable_fallback=0
+    )
+
+
+def _can_start(request: FileRequest, providers: list[str]) -> bool:
+    """Return True if the provider loads a simple model; the file is at fault then."""
+    try:
+        session = _create_session(PROBE, request, providers, _build_options(request))
+    except Exception:  # noqa: BLE001 - ONNX Runtime's exceptions have no other common base
+        return False
+    return bool(session.get_providers()[:1] == providers[:1])
+
+
+def _to_ort_value(value: Value) -> Any:
+    if isinstance(value, Bits):
+        bits = np.ascontiguousarray(value.values)
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            bits, _ONNX_DTYPES[value.dtype]
+        )
+    return onnxruntime.OrtValue.ortvalue_from_numpy(value)
+
+
+def _to_value(value: Any) -> Value:
+    if value.is_tensor_sequence():
+        return [np.asarray(item) for item in value.numpy()]
+    if value.element_type() != _BFLOAT16:
+        return value.numpy()
+    size = int(np.prod(value.shape(), dtype=np.int64))
+    data = ctypes.string_at(value.data_ptr(), 2 * size)
+    return Bits("bfloat16", np.frombuffer(data, dtype=np.uint16).reshape(value.shape()))

@@ -1,0 +1,116 @@
+"""Tables of environments and of their devices in pyproject.toml, and their problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExporterError
+from exporter.manifest import Project, load_project
+
+MANIFEST = """format = 1
+[models.net]
+source = "net.py:Net"
+opsets = 18
+inputs = [{ name = "x", shape = [2] }]
+outputs = [{ name = "y", shape = [2] }]
+"""
+ENVIRONMENT = """
+[tool.exporter.environments.ort117]
+requirements = ["onnxruntime==1.17.3", "numpy<2"]
+"""
+DEVICE = """
+[tool.exporter.devices.old]
+runtime = "onnxruntime"
+providers = ["CPUExecutionProvider"]
+environment = "ort117"
+"""
+
+
+def load(root: Path, settings: str) -> Project:
+    (root / "manifests").mkdir()
+    (root / "manifests" / "net.py").write_text("Net = None\n")
+    (root / "manifests" / "net.toml").write_text(MANIFEST)
+    (root / "pyproject.toml").write_text(settings)
+    return load_project(root).project
+
+
+def test_a_device_contains_its_environment(tmp_path: Path) -> None:
+    options = """
+optimization = "basic"
+session_options = { enable_mem_pattern = false, "session.set_denormal_as_zero" = true }
+provider_options = { CPUExecutionProvider = { arena = true, level = 2 } }
+provider_library = "lib/own.so"
+"""
+    project = load(tmp_path, ENVIRONMENT + DEVICE + options)
+    device = project.find_device("old")
+    assert device.environment is not None
+    assert device.environment.requirements == ("onnxruntime==1.17.3", "numpy<2")
+    assert device.environment.location == "pyproject.toml:2"
+    assert device.optimization == "basic"
+    assert device.session_options["enable_mem_pattern"] is False
+    assert device.provider_options == {"CPUExecutionProvider": {"arena": "1", "level": "2"}}
+    assert device.provider_library == str(tmp_path / "lib/own.so")
+    assert project.environments_folder == tmp_path / "build" / ".environments"
+
+
+@pytest.mark.parametrize(
+    ("store", "folder"),
+    [("off", "build/.environments"), ("../cells", "../cells-environments")],
+)
+def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_path: Path) -> None:
+    project = load(tmp_path, f'[tool.exporter]\nstore = "{store}"\n')
+    assert project.environments_folder == tmp_path / folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "line", "message"),
+    [
+        (
+            ENVIRONMENT + DEVICE.replace('"ort117"', '"ort17"'),
+            8,
+            'no environment has the name "ort17"; did you mean',
+        ),
+        (
+            DEVICE,
+            5,
+            'no environment has the name "ort117"; add [tool.exporter.environments.ort117]',
+        ),
+        (
+            ENVIRONMENT.replace("onnxruntime==1.17.3", "onnxruntime=1.17"),
+            3,
+            'expected a requirement such as "onnxruntime==1.17.3" or "numpy<2", got',
+        ),
+        (ENVIRONMENT.replace("numpy<2", "--index-url x"), 3, "expected a requirement such as"),
+        ("[tool.exporter.environments.a]\nrequirements = []\n", 2, "needs at least one item"),
+        ("[tool.exporter.environments.A]\nrequirements = ['x']\n", 1, "expected a name of a-z"),
+        (ENVIRONMENT + DEVICE + DEVICE, 10, "cannot declare"),
+        (DEVICE.replace("environment", "optimization"), 5, "'basic'"),
+        (
+            DEVICE.replace('environment = "ort117"', "session_options.enable_mem_patern = true"),
+            5,
+            'no option of a session has the name "enable_mem_patern"; did you mean',
+        ),
+        (
+            DEVICE.replace('environment = "ort117"', "provider_options.CUDA.device_id = 1"),
+            5,
+            'the device has no provider "CUDA"; add it to `providers`',
+        ),
+        (
+            "[tool.exporter.devices.old]\nruntime = 'openvino'\noptimization = 'all'\n",
+            3,
+            "is only valid for the runtime onnxruntime, not for openvino; remove it",
+        ),
+        (
+            "[tool.exporter.devices.old]\nruntime = 'reference'\nsession_options.a = 1\n",
+            3,
+            "is only valid for onnxruntime and openvino, not for reference; remove it",
+        ),
+    ],
+)
+def test_a_problem_has_its_line(settings: str, line: int, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ExporterError) as raised:
+        load(tmp_path, settings)
+    texts = [str(problem) for problem in raised.value.problems]
+    assert any(f"pyproject.toml:{line}" in text and message in text for text in texts), texts

@@ -1,0 +1,239 @@
+"""Drivers in a process of another environment: here the running one, started separately."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, parser
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from exporter.manifest import Device, RuntimeEnvironment
+from exporter.runtimes import (
+    LoadFailure,
+    RunFailure,
+    RuntimeProcessEnd,
+    RuntimeUnavailable,
+    Session,
+    open_session,
+)
+from exporter.runtimes.driver_session import DriverSession
+from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
+from exporter.runtimes.drivers.driver import Bits
+from exporter.runtimes.drivers.driver_table import DRIVERS
+from exporter.runtimes.drivers.frames import read_message, write_message
+from exporter.runtimes.runtime_process import RuntimeProcess
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+NEGATE = HEAD + "g (float[n] x) => (float[n] y) { y = Neg(x) }"
+BFLOAT16 = tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+MODULES = sorted(DRIVER_FOLDER.glob("*.py"))
+
+
+def separate(runtime: str = "onnxruntime", **fields: Any) -> Device:
+    """Return a device in an environment with the running interpreter."""
+    environment = RuntimeEnvironment(name="own", requirements=("x",), interpreter=sys.executable)
+    return Device(name="d", runtime=runtime, environment=environment, **fields)
+
+
+def opened(folder: Path, text: str, device: Device) -> Session:
+    path = folder / "18.onnx"
+    onnx.save(parser.parse_model(text), path)
+    return open_session(path, device)
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
+def test_a_process_runs_a_file_again_and_again(runtime: str, tmp_path: Path) -> None:
+    session = opened(tmp_path, NEGATE, separate(runtime))
+    assert session.output_names == ("y",)
+    for size in (2, 0, 3):
+        (output,) = session.run({"x": np.ones(size, np.float32)})
+        np.testing.assert_array_equal(output, -np.ones(size, np.float32), strict=True)
+    assert session.placement is not None
+    assert [sum(nodes.values()) for nodes in session.placement.nodes.values()] == [1]
+
+
+def test_bfloat16_passes_the_pipe(tmp_path: Path) -> None:
+    text = NEGATE.replace("float[", "bfloat16[").replace("Neg", "Identity")
+    x: Any = np.array([1.5, -2]).astype(BFLOAT16)
+    (output,) = opened(tmp_path, text, separate()).run({"x": x})
+    assert output.dtype == BFLOAT16
+    np.testing.assert_array_equal(output.astype(np.float32), np.float32([1.5, -2]))
+
+
+def test_sequences_and_strings_pass_the_pipe(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """g (float[n] x, string[1] s) => (seq(float[n]) y, string[1] t)
+    { y = SequenceConstruct(x, x) t = Identity(s) }"""
+    )
+    inputs = {"x": np.float32([1, 2]), "s": np.array(["ä\0"], object)}
+    sequence, strings = opened(tmp_path, text, separate()).run(inputs)
+    assert [item.tolist() for item in sequence] == [[1, 2], [1, 2]]
+    assert np.asarray(strings).tolist() == ["ä\0"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.float32(1.5).reshape(()),
+        np.zeros((2, 0, 3), np.int64),
+        np.arange(6, dtype=np.uint8).reshape(2, 3).T,
+        np.array([[True], [False]]),
+        np.array([1 + 2j], np.complex64),
+        Bits("float8_e4m3fn", np.uint8([1, 2])),
+        [np.int32([1]), np.int32([])],
+        [],
+        None,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_is_equal_after_a_message(value: Any) -> None:
+    stream = io.BytesIO()
+    write_message(stream, {"key": 1}, [value])
+    stream.seek(0)
+    header, (result,) = read_message(stream)
+    assert header == {"key": 1}
+    assert stream.read() == b""
+    if isinstance(value, list):
+        assert [item.tolist() for item in result] == [item.tolist() for item in value]
+    elif isinstance(value, Bits):
+        assert (result.dtype, result.values.tolist()) == (value.dtype, value.values.tolist())
+    elif value is None:
+        assert result is None
+    else:
+        np.testing.assert_array_equal(result, value, strict=True)
+        assert result.flags.writeable
+
+
+def test_objects_are_never_restored_from_a_message() -> None:
+    stream = io.BytesIO()
+    with pytest.raises(TypeError, match="datetime64"):
+        write_message(stream, {}, [np.zeros(1, "datetime64[s]")])
+    text = b'{"values": [{"kind": "tensor", "dtype": "object", "shape": [1], "bytes": 8}]}'
+    damaged = io.BytesIO(len(text).to_bytes(8, "little") + text + bytes(8))
+    with pytest.raises(ValueError, match="object"):
+        read_message(damaged)
+
+
+def test_failures_of_the_process_are_those_of_a_session(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeUnavailable, match="has no NoSuchProvider; it has"):
+        opened(tmp_path, NEGATE, separate(providers=("NoSuchProvider",)))
+    with pytest.raises(LoadFailure, match="Unknown") as raised:
+        opened(tmp_path, NEGATE.replace("Neg", "Unknown"), separate())
+    assert str(tmp_path) not in str(raised.value)
+    session = opened(tmp_path, NEGATE, separate())
+    with pytest.raises(RunFailure, match="Unexpected input data type"):
+        session.run({"x": np.zeros(2)})
+    (output,) = session.run({"x": np.float32([1])})
+    assert np.asarray(output).tolist() == [-1], "the process still runs"
+
+
+def test_a_format_that_is_too_new_has_advice(tmp_path: Path) -> None:
+    text = NEGATE.replace("ir_version: 8", "ir_version: 99")
+    expected = r"the file has IR version 99, and this release loads up to \d+; set `ir_version = "
+    with pytest.raises(LoadFailure, match=expected):
+        opened(tmp_path, text, separate())
+
+
+@pytest.mark.parametrize(("number", "is_killed"), [(9, True), (11, False)])
+def test_the_end_of_the_process_is_no_verdict_on_the_file(
+    number: int, is_killed: bool, tmp_path: Path
+) -> None:
+    session = opened(tmp_path, NEGATE, separate())
+    assert isinstance(session, DriverSession)
+    assert isinstance(session._driver, RuntimeProcess)
+    session._driver._process.send_signal(number)
+    session._driver._process.wait()
+    name = "SIGKILL" if is_killed else "SIGSEGV"
+    with pytest.raises(RuntimeProcessEnd, match=f"own died by {name} while it ran") as raised:
+        session.run({"x": np.float32([1])})
+    assert raised.value.is_killed is is_killed
+
+
+def test_the_process_ends_with_the_session(tmp_path: Path) -> None:
+    session = opened(tmp_path, NEGATE, separate())
+    assert isinstance(session, DriverSession)
+    assert isinstance(session._driver, RuntimeProcess)
+    process = session._driver._process
+    del session
+    assert process.wait(10) == 0
+
+
+def test_an_environment_that_was_not_created_is_unavailable(tmp_path: Path) -> None:
+    environment = RuntimeEnvironment(name="ort117", requirements=("onnxruntime==1.17.3",))
+    device = Device(name="d", runtime="onnxruntime", environment=environment)
+    with pytest.raises(RuntimeUnavailable, match="ort117 is not created; run `exporter export`"):
+        opened(tmp_path, NEGATE, device)
+    failed = environment.model_copy(update={"problem": "pip cannot install it"})
+    with pytest.raises(RuntimeUnavailable, match="pip cannot install it"):
+        opened(tmp_path, NEGATE, device.model_copy(update={"environment": failed}))
+
+
+def test_options_of_a_session_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    build_options = onnxruntime_driver._build_options
+
+    def spy(request: Any) -> Any:
+        seen.append(build_options(request))
+        return seen[-1]
+
+    monkeypatch.setattr(onnxruntime_driver, "_build_options", spy)
+    options: dict[str, Any] = {
+        "enable_mem_pattern": False,
+        "session.set_denormal_as_zero": True,
+        "intra_op_num_threads": 2,
+    }
+    device = Device(name="d", runtime="onnxruntime", optimization="none", session_options=options)
+    opened(tmp_path, NEGATE, device)
+    assert seen[0].enable_mem_pattern is False
+    assert seen[0].intra_op_num_threads == 2
+    assert seen[0].get_session_config_entry("session.set_denormal_as_zero") == "1"
+    assert seen[0].graph_optimization_level.name == "ORT_DISABLE_ALL"
+    rejected = device.model_copy(update={"session_options": {"no_such_option": 1}})
+    with pytest.raises(RuntimeUnavailable, match="rejects the session option no_such_option"):
+        opened(tmp_path, NEGATE, rejected)
+
+
+def test_a_library_that_is_no_provider_is_unavailable(tmp_path: Path) -> None:
+    library = tmp_path / "provider.so"
+    library.write_bytes(b"no library")
+    device = separate(providers=("OwnProvider",), provider_library=str(library))
+    with pytest.raises(RuntimeUnavailable, match="the library of OwnProvider cannot be loaded"):
+        opened(tmp_path, NEGATE, device)
+
+
+def test_the_probe_is_a_model() -> None:
+    onnx.checker.check_model(onnx.load_from_string(onnxruntime_driver.PROBE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_a_driver_needs_only_numpy_and_its_runtime(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
+    imported = {
+        name.split(".")[0] if not name.startswith("exporter.") else name.rpartition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    runtimes = {"onnx", "onnxruntime", "openvino", "ml_dtypes"}
+    allowed = {"numpy", "exporter.runtimes.drivers", "exporter.runtimes", *sys.stdlib_module_names}
+    assert imported <= allowed | (runtimes if path.stem != "server" else set())
+    if path.stem in ("server", "frames", "driver_table", "__main__"):
+        assert not imported & runtimes
+
+
+def test_every_driver_has_a_module() -> None:
+    for module in DRIVERS.values():
+        assert (DRIVER_FOLDER / f"{module.rpartition('.')[2]}.py").exists()
