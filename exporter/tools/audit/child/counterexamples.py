@@ -53,16 +53,26 @@ class Trial:
     sizes: Mapping[str, int]
     index: int | None = None
     """The value of every integer input with a range that contains it."""
+    number: float | None = None
+    """The value of every floating input with a range that contains it."""
     case: Case | None = None
 
 
 def plan_trials(
-    spec: ModelSpec, seed: int, rows: Sequence[int], sizes: Sequence[Mapping[str, int]] = ()
+    spec: ModelSpec,
+    seed: int,
+    rows: Sequence[int],
+    sizes: Sequence[Mapping[str, int]] = (),
+    numbers: Sequence[float] = (),
 ) -> Iterator[Trial]:
     """Yield trials for a mutant that no check caught, the cheap and effective ones first."""
     example = {axis.name: axis.example for axis in spec.free_axes if axis.example is not None}
     requested = [{**example, **each} for each in sizes if example.keys() >= each.keys()]
     first = [Trial(name=f"sizes {_format_sizes(each)}", sizes=each) for each in requested]
+    first += [
+        Trial(name=f"number {number:g} everywhere", sizes=example, number=number)
+        for number in numbers
+    ]
     for trial in (*first, *_plan_free_sizes(spec, seed, rows)):
         if spec.allows_sizes(trial.sizes):
             yield replace(trial, sizes=spec.complete_sizes(trial.sizes))
@@ -126,13 +136,16 @@ def draw_inputs(
             accepts the index of the trial.
     """
     index, fills = trial.index, [item.fill for item in spec.inputs]
+    number = trial.number
     if index is not None and not any(_accepts_index(fill, index) for fill in fills):
         raise NoSuchInput("no input accepts this index")
+    if number is not None and not any(_accepts_number(item, number) for item in spec.inputs):
+        raise NoSuchInput("no input accepts this number")
     inputs = {}
-    for number, item in enumerate(spec.inputs):
+    for position, item in enumerate(spec.inputs):
         dims = item.file_shape
         shape = tuple(trial.sizes[dim] if isinstance(dim, str) else dim for dim in dims)
-        text = f"{trial.name}/{number}".encode()
+        text = f"{trial.name}/{position}".encode()
         rng = np.random.default_rng([seed, *text])
         fill = trial.case.fills.get(item.name, item.fill) if trial.case else item.fill
         if trial.case and item.name in trial.case.absent:
@@ -141,6 +154,8 @@ def draw_inputs(
             inputs[item.name] = _select_stored(item, shape, stored, rng)
         elif index is not None and _accepts_index(fill, index):
             inputs[item.name] = np.full(shape, index, _find_dtype(item))
+        elif number is not None and _accepts_number(item, number):
+            inputs[item.name] = np.full(shape, number, _find_dtype(item))
         else:
             inputs[item.name] = _draw_fill(fill, shape, rng).astype(_find_dtype(item))
     return inputs
@@ -154,6 +169,14 @@ def _needs_sample(fill: Fill, case: Case | None) -> bool:
 
 def _accepts_index(fill: Fill, index: int) -> bool:
     return fill.kind == "randint" and fill.low <= index < fill.high
+
+
+def _accepts_number(item: Input, number: float) -> bool:
+    fill = item.fill
+    is_inside = fill.kind == "normal" or (
+        fill.kind == "uniform" and fill.low <= number <= fill.high
+    )
+    return is_inside and "float" in item.dtype
 
 
 def _select_stored(

@@ -108,7 +108,7 @@ def _draw_all_inputs(
 ) -> Iterator[tuple[str, Inputs]]:
     samples = [sample for sample in context.reference.promised_samples if not sample.error]
     stored = [context.read(sample).inputs for sample in samples]
-    for trial in plan_trials(context.spec, seed, change.rows, change.sizes):
+    for trial in plan_trials(context.spec, seed, change.rows, change.sizes, change.numbers):
         try:
             yield trial.name, draw_inputs(context.spec, trial, stored, seed)
         except NoSuchInput:

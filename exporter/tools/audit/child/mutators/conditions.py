@@ -18,6 +18,10 @@ from exporter.tools.audit.child.mutators.draft import INTEGERS, Array, Draft
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
 _VALUES = (0, 1, 2, 3)
 _DIVISORS = (2, 8)
+#: Indices of the first axis of an output.
+_ROWS = (0, 1, 2)
+#: Element types of inputs that may be masks.
+_MASKS = (*INTEGERS, TensorProto.BOOL)
 
 
 def change_at_one_size(draft: Draft) -> str:
@@ -92,6 +96,72 @@ def change_one_column(draft: Draft) -> str:
     return _change_output(draft, f"the last index is {column}", name, factor=1.01)
 
 
+def change_one_row(draft: Draft) -> str:
+    """Change one index of the first axis of an output."""
+    names = sorted(
+        item.name for item in _list_outputs(draft) if len(item.type.tensor_type.shape.dim) > 1
+    )
+    if not names:
+        return ""
+    name, row = draft.rng.choice(names), draft.rng.choice(_ROWS)
+    (output,) = [item for item in _list_outputs(draft) if item.name == name]
+    rank = len(output.type.tensor_type.shape.dim)
+    _compute_size(draft, f"{name}_right", 0, "rows")
+    bounds = [_store(draft, np.array(number)) for number in (0, 1)]
+    _add_node(draft, "Range", [bounds[0], "rows", bounds[1]], "numbers")
+    shape = _store(draft, np.array([-1] + [1] * (rank - 1)))
+    _add_node(draft, "Reshape", ["numbers", shape], "number")
+    _add_node(draft, "Equal", ["number", _store(draft, np.array(row))], "condition")
+    return _change_output(draft, f"the first index is {row}", name, factor=1.01)
+
+
+def change_at_masks(draft: Draft) -> str:
+    """Change an output if an input of 0 and 1 excludes no element, or a whole row."""
+    inputs = [
+        item
+        for item in draft.model.graph.input
+        if item.type.tensor_type.elem_type in _MASKS and len(item.type.tensor_type.shape.dim) > 1
+    ]
+    if not inputs:
+        return ""
+    item, is_full = draft.rng.choice(inputs), draft.rng.random() < 0.5
+    _add_node(draft, "Cast", [item.name], "mask", ("to", TensorProto.FLOAT))
+    if is_full:
+        _add_node(draft, "ReduceMin", ["mask"], "least", ("keepdims", 0))
+        _add_node(draft, "Equal", ["least", _store(draft, np.array(1, np.float32))], "condition")
+        return _change_output(draft, f"{item.name} has no 0")
+    # Cumulative sums along the rows: a row with one element is the smallest allowed one.
+    _add_node(draft, "CumSum", ["mask", _store(draft, np.array(-1))], "counts")
+    _add_node(draft, "ReduceMin", ["counts"], "least", ("keepdims", 0))
+    _add_node(draft, "Equal", ["least", _store(draft, np.array(0, np.float32))], "condition")
+    return _change_output(draft, f"{item.name} has a row that begins with 0")
+
+
+def change_at_range_end(draft: Draft) -> str:
+    """Change an output if a float input contains 0, a large number or no negative number."""
+    inputs = [
+        item.name
+        for item in draft.model.graph.input
+        if item.type.tensor_type.elem_type == TensorProto.FLOAT
+    ]
+    if not inputs:
+        return ""
+    name, kind = draft.rng.choice(inputs), draft.rng.randrange(3)
+    operator, test, number, text = (
+        ("ReduceMin", "Equal", 0, "contains 0"),
+        ("ReduceMax", "Greater", 5, "has a magnitude above 5"),
+        ("ReduceMin", "GreaterOrEqual", 0, "has no negative number"),
+    )[kind]
+    source = name
+    if kind < 2:
+        _add_node(draft, "Abs", [name], "magnitudes")
+        source = "magnitudes"
+    _add_node(draft, operator, [source], "extreme", ("keepdims", 0))
+    _add_node(draft, test, ["extreme", _store(draft, np.array(number, np.float32))], "condition")
+    draft.numbers = (6.0,) if kind == 1 else (0.0, 0.5)
+    return _change_output(draft, f"{name} {text}")
+
+
 def _list_axes(draft: Draft) -> Iterator[tuple[str, str, int]]:
     """Yield the name of each dynamic axis with an input and the dimension that has it."""
     for item in draft.model.graph.input:
@@ -164,4 +234,7 @@ CONDITIONS = (
     change_at_equal_axes,
     change_at_one_value,
     change_one_column,
+    change_one_row,
+    change_at_masks,
+    change_at_range_end,
 )

@@ -54,6 +54,8 @@ class Draft:
     """Changed indices along the first axis of a weight, which an input may select."""
     sizes: list[dict[str, int]] = field(default_factory=list)
     """Sizes of axes that show the change."""
+    numbers: tuple[float, ...] = ()
+    """Values of floating inputs that show the change."""
 
     def tensors(self, kinds: tuple[int, ...], *, least: int = 1) -> list[TensorProto]:
         """Return stored tensors of these element types with at least `least` elements."""

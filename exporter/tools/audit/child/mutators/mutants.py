@@ -59,6 +59,8 @@ class Mutant:
     """Changed indices along the first axis of a weight, or the integer that shows the change."""
     sizes: tuple[Mapping[str, int], ...] = ()
     """Sizes of axes that show the change."""
+    numbers: tuple[float, ...] = ()
+    """Values of floating inputs that show the change."""
 
 
 def draw_mutants(model: ModelProto, folder: Path, count: int, seed: int) -> Iterator[Mutant]:
@@ -91,6 +93,7 @@ def _draw_mutant(
         draft.patches.clear()
         draft.touched.clear()
         draft.sizes.clear()
+        draft.numbers = ()
         change = mutator(draft)
         if change and change not in seen:
             return Mutant(
@@ -101,6 +104,7 @@ def _draw_mutant(
                 touched=tuple(draft.touched),
                 rows=draft.rows,
                 sizes=tuple(draft.sizes),
+                numbers=draft.numbers,
             )
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,19 @@ def test_a_python_fill_uses_a_sample_of_the_same_size() -> None:
     assert draw_inputs(spec, fits, stored, 0)["x"] is stored[0]["x"]
     with pytest.raises(NoSuchInput):
         draw_inputs(spec, Trial(name="larger", sizes={"batch": 4}), stored, 0)
+
+
+def test_a_number_has_a_trial_if_a_fill_contains_it() -> None:
+    def plan(fill: Fill) -> list[float]:
+        item = Input(name="x", shape=("batch", 4), at="args[0]", fill=fill)
+        spec = make_spec(inputs=(item,), axes=(Axis(name="batch", example=3),))
+        values = []
+        for trial in plan_trials(spec, 0, (), numbers=(0.0, 6.0)):
+            if trial.number is not None:
+                with contextlib.suppress(NoSuchInput):
+                    values += np.unique(draw_inputs(spec, trial, [], 0)["x"]).tolist()
+        return values
+
+    assert plan(Fill(kind="normal")) == [0.0, 6.0]
+    assert plan(Fill(kind="uniform", low=0.0, high=1.0)) == [0.0]
+    assert plan(Fill(kind="ones")) == []
