@@ -149,3 +149,18 @@ def test_tables_and_commands_name_the_finished_file(project: Path, tmp_path: Pat
     assert published.returncode == 0, published.stderr
     verified = run_exporter(tmp_path, "verify", "dist")
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_file_is_proved_against_an_entry_without_a_change_of_the_project(project: Path) -> None:
+    before = sorted((project / "build").rglob("*"))
+    path = "manifests/files/net-16.onnx"
+    verified = run_exporter(
+        project, "verify", "--entry", "right", path, "manifests/files/damaged.onnx"
+    )
+    assert verified.returncode == 1, verified.stderr
+    assert f"pass          {path} on cpu: " in verified.stdout
+    assert "damaged.onnx: is not an ONNX file" in verified.stdout
+    wrong = run_exporter(project, "verify", "--entry", "wrong/16", path)
+    assert wrong.returncode == 1
+    assert "parity: fail: output 'rows'" in wrong.stderr
+    assert sorted((project / "build").rglob("*")) == before

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.sanitize import join_lines
 from exporter.core.text_format import pluralize
 from exporter.manifest import Device, Manifest, load_devices, load_project
 from exporter.processes import make_worker_environment
-from exporter.records.record import Status
-from exporter.tools.verify import FolderVerdict, list_published_folders, verify_folders
-from exporter.tools.verify.client import VerifyOptions
+from exporter.processes.worker_starter import make_starter
+from exporter.records.record import Record, Status
+from exporter.tools.verify import (
+    DeviceVerdict,
+    FolderVerdict,
+    PublishedFile,
+    VerifyOptions,
+    list_published_folders,
+    read_opset,
+    verify_folders,
+)
+from exporter.usecases.finished_file import FinishedFile, find_entry, prove_finished_file
 
 #: A folder needs neither torch nor the exporters.
 _PACKAGES = ("numpy", "onnx")
@@ -36,41 +47,126 @@ class VerifyReport(FrozenModel):
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
 @click.option(
+    "--entry", metavar="MODEL[/OPSET]", help="Prove PATH, an ONNX file, against this entry."
+)
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    help="Prove PATH, an ONNX file, with the test data of this published folder.",
+)
+@click.option(
     "--device",
     "names",
     multiple=True,
-    default=("cpu",),
-    show_default=True,
-    help="The device that runs the files; repeatable.",
+    help="The device that runs the files; repeatable.  [default: cpu, or those of the entry]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
 @root_option
-def verify(paths: tuple[Path, ...], names: tuple[str, ...], root: Path, *, as_json: bool) -> int:
-    """Prove published folders on this machine, without PyTorch.
+def verify(
+    paths: tuple[Path, ...],
+    entry: str | None,
+    reference: Path | None,
+    names: tuple[str, ...],
+    root: Path,
+    *,
+    as_json: bool,
+) -> int:
+    """Prove files that exist already, on this machine.
 
     PATH is a folder of `exporter publish`, or a folder that contains some. Hashes, structure and
     outputs are checked. PyTorch's outputs are in the folder, so the extra `[verify]` is enough.
 
+    With --entry or --reference, PATH is any ONNX file, such as one of a hub. --entry needs PyTorch,
+    which computes the expected outputs. --reference takes them from a published folder.
+
     --device names a device of the project, or a built-in one such as `openvino`. Kernels of custom
     operators are loaded from the project only.
     """
-    devices = _choose_devices(root, names)
-    require_packages(_PACKAGES, extra="verify")
-    folders = [folder for path in paths for folder in list_published_folders(path)]
-    options = VerifyOptions(
-        devices=devices,
-        root=root,
-        manifest=_find_project(root),
-        environment=make_worker_environment(os.environ),
-    )
+    if entry is not None and reference is not None:
+        raise ExporterError(ExitCode.MANIFEST, "--entry and --reference: pass one of the two")
+    if entry is not None or reference is not None:
+        _require_files(paths)
+    environment = make_worker_environment(os.environ)
+    if entry is not None:
+        stream = _verify_with_entry(paths, entry, names, root, environment)
+    else:
+        devices = _choose_devices(root, names or ("cpu",))
+        require_packages(_PACKAGES, extra="verify")
+        options = VerifyOptions(
+            devices=devices, root=root, manifest=_find_project(root), environment=environment
+        )
+        stream = verify_folders(_list_files(paths, reference), options)
     verdicts = []
-    for verdict in verify_folders(tuple(dict.fromkeys(folders)), options):
+    for verdict in stream:
         verdicts.append(verdict)
         if not as_json:
             _print_verdict(verdict)
     if as_json:
         print_line(VerifyReport(verdicts=tuple(verdicts)).to_json().rstrip())
     return _summarize(verdicts, is_quiet=as_json)
+
+
+def _require_files(paths: Sequence[Path]) -> None:
+    problems = [Problem(message=f"{path}: is not a file") for path in paths if not path.is_file()]
+    if problems:
+        raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
+
+
+def _list_files(paths: Sequence[Path], reference: Path | None) -> tuple[PublishedFile, ...]:
+    if reference is None:
+        folders = [folder for path in paths for folder in list_published_folders(path)]
+        return tuple(PublishedFile(folder=folder) for folder in dict.fromkeys(folders))
+    folders = list(list_published_folders(reference))
+    if folders != [reference]:
+        message = f"{reference}: contains several published folders; name one, such as {folders[0]}"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return tuple(PublishedFile(folder=reference, file=path) for path in paths)
+
+
+def _verify_with_entry(
+    paths: Sequence[Path],
+    entry: str,
+    names: tuple[str, ...],
+    root: Path,
+    environment: Mapping[str, str],
+) -> Iterator[FolderVerdict]:
+    """Yield the verdicts of each file against an entry, with PyTorch's outputs."""
+    model, _, opset = entry.partition("/")
+    if opset and not opset.isdecimal():
+        message = f"--entry: expected MODEL or MODEL/OPSET, got '{entry}'"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    manifest = open_project(root)
+    spec = find_entry(manifest, model)
+    if names:
+        _choose_devices(root, names)
+    require_packages()
+    with closing(make_starter(os.environ, manifest.project.environment)) as starter:
+        for path in paths:
+            try:
+                number = int(opset) if opset else read_opset(path, environment)
+            except ExporterError as error:
+                yield _make_unreadable(path, str(error))
+                continue
+            file = FinishedFile(path=path, spec=spec, opset=number, devices=names)
+            for record in prove_finished_file(manifest, file, starter):
+                yield FolderVerdict(
+                    path=str(path), model=model, opset=number, verdict=_make_verdict(record)
+                )
+
+
+def _make_unreadable(path: Path, message: str) -> FolderVerdict:
+    verdict = DeviceVerdict(device="every device", status=Status.ERROR, message=message)
+    return FolderVerdict(path=str(path), model="", opset=None, verdict=verdict)
+
+
+def _make_verdict(record: Record) -> DeviceVerdict:
+    return DeviceVerdict(
+        device=record.cell.device,
+        status=record.status,
+        check=record.check or record.stage or "",
+        message=record.message,
+        checks=record.checks,
+    )
 
 
 def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:

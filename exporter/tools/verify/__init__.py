@@ -4,6 +4,22 @@ Input: paths. Output: a `FolderVerdict` for each published folder and device. Py
 in the folder, so torch is not needed.
 """
 
-from exporter.tools.verify.client import FolderVerdict, list_published_folders, verify_folders
+from exporter.tools.verify.client import (
+    FolderVerdict,
+    PublishedFile,
+    VerifyOptions,
+    list_published_folders,
+    read_opset,
+    verify_folders,
+)
+from exporter.tools.verify.protocol import DeviceVerdict
 
-__all__ = ["FolderVerdict", "list_published_folders", "verify_folders"]
+__all__ = [
+    "DeviceVerdict",
+    "FolderVerdict",
+    "PublishedFile",
+    "VerifyOptions",
+    "list_published_folders",
+    "read_opset",
+    "verify_folders",
+]

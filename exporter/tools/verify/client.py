@@ -16,7 +16,14 @@ from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.processes.request import send_request
 from exporter.records.record import Status
 from exporter.tools.publish.published_folder import MARKER, Publication
-from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest, VerifyResponse
+from exporter.tools.verify.protocol import (
+    ChildRequest,
+    DeviceVerdict,
+    OpsetRequest,
+    OpsetResponse,
+    VerifyRequest,
+    VerifyResponse,
+)
 
 _CHILD = "exporter.tools.verify.child"
 _CONTRACT = "contract.json"
@@ -31,6 +38,19 @@ class FolderVerdict(FrozenModel):
     """Empty if the folder cannot be read."""
     opset: int | None
     verdict: DeviceVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """A published folder, or another file with the promises and the test data of one."""
+
+    folder: Path
+    file: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """The path that the user named."""
+        return self.file or self.folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +74,10 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
     if not path.exists():
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{path}: does not exist")
     if path.suffix == ".onnx":
-        message = f"{path}: is a file; add `--entry MODEL` with the entry that it must fulfill"
+        message = (
+            f"{path}: is a file; add `--entry MODEL` with the entry that it must fulfill, or "
+            "`--reference FOLDER` with a published folder"
+        )
         raise ExporterError(ExitCode.MANIFEST, message)
     folders = tuple(sorted(marker.parent for marker in path.rglob(MARKER)))
     if not folders:
@@ -66,9 +89,29 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
     return folders
 
 
-def verify_folders(folders: Sequence[Path], options: VerifyOptions) -> Iterator[FolderVerdict]:
-    """Yield the verdict of each folder on each device as soon as it is known."""
-    for folder in folders:
+def read_opset(path: Path, environment: Mapping[str, str]) -> int:
+    """Return the opset of an ONNX file.
+
+    Raises:
+        ExporterError: UNREADABLE if it is not an ONNX file.
+    """
+    request = ChildRequest(opset=OpsetRequest(path=str(path.resolve())))
+    result = send_request(_CHILD, request.to_json(), environment)
+    problem = result.describe_end()
+    if result.code == 0 and result.response:
+        response = OpsetResponse.model_validate_json(result.response)
+        if not response.problem:
+            return response.opset
+        problem = response.problem
+    raise ExporterError(ExitCode.UNREADABLE, f"{path}: {redact(problem, limit=_MESSAGE_LENGTH)}")
+
+
+def verify_folders(
+    files: Sequence[PublishedFile], options: VerifyOptions
+) -> Iterator[FolderVerdict]:
+    """Yield the verdict of each file on each device as soon as it is known."""
+    for item in files:
+        folder = item.folder
         try:
             publication = Publication.model_validate_json((folder / MARKER).read_bytes())
             spec = ModelSpec.model_validate_json((folder / _CONTRACT).read_bytes())
@@ -76,13 +119,13 @@ def verify_folders(folders: Sequence[Path], options: VerifyOptions) -> Iterator[
             message = f"{MARKER} or {_CONTRACT} cannot be read: {_find_first_line(error)}"
             verdicts = _repeat(options, Status.ERROR, message)
             yield from (
-                FolderVerdict(path=str(folder), model="", opset=None, verdict=each)
+                FolderVerdict(path=str(item.path), model="", opset=None, verdict=each)
                 for each in verdicts
             )
             continue
-        for verdict in _request_verdicts(folder, publication, spec, options):
+        for verdict in _request_verdicts(item, publication, spec, options):
             yield FolderVerdict(
-                path=str(folder),
+                path=str(item.path),
                 model=publication.model,
                 opset=publication.opset,
                 verdict=verdict,
@@ -90,17 +133,19 @@ def verify_folders(folders: Sequence[Path], options: VerifyOptions) -> Iterator[
 
 
 def _request_verdicts(
-    folder: Path, publication: Publication, spec: ModelSpec, options: VerifyOptions
+    item: PublishedFile, publication: Publication, spec: ModelSpec, options: VerifyOptions
 ) -> tuple[DeviceVerdict, ...]:
     request = VerifyRequest(
-        folder=str(folder.resolve()),
+        folder=str(item.folder.resolve()),
+        file=str(item.file.resolve()) if item.file else "",
         publication=publication,
         spec=spec.resolve_cell(publication.opset),
         devices=options.devices,
         root=str(options.root.resolve()),
         kernels=_find_kernels(spec, options.manifest),
     )
-    result = send_request(_CHILD, request.to_json(), options.environment, timeout=spec.timeout)
+    content = ChildRequest(verify=request).to_json()
+    result = send_request(_CHILD, content, options.environment, timeout=spec.timeout)
     if result.code == 0 and result.response:
         return VerifyResponse.model_validate_json(result.response).verdicts
     status = Status.TIMEOUT if result.code is None else Status.CRASH

@@ -12,10 +12,12 @@ from exporter.tools.publish.published_folder import Publication
 
 
 class VerifyRequest(FrozenModel):
-    """A request to prove one published folder."""
+    """A request to prove one published folder, or another file with its test data."""
 
     folder: str
     """Absolute."""
+    file: str = ""
+    """The file that is proved in place of the published one, absolute; "" if there is none."""
     publication: Publication
     """The content of `exporter.json`."""
     spec: ModelSpec
@@ -36,6 +38,27 @@ class DeviceVerdict(FrozenModel):
     """The check that decided the status."""
     message: str = ""
     checks: Items[CheckResult] = ()
+
+
+class OpsetRequest(FrozenModel):
+    """A request for the opset of an ONNX file."""
+
+    path: str
+    """Absolute."""
+
+
+class OpsetResponse(FrozenModel):
+    """The opset of a file, or the reason why it cannot be read."""
+
+    opset: int = 0
+    problem: str = ""
+
+
+class ChildRequest(FrozenModel):
+    """One of the two requests."""
+
+    verify: VerifyRequest | None = None
+    opset: OpsetRequest | None = None
 
 
 class VerifyResponse(FrozenModel):

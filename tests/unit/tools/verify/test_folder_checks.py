@@ -19,8 +19,8 @@ from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.records.record import Status
 from exporter.tools.publish.protocol import Allowance, DataSet
 from exporter.tools.publish.published_folder import Publication
+from exporter.tools.verify import PublishedFile, VerifyOptions, verify_folders
 from exporter.tools.verify.child.folder_checks import check_folder
-from exporter.tools.verify.client import VerifyOptions, verify_folders
 from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest
 from tests.unit.factory import make_record, make_spec
 
@@ -82,9 +82,10 @@ def write_sums(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
-def verify(folder: Path, device: Device = CPU) -> DeviceVerdict:
+def verify(folder: Path, device: Device = CPU, file: Path | None = None) -> DeviceVerdict:
     request = VerifyRequest(
         folder=str(folder),
+        file=str(file) if file else "",
         publication=Publication.model_validate_json((folder / "exporter.json").read_bytes()),
         spec=ModelSpec.model_validate_json((folder / "contract.json").read_bytes()),
         devices=(device,),
@@ -182,6 +183,15 @@ def test_a_file_that_is_right_only_at_the_exported_size_is_red(tmp_path: Path) -
     assert "batch=7: the runtime fails" in verdict.message
 
 
+@pytest.mark.parametrize(("text", "status"), [(TEXT, Status.PASS), (BAKED, Status.FAIL)])
+def test_another_file_is_proved_with_the_test_data(
+    tmp_path: Path, text: str, status: Status
+) -> None:
+    other = tmp_path / "other.onnx"
+    onnx.save(parser.parse_model(text.replace("net (", "another (")), other)
+    assert verify(publish(tmp_path / "net"), file=other).status is status
+
+
 def test_a_missing_device_is_unavailable_but_hides_no_failure(tmp_path: Path) -> None:
     device = Device(name="gpu", runtime="onnxruntime", providers=("NoSuchProvider",))
     folder = publish(tmp_path / "net")
@@ -210,7 +220,8 @@ def test_a_folder_is_proved_by_a_process_without_torch(tmp_path: Path) -> None:
     folders[1].mkdir()
     (folders[1] / "exporter.json").write_text("{}")
     options = VerifyOptions(devices=(CPU,), root=tmp_path, manifest=None, environment=environment)
-    proved, unreadable = verify_folders(folders, options)
+    files = [PublishedFile(folder=folder) for folder in folders]
+    proved, unreadable = verify_folders(files, options)
     assert (proved.verdict.status, proved.model, proved.opset) == (Status.PASS, "net", 17)
     assert unreadable.verdict.status is Status.ERROR
     assert "cannot be read" in unreadable.verdict.message
@@ -222,6 +233,17 @@ def test_a_folder_is_proved_by_a_process_without_torch(tmp_path: Path) -> None:
         (["missing"], ExitCode.NOTHING_SELECTED, "missing: does not exist"),
         (["."], ExitCode.NOTHING_SELECTED, ".: contains no folder of `exporter publish`"),
         (["net.onnx"], ExitCode.MANIFEST, "net.onnx: is a file; add `--entry MODEL`"),
+        (
+            ["net.onnx", "--entry", "a", "--reference", "b"],
+            ExitCode.MANIFEST,
+            "pass one of the two",
+        ),
+        (
+            ["missing.onnx", "--entry", "a"],
+            ExitCode.NOTHING_SELECTED,
+            "missing.onnx: is not a file",
+        ),
+        (["net.onnx", "--entry", "net/last"], ExitCode.MANIFEST, "expected MODEL or MODEL/OPSET"),
         ([".", "--device", "cpi"], ExitCode.MANIFEST, "no device has the name 'cpi'; use one of"),
     ],
 )
