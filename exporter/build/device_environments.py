@@ -9,6 +9,7 @@ the message of pip, and the other cells run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 
 from exporter.core.sanitize import join_lines
 from exporter.environments.installation import (
@@ -17,6 +18,7 @@ from exporter.environments.installation import (
     find_environment,
     install_environment,
 )
+from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
 
 
@@ -50,8 +52,26 @@ def create_environments(
             located = _create(project, environment)
             if located.problem:
                 on_note(located.problem)
+        if located.interpreter:
+            mark_as_used(project.environments_folder / environment.definition.key)
         environments.append(located)
     return _replace(project, environments)
+
+
+def list_garbage(project: Project) -> tuple[StoredEnvironment, ...]:
+    """Return the created environments that the project does not declare.
+
+    Other projects use the folder beside a shared store. There, only environments that were unused
+    for the maximum age of the store's entries are returned.
+    """
+    declared = {environment.definition.key for environment in project.environments}
+    folder = project.environments_folder
+    is_private = folder.is_relative_to(Path(project.root) / project.build)
+    return tuple(
+        environment
+        for environment in list_environments(folder)
+        if environment.key not in declared and (is_private or environment.age > project.store_age)
+    )
 
 
 def _create(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:

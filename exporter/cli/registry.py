@@ -32,6 +32,7 @@ _MODULES = {
     "expectations": "tool_commands.expectations",
     "audit": "tool_commands.audit",
     "ops": "tool_commands.ops",
+    "environments": "tool_commands.environments",
     "gc": "commands.gc",
     "doctor": "tool_commands.doctor",
 }

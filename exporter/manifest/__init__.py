@@ -4,7 +4,13 @@ Input: TOML files. Output: a frozen, typed `Manifest`, or all problems with thei
 """
 
 from exporter.manifest.cell_settings import explain_cell
-from exporter.manifest.loader import LoadedProject, load_devices, load_layers, load_project
+from exporter.manifest.loader import (
+    LoadedProject,
+    load_devices,
+    load_layers,
+    load_project,
+    load_settings,
+)
 from exporter.manifest.schema.json_schema import build_schema
 from exporter.manifest.spec.call import (
     Axis,
@@ -75,6 +81,7 @@ __all__ = [
     "load_devices",
     "load_layers",
     "load_project",
+    "load_settings",
     "parse_call_path",
     "select_bound",
 ]

@@ -25,7 +25,7 @@ from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeats import expand_repeats
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.spec.device import Device
-from exporter.manifest.spec.model import Manifest, ModelSpec
+from exporter.manifest.spec.model import Manifest, ModelSpec, Project
 from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
@@ -60,11 +60,20 @@ def load_devices(root: Path) -> dict[str, Device]:
     Raises:
         ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
     """
+    return {device.name: device for device in load_settings(root).devices}
+
+
+def load_settings(root: Path) -> Project:
+    """Return the settings of a project without its manifests.
+
+    Raises:
+        ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
+    """
     report = ProblemCollector()
     project = read_project(root.absolute(), report).project
     if report:
         raise ExporterError(ExitCode.MANIFEST, report.list_problems())
-    return {device.name: device for device in project.devices}
+    return project
 
 
 def load_layers(

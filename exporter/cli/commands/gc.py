@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder, find_garbage, remove_garbage
+from exporter.build.device_environments import list_garbage
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store_limits import limit_options
 from exporter.cli.output.manifest_problems import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import format_bytes, pluralize
-from exporter.manifest import load_project
+from exporter.environments.inventory import remove_environment
+from exporter.manifest import Project, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from exporter.usecases.project_store import open_store
@@ -28,8 +30,8 @@ from exporter.usecases.project_store import open_store
 def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | None) -> int:
     """Remove built files that no manifest declares any more.
 
-    Removed are models, opsets and cells that are in no manifest, weights that no file uses, and the
-    results of rehearsals.
+    Removed are models, opsets and cells that are in no manifest, weights that no file uses, the
+    results of rehearsals, and environments that pyproject.toml does not declare.
     Files of declared cells are kept, even if they are stale. Other files are kept, too.
 
     Store entries unused for `store_age` are removed first, then the least recently used entries
@@ -41,6 +43,7 @@ def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | 
     if not cells:
         message = "the manifests declare no cell; nothing was removed, to keep all files"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    _remove_environments(manifest.project, dry_run=dry_run)
     store = open_store(manifest.project, os.environ, size=store_size, age=store_age)
     build = BuildFolder.from_project(manifest.project)
     if build.path.exists():
@@ -69,6 +72,19 @@ def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) 
     )
     size = sum(item.size for item in items)
     print_line(_format_removed(len(items), "item", size, dry_run=dry_run))
+
+
+def _remove_environments(project: Project, *, dry_run: bool) -> None:
+    garbage = list_garbage(project)
+    size = 0
+    for environment in garbage:
+        size += environment.measure_size()
+        if not dry_run:
+            remove_environment(environment)
+    if garbage:
+        removed = _format_removed(len(garbage), "environment", size, dry_run=dry_run)
+        names = "; ".join(", ".join(environment.requirements) for environment in garbage)
+        print_line(f"environments: {removed}: {names}")
 
 
 def _format_removed(count: int, noun: str, size: int, *, dry_run: bool) -> str:

@@ -21,6 +21,7 @@ from exporter.tools.doctor import (
     Level,
     examine_build,
     examine_devices,
+    examine_environments,
     examine_fork_server,
     examine_machine,
     examine_packages,
@@ -72,6 +73,7 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
     yield finding
     if manifest is None:
         return
+    yield from examine_environments(manifest.project)
     yield from examine_devices(manifest, environment)
     yield from examine_build(manifest, get_today())
     yield examine_store(open_store(manifest.project, os.environ))

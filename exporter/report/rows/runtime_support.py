@@ -68,16 +68,19 @@ def build_support_rows(
             devices=(),
             opsets=format_opsets(record.cell.opset for record in passing),
             loads=_describe_releases(passing),
-            proved_with=_format_runtime(manifest, device, tools) if passing else "",
+            proved_with=_format_runtime(manifest, passing[0], tools) if passing else "",
             axes=(axes or (_FIXED,)) if passing else (),
         )
         devices.setdefault(row, []).append(device)
     return tuple(replace(row, devices=tuple(group)) for row, group in devices.items())
 
 
-def _format_runtime(manifest: Manifest, device: str, tools: Mapping[str, str]) -> str:
-    settings = manifest.project.find_device(device)
+def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]) -> str:
+    settings = manifest.project.find_device(record.cell.device)
     name, tool = _RUNTIMES.get(settings.runtime, (settings.module or settings.runtime, ""))
+    if record.runtime:
+        packages = dict(package.split(" ", 1) for package in record.runtime.split(", "))
+        return f"{name} {packages.get(tool, '')}".strip() if tool else record.runtime
     version = tools.get(tool, "missing") if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
 

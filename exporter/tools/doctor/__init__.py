@@ -5,7 +5,11 @@ Input: the project's folder and the environment of workers. Output: `Diagnosis`,
 
 from exporter.tools.doctor.installed_packages import examine_fork_server, examine_packages
 from exporter.tools.doctor.machine import examine_machine
-from exporter.tools.doctor.project_state import examine_devices, examine_project
+from exporter.tools.doctor.project_state import (
+    examine_devices,
+    examine_environments,
+    examine_project,
+)
 from exporter.tools.doctor.protocol import Diagnosis, Examination, Level
 from exporter.tools.doctor.stored_results import examine_build, examine_store
 
@@ -15,6 +19,7 @@ __all__ = [
     "Level",
     "examine_build",
     "examine_devices",
+    "examine_environments",
     "examine_fork_server",
     "examine_machine",
     "examine_packages",

@@ -9,9 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from exporter.build.device_environments import (
+    list_garbage,
+    locate_environment,
+    locate_environments,
+)
 from exporter.core.errors import ExporterError
-from exporter.core.text_format import pluralize
-from exporter.manifest import Manifest, load_project
+from exporter.core.text_format import format_bytes, pluralize
+from exporter.environments.inventory import list_environments
+from exporter.manifest import Manifest, Project, load_project
 from exporter.planning.plan import make_plan
 from exporter.tools.doctor.client import run_probe
 from exporter.tools.doctor.protocol import Diagnosis, ProbeRequest
@@ -46,13 +52,37 @@ def _diagnose_problems(problems: Sequence[str]) -> Diagnosis:
     return Diagnosis.problem("manifests", f"{first}{rest}")
 
 
+def examine_environments(project: Project) -> Iterator[Diagnosis]:
+    """List the environments of runtimes that were created."""
+    sizes = {
+        each.key: each.measure_size() for each in list_environments(project.environments_folder)
+    }
+    for environment in project.environments:
+        located = locate_environment(project, environment)
+        size = sizes.get(environment.definition.key, 0)
+        if located.interpreter:
+            message = f"{located.runtime_versions} ({format_bytes(size)})"
+        else:
+            message = f"{', '.join(environment.requirements)}: not created yet"
+        yield Diagnosis.ok(f"environment {environment.name}", message)
+    if garbage := list_garbage(project):
+        message = f"{pluralize(len(garbage), 'environment')} not declared; `exporter gc` removes it"
+        yield Diagnosis.note("environments", message)
+
+
 def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Run a small file on each device of the manifests."""
     if not manifest.models:
         return
     cells = Counter(p.cell.device for p in make_plan(manifest).cells if not p.skip)
+    project = locate_environments(manifest.project)
     for name, count in cells.items():
-        response = run_probe(ProbeRequest(device=manifest.project.find_device(name)), environment)
+        device = project.find_device(name)
+        if device.environment and not device.environment.interpreter:
+            message = f"the next export creates its environment, {device.environment.name}"
+            yield Diagnosis.ok(f"device {name}", message)
+            continue
+        response = run_probe(ProbeRequest(device=device), environment)
         if response.provider:
             yield Diagnosis.ok(f"device {name}", f"{response.provider} works")
         else:

@@ -1,0 +1,80 @@
+"""Recipes: the requirements of a runtime's release, and a device that uses it.
+
+Input: the name of a package and a version. Output: a `Recipe`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
+
+#: Package -> the beginning of the device's name, and the value of `runtime`.
+RECIPES: Mapping[str, tuple[str, str]] = {
+    "onnxruntime": ("ort", "onnxruntime"),
+    "openvino": ("openvino", "openvino"),
+    "onnx": ("reference", "reference"),
+}
+#: The first release of ONNX Runtime that accepts numpy 2.
+_FIRST_WITH_NUMPY_2 = (1, 19)
+#: The first release of ONNX Runtime with wheels for a Python.
+_FIRST_WITH_PYTHON = {(3, 12): (1, 17), (3, 13): (1, 20), (3, 14): (1, 24)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """The content of two tables of pyproject.toml."""
+
+    name: str
+    """Of the environment and of the device."""
+    requirements: tuple[str, ...]
+    python: str
+    """The interpreter; empty: the running one."""
+    runtime: str
+    providers: tuple[str, ...]
+
+
+def make_recipe(package: str, version: str, name: str = "", python: str = "") -> Recipe:
+    """Return the recipe.
+
+    Args:
+        package: A key of `RECIPES`.
+        version: `1.17` for its last patch release, or `1.17.3`.
+        name: The name of the tables; empty: made from the version.
+        python: The interpreter; empty: the running one if the release supports it.
+
+    Raises:
+        ExporterError: MANIFEST, if the package or the version is unknown.
+    """
+    if package not in RECIPES:
+        known = ", ".join(RECIPES)
+        hint = suggest_nearest(package, RECIPES) or f"; use one of {known}"
+        raise ExporterError(ExitCode.MANIFEST, f"no recipe has the name '{package}'{hint}")
+    if not re.fullmatch(r"\d{1,4}\.\d{1,4}(\.\d{1,4})?", version, re.ASCII):
+        message = f"expected a version such as 1.17 or 1.17.3, got '{version}'"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    prefix, runtime = RECIPES[package]
+    numbers = tuple(map(int, version.split(".")))
+    suffix = ".*" if len(numbers) == 2 else ""
+    requirements = [f"{package}=={version}{suffix}"]
+    if package == "onnxruntime" and numbers[:2] < _FIRST_WITH_NUMPY_2:
+        requirements.append("numpy<2")
+    return Recipe(
+        name=name or f"{prefix}{version.replace('.', '')}",
+        requirements=tuple(requirements),
+        python=python or (_find_python(numbers[:2]) if package == "onnxruntime" else ""),
+        runtime=runtime,
+        providers=("CPUExecutionProvider",) if runtime == "onnxruntime" else (),
+    )
+
+
+def _find_python(release: tuple[int, ...]) -> str:
+    """Return an older Python if the release of ONNX Runtime has no wheel for the running one."""
+    unsupported = [python for python, first in _FIRST_WITH_PYTHON.items() if release < first]
+    if not unsupported or sys.version_info[:2] < min(unsupported):
+        return ""
+    major, minor = min(unsupported)
+    return f"python{major}.{minor - 1}"
