@@ -33,6 +33,8 @@ _UNNAMED = getattr(os, "O_TMPFILE", -1)
 _LENGTH = struct.Struct("=Q")
 #: Requests: report the new paths; remember the known ones; forget all others.
 _REPORT, _MARK, _FORGET = b"r", b"m", b"f"
+#: The response to the last two.
+_DONE = b"d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,16 @@ class AccessTracer:
         A later fork that opens the same files reports them again.
         """
         self.list_accesses()
-        self._connection.sendall(_MARK)
+        self._command(_MARK)
         try:
             yield
         finally:
-            self._connection.sendall(_FORGET)
+            self._command(_FORGET)
+
+    def _command(self, command: bytes) -> None:
+        """Send a command and wait until it is executed, before this process opens more files."""
+        self._connection.sendall(command)
+        _receive(self._connection, len(_DONE))
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:
@@ -168,9 +175,11 @@ def _collect(connection: socket.socket, listener: int) -> None:
                 poll.unregister(connection)
             elif command == _MARK:
                 known = set(seen)
+                connection.sendall(_DONE)
             elif command == _FORGET:
                 seen = set(known)
                 fresh.clear()
+                connection.sendall(_DONE)
             else:
                 accesses = [(os.fsencode(path).hex(), flags) for path, flags in fresh]
                 data = json.dumps(accesses).encode()
