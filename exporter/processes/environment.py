@@ -7,6 +7,7 @@ environment of a worker, and the state of the variables that results depend on.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
@@ -22,15 +23,12 @@ _SEMANTIC = ("TORCH_*", "TORCHINDUCTOR_*", "ORT_*")
 _LOCATIONS = frozenset({"TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"})
 #: Names of secrets. Their values are not part of any key.
 _SECRETS = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*", "*_KEY", "*APIKEY*")
-#: Paths, locale, and the variables that the worker's packages read.
+#: Paths, and the variables that the worker's packages read.
 _ALLOWED = (
     "PATH",
     "HOME",
     "USER",
     "LOGNAME",
-    "LANG",
-    "LC_*",
-    "TZ",
     "TMPDIR",
     "XDG_CACHE_HOME",
     "PYTHONPATH",
@@ -61,6 +59,10 @@ _FIXED = {
     "PYTHONUNBUFFERED": "1",
     "ORT_DISABLE_TELEMETRY": "1",
 }
+#: One locale and one time zone: C libraries and child processes read them, which no hook sees.
+#: macOS has no locale `C.UTF-8`. A project that lists such a variable gets its own value.
+_UTF8 = "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8"
+_LOCALE = {"LANG": _UTF8, "LC_ALL": _UTF8, "TZ": "UTC"}
 
 
 def make_worker_environment(
@@ -74,18 +76,24 @@ def make_worker_environment(
     """
     patterns = (*_ALLOWED, *patterns)
     allowed = {name: value for name, value in parent.items() if _matches(name, patterns)}
-    withheld = {WITHHELD: ",".join(sorted(parent.keys() - allowed.keys() - _FIXED.keys()))}
-    return allowed | _FIXED | withheld
+    fixed = {name: _LOCALE[name] for name in _LOCALE if not _matches(name, patterns)} | _FIXED
+    withheld = {WITHHELD: ",".join(sorted(parent.keys() - allowed.keys() - fixed.keys()))}
+    return allowed | fixed | withheld
 
 
-def is_fixed(name: str) -> bool:
-    """Return True if a variable has one value in all workers."""
-    return name in _FIXED
+def is_fixed(name: str, patterns: Iterable[str] = ()) -> bool:
+    """Return True if a variable has one value in all workers.
+
+    Args:
+        name: The variable.
+        patterns: The names that the project lists, with wildcards.
+    """
+    return name in _FIXED or (name in _LOCALE and not _matches(name, patterns))
 
 
 def is_passed(name: str, patterns: Iterable[str] = ()) -> bool:
     """Return True if workers receive a variable of the parent."""
-    return name not in _FIXED and _matches(name, (*_ALLOWED, *patterns))
+    return not is_fixed(name, patterns) and _matches(name, (*_ALLOWED, *patterns))
 
 
 def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:

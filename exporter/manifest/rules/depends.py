@@ -43,7 +43,7 @@ def resolve_depends(
         files.append(posixpath.relpath(name, model.entry.folder or "."))
     for index, name in enumerate(table.environment):
         key = ("depends", "environment", index)
-        if is_fixed(name):
+        if is_fixed(name, variables):
             model.add_problem(key, f"{name} has the same value in all workers; remove it")
         elif name not in variables and not is_passed(name, variables):
             message = f"workers do not receive {name}; add it to `environment` in [tool.exporter]"

@@ -146,10 +146,10 @@ class ProjectTable(Table):
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""
     environment: Items[Variable] = ()
-    """Environment variables that workers receive, besides `PATH`, `HOME`, `LANG`, `LC_*`,
-    `TORCH_*`, `CUDA_*` and some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are
-    stale. The names of secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) count, their values do
-    not."""
+    """Environment variables that workers receive, besides `PATH`, `HOME`, `TORCH_*`, `CUDA_*` and
+    some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are stale. The locale of
+    workers is UTF-8 and their time zone is UTC, unless `LC_*` or `TZ` is listed. The names of
+    secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) count, their values do not."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models without `opsets`."""
     devices: DevicesField = ()

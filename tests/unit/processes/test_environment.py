@@ -6,13 +6,14 @@ from exporter.processes.environment import (
     WITHHELD,
     digest_variables,
     hash_variable,
+    is_fixed,
     is_passed,
     make_worker_environment,
 )
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "LC_ALL", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCH_LOGS"]
+    "name", ["PATH", "HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCH_LOGS"]
 )
 def test_variables_of_the_worker_are_passed_on(name: str) -> None:
     assert make_worker_environment({name: "x"})[name] == "x"
@@ -45,6 +46,21 @@ def test_listed_variables_are_passed_on_and_others_are_named() -> None:
     assert is_passed("MY_B", ["MY_*"])
     assert not is_passed("MY_B")
     assert not is_passed("PYTHONHASHSEED")
+
+
+def test_the_locale_and_the_time_zone_are_the_same_unless_they_are_listed() -> None:
+    parent = {"LC_ALL": "de_DE.UTF-8", "LC_NUMERIC": "de_DE.UTF-8", "LANG": "C", "TZ": "Asia/Tokyo"}
+    environment = make_worker_environment(parent)
+    assert environment["LC_ALL"] == environment["LANG"] != "C"
+    assert (environment["TZ"], "LC_NUMERIC" in environment) == ("UTC", False)
+    assert is_fixed("TZ")
+    assert not is_passed("TZ")
+    assert digest_variables(parent, ()) == digest_variables({}, ())
+    listed = make_worker_environment(parent, ["LC_*", "TZ"])
+    assert {name: listed[name] for name in parent if name != "LANG"}.items() <= parent.items()
+    assert not is_fixed("TZ", ["TZ"])
+    assert is_passed("TZ", ["TZ"])
+    assert digest_variables(parent, ["TZ"]) != digest_variables({}, ["TZ"])
 
 
 def test_telemetry_is_off() -> None:
