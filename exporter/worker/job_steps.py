@@ -39,8 +39,8 @@ Step: TypeAlias = Callable[[Samples], Samples]
 def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> None:
     """Run the steps one after the other, each with the model of this moment."""
     *others, last = steps
+    _import_runtimes(output)
     if others and can_fork():
-        _import_runtimes(output)
         gc.freeze()  # the garbage collector of a fork would copy the memory of all objects
     for step in others:
         if not can_fork():
@@ -58,7 +58,10 @@ def _run_step(step: Step, samples: Samples) -> None:
 
 
 def _import_runtimes(output: JobOutput) -> None:
-    """Import ONNX Runtime once for all steps; a fork does not need the thread that it starts."""
+    """Import ONNX Runtime once for all steps; a fork does not need the thread that it starts.
+
+    The import searches folders, which are then dependencies of each step, also of one that fails.
+    """
     devices = (device for opset in output.job.opsets for device in opset.devices)
     if any(device.runtime == "onnxruntime" for device in devices):
         with contextlib.suppress(ImportError):

@@ -18,6 +18,8 @@ _IMPORT_SYSTEM = (
     f"{_STANDARD_LIBRARY}importlib{os.sep}",
     f"{_STANDARD_LIBRARY}pkgutil.py",
 )
+#: It lists folders for imports, and for the versions that this tool reads.
+_METADATA = f"{_STANDARD_LIBRARY}importlib{os.sep}metadata{os.sep}"
 _OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 #: This package's own hooks, which are between the caller and `find_caller`.
 _HOOKS = str(Path(__file__).parent) + os.sep
@@ -36,15 +38,23 @@ class Caller(Enum):
 def find_caller() -> Caller:
     """Return the owner of the code that called a hook."""
     frame = inspect.currentframe()
+    is_metadata = False
     while frame := frame.f_back if frame else None:
         file = frame.f_code.co_filename
+        if file.startswith(_METADATA):
+            is_metadata = True
+            continue
         if file.startswith(_IMPORT_SYSTEM):
             return Caller.IMPORT
-        if file.startswith(("<frozen", _HOOKS)):
-            continue
-        if _PACKAGES in file:
-            return Caller.TOOL if file.startswith(_OWN_PACKAGE) else Caller.PACKAGE
-        if file.startswith(_STANDARD_LIBRARY):
-            continue
-        return Caller.TOOL if file.startswith(_OWN_PACKAGE) else Caller.PROJECT
+        if not file.startswith(("<frozen", _HOOKS)) and (owner := _find_owner(file)) is not None:
+            return Caller.IMPORT if is_metadata and owner is not Caller.TOOL else owner
     return Caller.PROJECT
+
+
+def _find_owner(file: str) -> Caller | None:
+    """Return the owner of a file, or None for the standard library."""
+    if file.startswith(_OWN_PACKAGE):
+        return Caller.TOOL
+    if _PACKAGES in file:
+        return Caller.PACKAGE
+    return None if file.startswith(_STANDARD_LIBRARY) else Caller.PROJECT

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.cache.fingerprint import read_package_state
 from exporter.core.file_hash import hash_file
 from exporter.worker.dependencies import callers
 from exporter.worker.dependencies.callers import Caller, find_caller
@@ -45,6 +46,16 @@ def test_the_owner_of_a_listing_is_found(
         monkeypatch.setattr(os, name, record(getattr(os, name), results))
     call(tmp_path)
     assert results[0] is caller
+
+
+def test_this_package_lists_versions_as_a_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results: list[Caller] = []
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(os, "listdir", record(os.listdir, results))
+    assert read_package_state.__wrapped__("no-such-distribution") == ""
+    assert set(results) == {Caller.TOOL}
 
 
 def test_this_package_is_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
