@@ -21,6 +21,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exporter.cache.search_path import SEARCH_PATH, read_search_path
 from exporter.core.file_hash import hash_file
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
@@ -204,9 +205,11 @@ def read_loaded_state(name: str, root: Path) -> str:
     """Return the current state of an item of `Record.packages`.
 
     Args:
-        name: A distribution, or the path of a file outside of the project.
+        name: A distribution, the path of a file outside of the project, or `SEARCH_PATH`.
         root: The project's root.
     """
+    if name == SEARCH_PATH:
+        return read_search_path(root, os.environ.get("PYTHONPATH", ""))
     return f"file {read_source_state(root / name)}" if "/" in name else read_package_state(name)
 
 

@@ -22,6 +22,7 @@ from exporter.cache.fingerprint import (
     read_source_state,
     read_variable_state,
 )
+from exporter.cache.search_path import SEARCH_PATH
 from exporter.records.record import Record, Source, Status
 
 #: Statuses that a retry may change. They are never final.
@@ -100,6 +101,8 @@ def _describe_source(source: Source, state: str) -> str:
 
 def _describe_change(name: str, before: str, after: str) -> str:
     """Return `torch 2.12.1 -> 2.13.0`, or that the same version is another build."""
+    if name == SEARCH_PATH:
+        return f"Python searches for modules in {after}, before in {before}"
     if "/" in name:
         return f"{name} changed"
     old, new = (state.split(" ")[0] or "missing" for state in (before, after))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from exporter.cache.fingerprint import read_variable_state
+from exporter.cache.search_path import SEARCH_PATH
 from exporter.core.text_format import join_names
 from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -48,6 +48,8 @@ class JobOutput:
     start: JobStart
     opened: OpenedFiles
     read: VariableReads
+    search_path: str
+    """Its state before the code of the model could change it."""
     custom: CustomOps = NO_CUSTOM_OPS
     operators: Mapping[str, int] = field(default_factory=dict)
     """The counted operators of the captured program or traced graph."""
@@ -141,8 +143,12 @@ class JobOutput:
             update={
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
-                "packages": {**list_loaded_packages(), **dependencies.external},
-                "variables": {name: read_variable_state(name) for name in self.read.list_names()},
+                "packages": {
+                    **list_loaded_packages(),
+                    **dependencies.external,
+                    SEARCH_PATH: self.search_path,
+                },
+                "variables": self.read.read_states(),
                 "untracked": accesses.untracked,
                 "torch_operators": dict(sorted(self.operators.items())),
             }

@@ -15,9 +15,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
-from exporter.cache.fingerprint import read_tool_versions
+from exporter.cache.fingerprint import read_loaded_state, read_tool_versions
+from exporter.cache.search_path import SEARCH_PATH
 from exporter.checks.files.sample_files import SampleCache
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -69,6 +68,7 @@ from exporter.worker.opset_checks import (
 )
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.random_seed import seed_generators
+from exporter.worker.process.thread_count import keep_one_thread
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.torch_private.graph_operators import (
@@ -93,7 +93,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
         job: The model with its opsets and devices.
         traces_files: Whether to trace opened files below Python, which a process cannot undo.
     """
-    torch.set_num_threads(1)
+    keep_one_thread()
     gc.set_threshold(*_GC_THRESHOLDS)
     folder = JobFolder(Path(job.folder))
     output = JobOutput(
@@ -104,6 +104,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
         start=JobStart.measure(folder.job),
         opened=OpenedFiles(trace=traces_files),
         read=watch_variables(),
+        search_path=read_loaded_state(SEARCH_PATH, Path(job.root)),
     )
     cache = SampleCache()
     opsets = tuple(opset for opset in job.opsets if not _recheck_opset(output, opset, cache))

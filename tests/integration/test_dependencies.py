@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import ROOT, read_cells, run_exporter
 from tests.tracer_support import needs_tracer
 
 MODEL = """
@@ -64,6 +65,7 @@ class Net(nn.Module):
         values.append(int((ROOT / "data/optional.txt").exists()))
         values.append(len(os.environ.get("USER", "")))
         values.append(int(os.environ["MY_VALUE"]))
+        values.append(int(os.environ.setdefault("MODEL_SETS_IT", "1")))
         self.values = nn.Parameter(torch.tensor([float(value) for value in values]))
 
     def forward(self, x):
@@ -82,7 +84,7 @@ source = "net.py:Net"
 inputs = [{ name = "x", shape = [3] }]
 outputs = [{ name = "y", shape = [3] }]
 opsets = 18
-depends = { files = ["../hidden/**/*.bin"], environment = ["LANG"] }
+depends = { files = ["../hidden/**/*.bin"], environment = ["XDG_CACHE_HOME"] }
 
 [models.lacks]
 extends = "net"
@@ -92,7 +94,7 @@ expect = [{ reason = "the variable is not passed on" }]
 
 
 SETTINGS = '[tool.exporter]\nstore = "off"\nenvironment = ["MY_*"]\n'
-ENVIRONMENT = {"MY_VALUE": "1", "USER": "me", "LANG": "C.UTF-8"}
+ENVIRONMENT = {"MY_VALUE": "1", "USER": "me", "XDG_CACHE_HOME": "/nowhere"}
 
 
 def write_database(path: Path, *statements: str) -> None:
@@ -188,7 +190,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
     [
         ("USER", "the environment variable USER changed"),
         ("MY_VALUE", "the environment variables of workers changed"),
-        ("LANG", "the environment variables of workers changed"),
+        ("XDG_CACHE_HOME", "the environment variables of workers changed"),
         ("TORCH_LOGS", "the environment variables of workers changed"),
     ],
 )
@@ -196,6 +198,13 @@ def test_a_changed_variable_makes_the_cell_stale(exported: Path, name: str, reas
     environment = {**ENVIRONMENT, name: "2"}
     process = run_exporter(exported / "project", "plan", "net", **environment)
     assert reason in process.stdout, process.stdout + process.stderr
+
+
+@needs_tracer
+def test_another_search_path_makes_the_cell_stale(exported: Path) -> None:
+    path = os.pathsep.join((str(ROOT), str(exported / "library")))
+    process = run_exporter(exported / "project", "plan", "net", **ENVIRONMENT, PYTHONPATH=path)
+    assert "Python searches for modules in ../library" in process.stdout, process.stdout
 
 
 @needs_tracer

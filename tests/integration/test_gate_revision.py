@@ -217,6 +217,24 @@ def test_a_data_file_with_another_content_is_shown(branch: Path) -> None:
     assert "model redefined: content of manifests/data/a.txt: " in output
 
 
+def test_a_data_file_behind_a_link_out_of_the_project_is_compared(branch: Path) -> None:
+    shared = branch.parent / "shared"
+    path = branch / "manifests/net.toml"
+    path.write_text(path.read_text() + 'weights = "w.pt"\n')
+    shared.mkdir()
+    (shared / "w.pt").write_text("one")
+    (branch / "manifests/w.pt").symlink_to("../../shared/w.pt")
+    write_results(branch, Status.PASS)
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "data")
+    assert "redefined: content" not in run_gate(branch, "HEAD")[1]
+    (shared / "w.pt").write_text("two")
+    # git has the content of files in the repository only.
+    is_inside = shared.is_relative_to(find_repository(branch))
+    finding = "model redefined: content of manifests/w.pt: "
+    assert (finding in run_gate(branch, "HEAD")[1]) is is_inside
+
+
 def test_manifests_in_a_submodule_are_compared(branch: Path, tmp_path: Path) -> None:
     module = tmp_path / "module"
     shutil.copytree(branch / "manifests", module)

@@ -6,7 +6,6 @@ Input: a path. Output: its links and its real path, and the group that it belong
 from __future__ import annotations
 
 import os
-import site
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -14,12 +13,14 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from exporter.environments.installation import read_shared_packages
+from exporter.cache.search_path import list_package_folders
 
 #: Folders of the operating system. A change of the system is not detected.
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys")
 #: `/usr` without the folder for data that an administrator adds.
 _USR, _LOCAL_DATA = "/usr", "/usr/local/share"
+#: The folder of an environment into which pip clones editable installs.
+_PIP_SOURCES = str(Path(sys.prefix, "src").resolve())
 #: The number of links in a path after which Linux reports an error.
 _LINK_LIMIT = 40
 
@@ -85,6 +86,8 @@ def classify_path(path: str, root: str) -> Group:
         path: The absolute path without links.
         root: The project's root without links.
     """
+    if _is_below(path, _PIP_SOURCES) and not _is_below(path, root):
+        return Group.EXTERNAL
     if any(_is_below(path, folder) for folder in _list_foreign()):
         return Group.FOREIGN
     if _is_below(path, root):
@@ -98,10 +101,7 @@ def classify_path(path: str, root: str) -> Group:
 def _list_foreign() -> tuple[str, ...]:
     """Return the folders of this tool, of installed packages and of Python."""
     paths = {sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib", "platstdlib")}
-    paths |= {sys.prefix, sys.base_prefix, *site.getsitepackages()}
-    paths |= {*read_shared_packages(Path(sys.prefix))}
-    if site.ENABLE_USER_SITE:
-        paths.add(site.getusersitepackages())
+    paths |= {sys.prefix, sys.base_prefix, *list_package_folders()}
     paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there
     folders = {Path(path).resolve() for path in paths}
     return (str(Path(__file__).resolve().parents[2]), *sorted(map(str, folders - {Path("/usr")})))

@@ -7,12 +7,11 @@ of an installed package from the folder of packages on.
 from __future__ import annotations
 
 import os
-import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
 
-from exporter.environments.installation import read_shared_packages
+from exporter.cache.search_path import list_package_folders
 
 
 @cache
@@ -85,8 +84,7 @@ def find_model_file(file: str | Path, root: Path) -> str:
 @cache
 def _list_package_folders() -> tuple[Path, ...]:
     """Return the folders of installed packages, as they are named and resolved."""
-    folders = [Path(sysconfig.get_path(key)) for key in ("purelib", "platlib")]
-    folders += [Path(name) for name in read_shared_packages(Path(sys.prefix))]
+    folders = [Path(folder) for folder in list_package_folders()]
     return tuple(dict.fromkeys((*folders, *(folder.resolve() for folder in folders))))
 
 
@@ -98,7 +96,7 @@ def _resolve(folder: Path) -> Path:
 @cache
 def _list_foreign() -> tuple[Path, ...]:
     """Return the folders of this tool, of installed packages and of Python."""
-    installed = (*_list_package_folders(), Path(sysconfig.get_path("stdlib")))
+    installed = map(Path, (*list_package_folders(), sysconfig.get_path("stdlib")))
     return tuple(folder.resolve() for folder in (Path(__file__).parents[2], *installed))
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from exporter.processes.environment import WITHHELD, is_fixed
+from exporter.processes.environment import WITHHELD, hash_variable, is_fixed
 from exporter.worker.dependencies.callers import Caller, find_caller
 
 _Environment: Any = type(os.environ)
@@ -35,6 +35,7 @@ class VariableReads:
     """The names of variables that were read since `watch`."""
 
     def __init__(self) -> None:
+        self._first = dict(os.environ)
         self._by_project: dict[str, None] = {}
         self._absent: dict[str, None] = {}
         self._withheld = frozenset(os.environ.get(WITHHELD, "").split(",")) - {""}
@@ -42,11 +43,15 @@ class VariableReads:
 
     def watch(self) -> None:
         """Record names from now on."""
+        self._first = dict(os.environ)
         os.environ.__class__ = TrackedEnvironment
         self._is_watching = True
 
     def add(self, name: object) -> None:
-        """Record a name that is read."""
+        """Record a name that is read.
+
+        A locale that the project lists is a part of the fingerprint.
+        """
         if not self._is_watching or not isinstance(name, str) or is_fixed(name):
             return
         if name in self._withheld:
@@ -54,9 +59,13 @@ class VariableReads:
         elif find_caller() is Caller.PROJECT:
             self._by_project[name] = None
 
-    def list_names(self) -> tuple[str, ...]:
-        """Return the names that the project's code read, sorted; names of the tool are omitted."""
-        return tuple(sorted(name for name in self._by_project if name != WITHHELD))
+    def read_states(self) -> dict[str, str]:
+        """Return the states of the variables that the project's code read, by sorted name.
+
+        A state is that before the code of the model could set the variable.
+        """
+        names = sorted(name for name in self._by_project if name != WITHHELD)
+        return {name: hash_variable(name, self._first.get(name)) for name in names}
 
     def list_withheld(self) -> tuple[str, ...]:
         """Return the names that were read although workers do not receive them."""

@@ -27,6 +27,7 @@ from exporter.cache.fingerprint import (
     hash_source,
     read_source_state,
 )
+from exporter.cache.search_path import find_checkout
 from exporter.records.record import Source
 from exporter.worker.dependencies.opened_files import FileAccesses
 from exporter.worker.dependencies.path_groups import Group, classify_path, resolve_path
@@ -151,7 +152,7 @@ class _Collector:
         self, root: str, ignored: list[str], since: JobStart, written: frozenset[str]
     ) -> None:
         self._root = root
-        self._checkout = f"{_find_checkout(root)}/"
+        self._checkout = f"{find_checkout(root)}/"
         self._ignored = ignored
         self._since = since
         self._written = frozenset(resolve_path(path).path for path in written)
@@ -262,13 +263,6 @@ def _find_archive(path: str) -> str:
 def _to_text(path: str) -> str:
     """Return a path as text for a record; one that is not UTF-8 is never found again."""
     return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def _find_checkout(root: str) -> str:
-    """Return the folder of the repository of a project, or the parent of the project."""
-    folders = (Path(root), *Path(root).parents)
-    checkout = next((folder for folder in folders if (folder / ".git").exists()), None)
-    return str(Path(root).parent if checkout in (None, folders[0]) else checkout)
 
 
 def _measure_offset() -> int:

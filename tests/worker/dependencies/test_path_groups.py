@@ -58,7 +58,7 @@ def test_packages_of_a_shared_environment_in_the_project_are_no_sources(
     caches = (classify_path, path_groups._list_foreign)
     for each in caches:
         each.cache_clear()
-    monkeypatch.setattr(path_groups, "read_shared_packages", lambda _: (shared,))
+    monkeypatch.setattr(path_groups, "list_package_folders", lambda: (shared,))
     try:
         assert classify_path(path, str(root)) is Group.FOREIGN
         assert classify_path(model, str(root)) is Group.PROJECT
