@@ -24,9 +24,10 @@ from exporter.build.engine import LocalEngine
 from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest, load_project
 from exporter.planning.plan import Selection, make_plan
-from exporter.processes import ForkServerStarter, make_worker_environment
+from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign, corruption
+from tests.faults.lasting_server import LastingStarter, timeless
 from tests.unit.build.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -73,16 +74,6 @@ EDITS: dict[str, tuple[Any, ...]] = {
     "description": ("", 'description = "words"'),
     "corruption": (0, 1, 2),
 }
-
-
-class LastingStarter(ForkServerStarter):
-    """A fork server that continues after a run."""
-
-    def close(self) -> None:
-        """Keep the server."""
-
-    def end(self) -> None:
-        super().close()
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +152,6 @@ class Project:
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(one[name], other[name]) for name in other)
-
-
-def timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: timeless(item) for key, item in value.items() if key != "seconds"}
-    return [timeless(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))

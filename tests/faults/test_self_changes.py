@@ -1,0 +1,139 @@
+"""Models that change themselves: a record does not depend on what else is exported, or when.
+
+A model that starts threads of Python is no part of it, because no process with threads can fork.
+
+`nox -s faults` is the long form, which sets `FAULTS=long`: all changes at all moments.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from exporter.build import BuildFolder, BuildOptions, run_plan
+from exporter.build.engine import LocalEngine
+from exporter.manifest import Manifest, load_project
+from exporter.planning.plan import Selection, make_plan
+from exporter.processes import ForkServerStarter, make_worker_environment
+from exporter.records.record import read_run
+from tests.faults import campaign
+from tests.faults.changing import MODELS, PAIRS, format_entry
+from tests.faults.lasting_server import LastingStarter, timeless
+from tests.unit.build.builders import BuildLog
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+#: TorchScript, and dynamo with and without the version converter's steps.
+OPSETS = (17, 18, 20)
+#: Models of one project.
+GROUP = 8
+#: The models of the short form, one for each error that the long form found.
+SHORT = (("threads_and_global", "any"), ("new_buffer", "any"), ("class_list", "any_once"))
+_TODAY = date(2026, 1, 1)
+
+#: A record without times, and the files of a cell.
+Content = tuple[Any, dict[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to export all cells."""
+
+    name: str
+    selections: tuple[Selection, ...]
+    parts: int = 1
+    is_reversed: bool = False
+
+
+ALL = Variant("all", (Selection(),))
+VARIANTS = (
+    Variant("each opset alone", tuple(Selection(opsets=(opset,)) for opset in OPSETS)),
+    Variant("two workers, reversed models", (Selection(),), parts=2, is_reversed=True),
+)
+
+
+class Project:
+    """A project of models that change themselves."""
+
+    def __init__(self, root: Path, pairs: Sequence[tuple[str, str]]) -> None:
+        self.root = root
+        (root / "manifests").mkdir(parents=True)
+        (root / "pyproject.toml").write_text("[tool.exporter]\n")
+        (root / "manifests/models.py").write_text(MODELS)
+        entries = "".join(format_entry(pair, OPSETS) for pair in pairs)
+        (root / "manifests/net.toml").write_text(f"format = 1\n{entries}")
+
+    def export(self, variant: Variant, starter: ForkServerStarter) -> dict[str, Content]:
+        """Export all cells in the way of the variant, each selection into a new build folder."""
+        contents: dict[str, Content] = {}
+        for number, selection in enumerate(variant.selections):
+            manifest = load_project(self.root)
+            models = manifest.models[::-1] if variant.is_reversed else manifest.models
+            name = f"{variant.name}-{number}".replace(" ", "-")
+            project = manifest.project.model_copy(update={"build": name})
+            manifest = Manifest(project=project, models=models)
+            counts = _divide_all(variant.parts)
+            with patch("exporter.build.schedule.tasks.count_parts", counts):
+                engine = LocalEngine(2, starter)
+                plan = make_plan(manifest, selection)
+                run_plan(manifest, plan, engine, BuildLog(), _TODAY, BuildOptions(store=None))
+            contents |= read_contents(self.root / name)
+        return contents
+
+
+def _divide_all(parts: int) -> Callable[..., dict[str, int]]:
+    return lambda jobs, *_: {model: min(parts, len(opsets)) for model, opsets in jobs.items()}
+
+
+def read_contents(path: Path) -> dict[str, Content]:
+    """Return each record without its times, and the files of its cell."""
+    build = BuildFolder(path)
+    contents = {}
+    for record in read_run(build.results).records:
+        folder = build.model_folder(record.cell.model)
+        weights = record.artifact.external_data if record.artifact else ()
+        paths = [folder.model(record.cell.opset), *(folder.path / each for each in weights)]
+        files = {path.name: path.read_bytes() for path in paths} if record.artifact else {}
+        contents[str(record.cell)] = (timeless(record.model_dump(mode="json")), files)
+    return contents
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LastingStarter]:
+    environment = {**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)}
+    lasting_server = LastingStarter(make_worker_environment(environment))
+    yield lasting_server
+    lasting_server.end()
+
+
+def list_groups() -> list[tuple[tuple[str, str], ...]]:
+    if not IS_LONG:
+        return [SHORT]
+    pairs = list(PAIRS)
+    random.Random(0).shuffle(pairs)
+    return [tuple(pairs[first : first + GROUP]) for first in range(0, len(pairs), GROUP)]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("group", list_groups(), ids=lambda group: group[0][0])
+def test_a_record_depends_on_its_cell_only(
+    tmp_path: Path, server: LastingStarter, group: tuple[tuple[str, str], ...]
+) -> None:
+    project = Project(tmp_path / "project", group)
+    expected = project.export(ALL, server)
+    assert len(expected) == len(group) * len(OPSETS)
+    for variant in VARIANTS:
+        contents = project.export(variant, server)
+        assert contents.keys() == expected.keys()
+        for cell, content in expected.items():
+            assert contents[cell] == content, (cell, variant.name)
