@@ -62,7 +62,7 @@ _DESCRIPTIVE_KEYS = frozenset(
 #: The default folder of manifests.
 _DEFAULT_MANIFESTS = "manifests"
 #: Keys of the checks. They change neither the file nor PyTorch's outputs.
-_CHECK_KEYS = frozenset({"tolerance", "thorough", "measure"})
+_CHECK_KEYS = frozenset({"tolerance", "thorough", "measure", "consumers"})
 
 
 def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[str, str]:
@@ -83,6 +83,7 @@ def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[
         include={
             "tolerance": True,
             "measure": True,
+            "consumers": True,
             "outputs": {"__all__": {"tolerance"}},
             "overrides": True,
         },

@@ -68,6 +68,15 @@ def find_older_release(opset: int, ir_version: int) -> ReleaseLimits | None:
     return next(each for each in RELEASES if each.release == first)
 
 
+def find_limits(release: Release) -> ReleaseLimits | None:
+    """Return the limits of a release, or None if it is older than the table.
+
+    A release that is newer than the table loads what the last known release does.
+    """
+    earlier = [each for each in RELEASES if each.release <= release]
+    return earlier[-1] if earlier else None
+
+
 def format_release(release: Release) -> str:
     """Return the release as text: `1.18`."""
     return f"{release[0]}.{release[1]}"

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
+from exporter.core.onnxruntime_releases import format_release
 from exporter.gate.definitions import DEFINING_KEYS, Change, DataHashes, compare_definitions
 from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
@@ -27,6 +28,7 @@ from exporter.manifest import (
     select_bound,
 )
 from exporter.manifest.spec.tolerances import DEFAULT_NOISE_FACTOR
+from exporter.manifest.syntax.consumers import find_lowest_release
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId
 
@@ -48,9 +50,11 @@ _COMPARED_KEYS = frozenset(
     {
         *("opsets", "devices", "inputs", "outputs", "axes", "cases", "tolerance", "overrides"),
         *("expect", "skip", "thorough", "measure", "ir_version", "inputs_from", "parameters"),
-        *("precision", "mode", "constants"),
+        *("precision", "mode", "constants", "consumers"),
     }
 )
+#: Promises of which a lower value is stricter: another IR version, an older release.
+_CEILINGS = ("ir_version", "consumers")
 #: Prefixes of the names of shapes of inputs and of outputs.
 _SHAPES = ("shape of input ", "shape of output ")
 _MESSAGES = {
@@ -143,6 +147,7 @@ def _list_promises(manifest: Manifest, spec: ModelSpec, cell: CellId) -> dict[st
         "skipped": any(condition_matches(skip, cell) for skip in spec.skip),
         "thorough": spec.thorough,
         "ir_version": spec.ir_version,
+        "consumers": find_lowest_release(spec.consumers),
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "none",
         "parameters": spec.parameters,
         "precision": spec.precision,
@@ -200,8 +205,8 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
             return new or not old
         case str(), str() if name.startswith("masked_by of "):
             return new in (old, "")
-        case int(), int() if name == "ir_version":
-            return new <= old
+        case (int(), int()) | (tuple(), tuple()) if name in _CEILINGS:
+            return _is_at_most(new, old)
         case tuple(), tuple() if name.startswith(_SHAPES):
             # An input with a name and an output with a size instead promise more.
             fixed = old if name.startswith(_SHAPES[0]) else new
@@ -211,6 +216,12 @@ def _is_as_strict(name: str, old: object, new: object) -> bool:
             )
         case _:
             return old == new or (old is None and name != "precision")
+
+
+def _is_at_most(new: object, old: object) -> bool:
+    if isinstance(new, int) and isinstance(old, int):
+        return new <= old
+    return isinstance(new, tuple) and isinstance(old, tuple) and new <= old
 
 
 def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
@@ -239,6 +250,8 @@ def _format_value(value: object) -> str:
             return ", ".join(f"{key} = {each}" for key, each in fields.items()) or "default"
         case bool():
             return str(value).lower()
+        case int(major), int(minor):
+            return f"onnxruntime>={format_release((major, minor))}"
         case tuple():
             return ", ".join(str(each) for each in value if each)
         case _:

@@ -20,6 +20,7 @@ from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import read_toml
 from exporter.manifest.reading.validation import ManifestFile, validate_manifest
 from exporter.manifest.rules.axes import check_shared_axes
+from exporter.manifest.rules.devices import list_pinned_devices
 from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeats import expand_repeats
@@ -110,6 +111,7 @@ def load_layers(
     references = References(root, fallback_root)
     context = ResolveContext(
         devices=devices,
+        pinned=list_pinned_devices(settings.project.devices),
         references=references,
         environment=settings.project.environment,
     )

@@ -15,7 +15,13 @@ from onnx import ModelProto, TensorProto, TypeProto
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.domains import find_foreign_operators, list_declared_domains
 from exporter.checks.structural.run_structure import run_structure_check
+from exporter.core.onnxruntime_releases import (
+    find_first_release,
+    find_limits,
+    format_release,
+)
 from exporter.core.text_format import join_names
+from exporter.manifest.syntax.consumers import find_lowest_release
 from exporter.manifest.syntax.message_format import format_key
 from exporter.records.record import CheckResult
 from exporter.runtimes.graph_walk import (
@@ -70,9 +76,36 @@ def _find_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
     limit = context.spec.ir_version
     if limit is not None and model.ir_version > limit:
         yield f"the file has IR version {model.ir_version}, the manifest allows up to {limit}"
+    yield from _find_consumer_problems(context, model)
     needed, content = find_minimum_ir_version(model)
     if model.ir_version < needed:
         yield f"the file declares IR version {model.ir_version}, but {content} need {needed}"
+
+
+def _find_consumer_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
+    """Yield a problem if a promised release of ONNX Runtime does not load the file."""
+    promised = find_lowest_release(context.spec.consumers)
+    limits = find_limits(promised) if promised else None
+    if promised is None or limits is None:
+        return
+    opsets = (item.version for item in model.opset_import if not normalize_domain(item.domain))
+    opset, version = max(opsets, default=0), model.ir_version
+    first = find_first_release(opset, version)
+    if first is not None and first <= promised:
+        return
+    name = format_release(promised)
+    since = f"from {format_release(first)} on" if first else "in no known release"
+    if opset > limits.opset:
+        fix = f"{name} loads opset {limits.opset} at most; remove opset {opset}"
+    elif find_minimum_ir_version(model)[0] > limits.ir_version:
+        fix = f"{name} loads IR version {limits.ir_version} at most, and the file needs a later one"
+    else:
+        fix = f"set ir_version = {limits.ir_version}"
+    fix += f", or promise onnxruntime>={format_release(first)}" if first else ""
+    yield (
+        f"ONNX Runtime loads a file of opset {opset} and IR version {version} {since}, but "
+        f"`consumers` promises {name}; {fix}"
+    )
 
 
 def _find_domain_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.core.errors import suggest_nearest
+from exporter.core.onnxruntime_releases import Release
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable
 from exporter.manifest.spec.device import BUILT_IN_RUNTIMES, Device, RuntimeEnvironment
+from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _PROVIDERS = {
@@ -165,6 +167,24 @@ def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
 
 def _format_option(value: bool | float | str) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
+    """Return the devices of ONNX Runtime whose environment pins a release, with the release."""
+    releases = {
+        device.name: find_pinned_release(device.environment.requirements)
+        for device in devices
+        if device.runtime == "onnxruntime" and device.environment is not None
+    }
+    return {name: release for name, release in releases.items() if release is not None}
+
+
+def add_consumer_devices(
+    names: tuple[str, ...], consumers: Iterable[str], pinned: Mapping[str, Release]
+) -> tuple[str, ...]:
+    """Return the devices of an entry with those that run the promised release."""
+    release = find_lowest_release(consumers)
+    return (*names, *(name for name in pinned if name not in names and pinned[name] == release))
 
 
 def format_unknown_device(name: str, devices: Collection[str]) -> str:

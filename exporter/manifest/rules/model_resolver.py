@@ -6,17 +6,18 @@ causes no message about opsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from exporter.core.onnxruntime_releases import Release
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.call_placement import resolve_call_paths, resolve_containers
 from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
 from exporter.manifest.rules.custom_ops import resolve_custom_ops
 from exporter.manifest.rules.depends import resolve_depends
-from exporter.manifest.rules.devices import format_unknown_device
+from exporter.manifest.rules.devices import add_consumer_devices, format_unknown_device
 from exporter.manifest.rules.expectations import resolve_expectations, resolve_skips
 from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
 from exporter.manifest.rules.fills import resolve_fill
@@ -63,6 +64,8 @@ class ResolveContext:
     devices: Collection[str]
     """Every device of the project, by name."""
     references: References
+    pinned: Mapping[str, Release] = field(default_factory=dict)
+    """The devices whose environment pins a release of ONNX Runtime."""
     environment: tuple[str, ...] = ()
     """Environment variables that the project lists for workers."""
 
@@ -73,6 +76,11 @@ def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpe
     _check_required_keys(model)
     _check_devices(model, context.devices)
     fields: dict[str, Any] = {key: getattr(settings, key) for key in _UNCHANGED_KEYS}
+    if model.has_valid("consumers"):
+        fields["consumers"] = settings.consumers
+        fields["devices"] = add_consumer_devices(
+            settings.devices, settings.consumers, context.pinned
+        )
     fields |= _resolve_source(model, references)
     for key, resolve in _RESOLVERS.items():
         if model.has_valid(key):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from exporter.core.frozen_model import Items
 from exporter.manifest.schema.fields import (
@@ -44,6 +44,7 @@ from exporter.manifest.schema.tables import (
 )
 from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.model import CaptureName, ExportState, Mode, Precision
+from exporter.manifest.syntax.consumers import check_consumer
 
 _MEASURE = 'use `measure = ["latency"]`'
 #: The form of an ID, which is part of folder names and cell names.
@@ -122,6 +123,11 @@ class Settings(Table):
     """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
     1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file
     uses a feature that its IR version lacks, it is red."""
+    consumers: Items[Annotated[Line, AfterValidator(check_consumer)]] = ()
+    """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones. It
+    is red if its opset or IR version needs a later release; the message contains the setting that
+    keeps the promise. If `[tool.exporter.environments]` pins this release (`onnxruntime==1.17.3`),
+    the devices with that environment run the file, too."""
     inputs: Annotated[Items[InputTable], Field(min_length=1)] = ()
     """The inputs, in the order of the exported file."""
     outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()

@@ -37,7 +37,7 @@ class OverrideTable(Table):
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             (
-                "artifact", "axes", "cases", "constants", "containers", "description",
+                "artifact", "axes", "cases", "constants", "consumers", "containers", "description",
                 "dynamic_axes", "export_device", "export_state", "init", "inputs", "inputs_from",
                 "mode", "owner", "parameters", "precision", "seed", "source", "tags", "weights",
                 "weights_sha256",

@@ -193,6 +193,8 @@ class ModelSpec(FrozenModel):
     opsets: Items[int]
     devices: Items[str]
     ir_version: int | None = None
+    consumers: Items[str] = ()
+    """`onnxruntime>=1.17`: the releases that load the file."""
     inputs: Items[Input]
     outputs: Items[Output]
     axes: Items[Axis] = ()

@@ -138,6 +138,8 @@ def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
     yield Setting(name="opsets", value=format_opsets(spec.opsets))
     yield Setting(name="devices", value=", ".join(spec.devices))
     yield Setting(name="tolerance", value=_format_tolerance(spec.tolerance))
+    if spec.consumers:
+        yield Setting(name="consumers", value=", ".join(spec.consumers), is_literal=True)
     if spec.ir_version is not None:
         yield Setting(name="ir_version", value=f"at most {spec.ir_version}")
     names = spec.parameters

@@ -72,6 +72,28 @@ def test_ir_version_is_within_the_cap(cap: int | None, status: Status, tmp_path:
     )
 
 
+@pytest.mark.parametrize(
+    ("floor", "opset", "ir_version", "fix"),
+    [
+        ("1.14", 18, 8, ""),
+        ("1.18", 18, 10, ""),
+        ("1.17", 18, 10, "1.18 on, but `consumers` promises 1.17; set ir_version = 9, or promise"),
+        ("1.9", 13, 9, "promises 1.9; set ir_version = 8, or promise onnxruntime>=1.15"),
+        ("1.12", 18, 8, "promises 1.12; 1.12 loads opset 17 at most; remove opset 18, or promise"),
+        ("1.99", 27, 8, "in no known release, but `consumers` promises 1.99; 1.99 loads opset 26"),
+    ],
+)
+def test_the_promised_release_loads_the_file(
+    floor: str, opset: int, ir_version: int, fix: str, tmp_path: Path
+) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.opset_import[0].version, model.ir_version = opset, ir_version
+    spec = contract(consumers=(f"onnxruntime>={floor}",))
+    result = check_opset(make_subject(tmp_path, model, spec=spec, opset=opset))
+    assert result.status is (Status.FAIL if fix else Status.PASS), result.message
+    assert fix in result.message
+
+
 def test_both_faults_are_reported(tmp_path: Path) -> None:
     result = check_opset(make_subject(tmp_path, spec=contract(ir_version=7), opset=9))
     assert "expected 9; the file has IR version 8" in result.message

@@ -1,0 +1,77 @@
+"""The notation of consumers, and the releases that environments pin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExporterError
+from exporter.manifest import load_project
+from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
+from tests.unit.manifest.projects import ENTRY, load_model, make_project
+
+ENVIRONMENTS = """
+[tool.exporter.environments.old]
+requirements = ["numpy<2", "onnxruntime==1.17.3"]
+
+[tool.exporter.devices.ort117]
+runtime = "onnxruntime"
+providers = ["CPUExecutionProvider"]
+environment = "old"
+"""
+
+
+def test_the_lowest_release_counts() -> None:
+    assert find_lowest_release(()) is None
+    assert find_lowest_release(("onnxruntime>=1.17", "onnxruntime >= 1.9.2")) == (1, 9)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "release"),
+    [
+        ("onnxruntime==1.17.3", (1, 17)),
+        ("onnxruntime == 1.17.*", (1, 17)),
+        ("onnxruntime~=1.17.1", (1, 17)),
+        ("onnxruntime-gpu==1.20.0", (1, 20)),
+        ("onnxruntime>=1.17", None),
+        ("onnxruntime-extensions==0.15", None),
+        ("onnxruntime", None),
+        ("numpy==1.17", None),
+    ],
+)
+def test_only_a_fixed_version_pins_a_release(
+    requirement: str, release: tuple[int, int] | None
+) -> None:
+    assert find_pinned_release(("pip==1", requirement)) == release
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("openvino>=2024.1", 'expected a release of ONNX Runtime such as "onnxruntime>=1.17"'),
+        ("onnxruntime==1.17", "expected a release of ONNX Runtime such as"),
+        ("onnxruntime>=1", "expected a release of ONNX Runtime such as"),
+        ("onnxruntime>=0.0", "expected a release of ONNX Runtime from 0.1 on"),
+    ],
+)
+def test_other_consumers_have_a_message(tmp_path: Path, value: str, message: str) -> None:
+    with pytest.raises(ExporterError) as raised:
+        load_model(tmp_path, f'consumers = ["{value}"]')
+    assert f"manifests/net.toml:7: models.net.consumers[0]: {message}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("consumers", "devices"),
+    [
+        ('["onnxruntime>=1.17"]', ("cpu", "ort117")),
+        ('["onnxruntime>=1.16"]', ("cpu",)),
+        ("[]", ("cpu",)),
+    ],
+)
+def test_the_device_of_the_promised_release_runs_the_file(
+    tmp_path: Path, consumers: str, devices: tuple[str, ...]
+) -> None:
+    text = f"format = 1\n[models.net]\n{ENTRY}consumers = {consumers}\n"
+    files = {"pyproject.toml": ENVIRONMENTS, "manifests/net.toml": text}
+    assert load_project(make_project(tmp_path, files)).find_model("net").devices == devices
