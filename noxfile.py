@@ -152,6 +152,15 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def toolchains(session: nox.Session) -> None:
+    """Run quick tests with the lowest, the pinned and the newest onnx, onnxscript, onnxruntime.
+
+    `-- --toolchain lowest` selects one, `-- tests/unit` other tests.
+    """
+    Environment.run(session, "python", "-m", "benchmarks.toolchains", *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def reproducers(session: nox.Session) -> None:
     """Run the reproducer of every red model and of every sound model of `tests/traps`."""
     session.env["REPRODUCERS"] = "all"

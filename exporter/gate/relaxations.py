@@ -274,6 +274,8 @@ def _is_covered(item: Expectation, by: Expectation) -> bool:
         and bool(by.checks) == bool(item.checks)
         and set(item.checks) <= set(by.checks)
         and by.match.casefold() in item.match.casefold()
+        # Two ranges of versions are not compared.
+        and by.torch in ("", item.torch)
         # An expectation without `until` never expires.
         and (not by.until or (bool(item.until) and item.until <= by.until))
     )

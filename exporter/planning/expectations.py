@@ -15,6 +15,7 @@ from datetime import date, timedelta
 
 from exporter.core.check_names import CHECK_STAGES
 from exporter.manifest import Expectation, ModelSpec
+from exporter.manifest.syntax.version_ranges import is_in_range
 from exporter.planning.plan import condition_matches
 from exporter.records.record import Record, Stage, Status
 
@@ -24,6 +25,8 @@ _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)
 _WARNING_TIME = timedelta(days=14)
 #: The beginning of `Record.expectation` if the expectation expired.
 EXPIRED_PREFIX = "the expectation expired on "
+#: The part of a fingerprint that begins with the version of torch.
+_TORCH = "tool.torch"
 _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 
@@ -42,7 +45,7 @@ class CellFailure:
 
 def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
     """Return the record with the manifest's expectations applied."""
-    expected = [item for item in spec.expect if condition_matches(item, record.cell)]
+    expected = [item for item in spec.expect if applies_to(item, record)]
     if not expected or record.status in _UNPROVED:
         return record
     if record.status is Status.PASS:
@@ -69,6 +72,16 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
         "notes": (*record.notes, *notes),
     }
     return record.model_copy(update=update)
+
+
+def applies_to(item: Expectation, record: Record) -> bool:
+    """Return True if the cell and the version of torch are those of the expectation."""
+    return condition_matches(item, record.cell) and is_for_version(item, record)
+
+
+def is_for_version(item: Expectation, record: Record) -> bool:
+    """Return True if the expectation concerns the version of torch that the record contains."""
+    return is_in_range(record.fingerprint.get(_TORCH, ""), item.torch)
 
 
 def list_failures(record: Record) -> tuple[CellFailure, ...]:
@@ -102,6 +115,8 @@ def list_failures(record: Record) -> tuple[CellFailure, ...]:
 def is_foreseen(item: Expectation, record: Record, today: date) -> bool:
     """Return True if the expectation matches a failure of a record of its cell."""
     if record.status in (Status.PASS, Status.XPASS, *_UNPROVED) or _is_expired(item, today):
+        return False
+    if not is_for_version(item, record):
         return False
     return any(matches_failure(item, failure) for failure in list_failures(record))
 
@@ -139,7 +154,8 @@ def _describe(item: Expectation) -> str:
     stage = f" at {item.stage}" if item.stage else ""
     check = f" of {' and '.join(item.checks)}" if item.checks else ""
     text = f" with '{item.match}'" if item.match else ""
-    return f"a failure{stage}{check}{text} ({item.reason})"
+    version = f" with torch {item.torch}" if item.torch else ""
+    return f"a failure{stage}{check}{text}{version} ({item.reason})"
 
 
 def _format_reason(item: Expectation) -> str:

@@ -53,7 +53,11 @@ class ExportOptions:
         """Return the manifest with the build folder of these options."""
         if self.build is None:
             return manifest
-        project = manifest.project.model_copy(update={"build": str(self.build.absolute())})
+        folders = {
+            "build": str(self.build.absolute()),
+            "environments_path": str(manifest.project.environments_folder.absolute()),
+        }
+        project = manifest.project.model_copy(update=folders)
         return Manifest(project=project, models=manifest.models, problems=manifest.problems)
 
     def make_plan(self, manifest: Manifest) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from exporter.build import BuildFolder
 from exporter.core.errors import ExitCode, ExporterError
@@ -73,7 +74,7 @@ def rehearse(
     current = read_results(manifest).results.run
     build = BuildFolder.from_project(manifest.project)
     on_line(f"installing {', '.join(options.requirements)}")
-    installed = _install(options, build)
+    installed = _install(options, manifest.project.environments_folder)
     rehearsed = BuildFolder(build.rehearsals / installed.folder.name)
     _export(manifest, options, installed, rehearsed, environment, on_line)
     run = read_run(rehearsed.results)
@@ -93,10 +94,10 @@ def rehearse(
     )
 
 
-def _install(options: RehearsalOptions, build: BuildFolder) -> InstalledEnvironment:
+def _install(options: RehearsalOptions, folder: Path) -> InstalledEnvironment:
     definition = EnvironmentDefinition(requirements=options.requirements, adds_to_current=True)
     try:
-        return install_environment(definition, build.environments, update=True)
+        return install_environment(definition, folder, update=True)
     except InstallationFailure as error:
         raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
 

@@ -41,11 +41,6 @@ class BuildFolder:
         return self.path / "results.json"
 
     @property
-    def environments(self) -> Path:
-        """The folder of virtual environments."""
-        return self.path / ".environments"
-
-    @property
     def rehearsals(self) -> Path:
         """The folder with a build folder for each rehearsal."""
         return self.path / REHEARSALS_FOLDER

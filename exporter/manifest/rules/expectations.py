@@ -25,6 +25,7 @@ def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
             reason=table.reason,
             issue=table.issue,
             until=table.until,
+            torch=table.torch,
         )
         for index, table in enumerate(model.settings.expect)
     )

@@ -35,6 +35,7 @@ from exporter.manifest.schema.fields import (
     discriminate_case_value,
     discriminate_form,
 )
+from exporter.manifest.schema.versions import VersionRange
 from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.syntax.message_format import join_words, unexpected_value
 
@@ -341,6 +342,10 @@ class ExpectTable(Table):
     """The issue that tracks it."""
     until: Day = Field(default="")
     """The last day on which it is accepted; without it there is no end."""
+    torch: VersionRange = Field(default="")
+    """The versions of torch with which it fails: `"<2.14"`, `">=2.12, <2.14"`. With other versions,
+    such as in `exporter rehearse`, the cell must pass. `==2.13` includes 2.13.1, and a nightly
+    build counts as its release. Without it: all versions."""
 
 
 class DependsTable(Table):

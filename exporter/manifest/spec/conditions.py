@@ -25,6 +25,8 @@ class Expectation(Condition):
     issue: str = ""
     until: str = ""
     """The last day (ISO 8601) on which the failure is accepted; empty if it has no end."""
+    torch: str = ""
+    """The versions of torch with which it fails; empty: all."""
 
 
 class Skip(Condition):

@@ -327,6 +327,8 @@ class Project(FrozenModel):
     root: str
     manifests: str = "manifests"
     build: str = "build"
+    environments_path: str = ""
+    """The folder of environments if `build` is not the folder of the settings."""
     reports: str = "reports"
     templates: str = "templates"
     store: str = ""
@@ -354,6 +356,8 @@ class Project(FrozenModel):
 
         Names of models do not begin with a dot.
         """
+        if self.environments_path:
+            return Path(self.environments_path)
         if self.store in ("", NO_STORE):
             return Path(self.root) / self.build / ".environments"
         store = Path(self.root) / Path(self.store).expanduser()

@@ -20,7 +20,7 @@ MINIMUM_PYTHON = "3.11"
 MINIMUM_VERSIONS = {
     "torch": "2.10",
     "onnx": "1.21",
-    "onnxscript": "0.5",
+    "onnxscript": "0.6.2",
     "onnxruntime": "1.20",
     "numpy": "2.0",
     "safetensors": "0.4.3",

@@ -126,5 +126,5 @@ def _format_keys(entry: ExpectEntry, spec: ModelSpec) -> dict[str, Any]:
     if item.match:
         keys["match"] = item.match
     keys["reason"] = item.reason
-    keys |= {key: getattr(item, key) for key in ("issue", "until") if getattr(item, key)}
+    keys |= {key: getattr(item, key) for key in ("issue", "until", "torch") if getattr(item, key)}
     return keys

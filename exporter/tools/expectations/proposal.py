@@ -15,6 +15,7 @@ from exporter.manifest import Expectation, ModelSpec
 from exporter.manifest.syntax.opsets import format_opset_run
 from exporter.planning.expectations import (
     CellFailure,
+    is_for_version,
     is_foreseen,
     list_failures,
     matches_failure,
@@ -65,7 +66,7 @@ def propose_entries(
     for index, item in enumerate(spec.expect):
         cells = [cell for cell in all_cells if condition_matches(item, cell)]
         remaining = [
-            cell for cell in cells if cell not in results or is_foreseen(item, results[cell], today)
+            cell for cell in cells if cell not in results or _is_needed(item, results[cell], today)
         ]
         if remaining == cells:
             entries.append(ExpectEntry(expectation=item, index=index))
@@ -82,6 +83,11 @@ def propose_entries(
     }
     entries += [ExpectEntry(expectation=item) for item in _expect(unforeseen, spec, reason)]
     return entries
+
+
+def _is_needed(item: Expectation, record: Record, today: date) -> bool:
+    """Return True if the failure still occurs, or the expectation is for another torch."""
+    return is_foreseen(item, record, today) or not is_for_version(item, record)
 
 
 def _list_unforeseen(spec: ModelSpec, record: Record, today: date) -> tuple[CellFailure, ...]:

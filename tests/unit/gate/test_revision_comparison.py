@@ -53,6 +53,7 @@ HAND = Tolerance(atol=1e-5, rtol=1e-4)
 FOUND = Axis(name="found", example=None)
 DOUBLED = SizeRule(kind="product", operands=("batch", 2))
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
+FOR_OLD = FORESEEN.model_copy(update={"torch": "<2.14"})
 
 
 OTHER = PLAIN.model_copy(update={"name": "other"})
@@ -84,6 +85,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"overrides": (Override(opsets=(17, 18), tolerance=Tolerance(noise=9)),)}),
     ({}, {"expect": (FORESEEN,)}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"until": ""}),)}),
+    ({"expect": (FOR_OLD,)}, {"expect": (FORESEEN,)}),
+    ({"expect": (FOR_OLD,)}, {"expect": (FOR_OLD.model_copy(update={"torch": "<2.15"}),)}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"until": "2028-01-01"}),)}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"match": ""}),)}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"stage": None}),)}),
@@ -163,6 +166,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"expect": (FORESEEN,)}, {}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"reason": "other"}),)}),
     ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"until": "2026-12-31"}),)}),
+    ({"expect": (FORESEEN,)}, {"expect": (FORESEEN.model_copy(update={"torch": "<2.14"}),)}),
     ({"skip": (Skip(reason="slow"),)}, {"skip": (Skip(reason="very slow"),)}),
     ({"skip": (Skip(reason="slow"),)}, {}),
     ({}, {"thorough": True}),

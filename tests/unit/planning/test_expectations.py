@@ -225,3 +225,27 @@ def test_an_expired_expectation_of_one_check_is_red() -> None:
     judged = apply(wrong("axes", "values"), expect("axes"), expect("values", until="2026-11-19"))
     assert judged.status is Status.FAIL
     assert judged.expectation == "the expectation expired on 2026-11-19: known values"
+
+
+@pytest.mark.parametrize(
+    ("torch", "status"),
+    [("<2.14", Status.XFAIL), (">=2.14", Status.ERROR), ("", Status.XFAIL)],
+)
+def test_an_expectation_can_be_for_some_versions_of_torch(torch: str, status: Status) -> None:
+    record = failure(fingerprint={"tool.torch": "2.13.0+cpu 0123456789ab"})
+    item = Expectation(reason="needs 14", torch=torch)
+    assert apply(record, item).status is status
+    assert is_foreseen(item, record, TODAY) is (status is Status.XFAIL)
+
+
+@pytest.mark.parametrize(("torch", "status"), [("<2.14", Status.XPASS), (">=2.14", Status.PASS)])
+def test_a_cell_must_pass_with_other_versions(torch: str, status: Status) -> None:
+    record = Record(
+        cell=CELL, status=Status.PASS, fingerprint={"tool.torch": "2.13.0+cpu 0123456789ab"}
+    )
+    assert apply(record, Expectation(reason="needs 14", torch=torch)).status is status
+
+
+def test_a_record_of_an_unknown_version_has_no_expectation_with_versions() -> None:
+    item = Expectation(reason="needs 14", torch="<2.14")
+    assert apply(failure(), item).status is Status.ERROR

@@ -73,4 +73,6 @@ def test_table_matches_installed_release() -> None:
 
 @pytest.mark.parametrize("opset", [FIRST_OPSET, LAST_OPSET])
 def test_first_and_last_opset_load(opset: int) -> None:
+    if opset > _find_installed().opset:
+        pytest.skip(f"ONNX Runtime {onnxruntime.__version__} is too old")
     assert _loads(opset, 3)

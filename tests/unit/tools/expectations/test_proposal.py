@@ -264,3 +264,30 @@ def test_judged_records_give_the_same_as_raw_ones(tmp_path: Path) -> None:
     of_raw = propose_lists(manifest, records, TODAY, "known", [])
     assert propose_lists(manifest, judged, TODAY, "known", []) == of_raw
     assert any(isinstance(entry.expectation, Expectation) for entry in of_raw["a"][1])
+
+
+def test_an_expectation_for_another_torch_is_kept(tmp_path: Path) -> None:
+    expect = 'expect = [{ opset = 9, torch = ">=2.14", reason = "later" }]\n'
+    manifest = project(tmp_path, expect, tail="")
+    records = [
+        each.model_copy(update={"fingerprint": {"tool.torch": "2.13.0"}}) for each in results()
+    ]
+    assert not propose_lists(manifest, records, TODAY, "known", [HEAD + expect])
+
+
+def test_a_narrowed_expectation_keeps_its_versions(tmp_path: Path) -> None:
+    expect = 'expect = [{ opset = "<11", torch = "<2.14", reason = "old" }]\n'
+    manifest = project(tmp_path, expect, tail="")
+    records = [
+        each.model_copy(update={"fingerprint": {"tool.torch": "2.13.0"}})
+        for each in results(cpu_9="no kernel", reference_9="no kernel")
+    ]
+    text = patched(manifest, records)
+    assert 'torch = "<2.14"' in text
+    assert load_project(tmp_path).find_model("a").expect[0].opsets == (9,)
+
+
+def test_a_range_of_versions_is_checked(tmp_path: Path) -> None:
+    expect = 'expect = [{ torch = "2.14", reason = "later" }]\n'
+    with pytest.raises(ExporterError, match=r"expect.*torch: .*comparisons of versions such as"):
+        project(tmp_path, expect, tail="")
