@@ -26,7 +26,11 @@ from exporter.report.rows.failure_clusters import (
 from exporter.report.rows.failures import FlakyRow, build_flaky_rows
 from exporter.report.rows.matrix import Matrix, build_matrix
 from exporter.report.rows.rehearsals import RehearsalTable, build_rehearsal_table
-from exporter.report.rows.runtime_support import RuntimeSupport, build_support_rows
+from exporter.report.rows.runtime_support import (
+    SupportSummary,
+    build_support_rows,
+    summarize_support,
+)
 from exporter.report.text.status_marks import LEGEND, Mark
 
 #: The largest number of models that a row lists by name.
@@ -93,7 +97,7 @@ class Overview:
     """The marks on the page."""
     matrix: Matrix
     rehearsals: RehearsalTable
-    support: tuple[RuntimeSupport, ...]
+    support: tuple[SupportSummary, ...]
     red: RedCells
     not_run: Section
     expected: Section
@@ -128,9 +132,12 @@ def build_overview(
         matrix=build_matrix(manifest, by_model),
         rehearsals=build_rehearsal_table(by_model, run.tools, rehearsals or {}),
         support=tuple(
-            row
+            summarize_support(
+                spec,
+                by_model[spec.id],
+                build_support_rows(spec, by_model[spec.id], manifest, run.tools),
+            )
             for spec in manifest.models
-            for row in build_support_rows(spec, by_model[spec.id], manifest, run.tools)
         ),
         red=RedCells(cells=len(red), clusters=cluster_cells(red, manifest, history)),
         not_run=_build_section(cell for cell in cells if cell.record is None),

@@ -28,7 +28,7 @@ from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.failure_clusters import cluster_findings
 from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
-from exporter.report.rows.runtime_support import RuntimeSupport
+from exporter.report.rows.runtime_support import build_support_rows
 from exporter.report.text.markdown import replace_invisible
 
 OVERVIEW = "COMPATIBILITY.md"
@@ -89,9 +89,6 @@ def render_pages(
         OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
         INDEX: render_index(build_index_data(manifest, run, by_model, history), templates),
     }
-    support: dict[str, list[RuntimeSupport]] = {}
-    for row in page.support:
-        support.setdefault(row.model, []).append(row)
     for spec in manifest.models:
         model_audits = saved.audits.get(spec.id, ())
         model_page = build_model_page(
@@ -100,7 +97,7 @@ def render_pages(
             manifest.project,
             history,
             model_audits,
-            support.get(spec.id, ()),
+            build_support_rows(spec, by_model[spec.id], manifest, run.tools),
         )
         text = render(_MODEL_TEMPLATE, templates, options, page=model_page)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"

@@ -42,6 +42,41 @@ class RuntimeSupport:
     """`batch 1 and up, proved 1 to 7`, for each dynamic axis of the inputs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportSummary:
+    """The support of one model on all devices."""
+
+    model: str
+    measured: tuple[str, ...]
+    """`ONNX Runtime 1.17.3 (9..20)`: each runtime with the opsets that were proved on it."""
+    loads: str
+    """The releases of ONNX Runtime that load the files, by opset and IR version."""
+    axes: tuple[str, ...]
+
+
+def summarize_support(
+    spec: ModelSpec, cells: Sequence[Cell], rows: Iterable[RuntimeSupport]
+) -> SupportSummary:
+    """Return one row for all devices of a model.
+
+    Args:
+        spec: The contract.
+        cells: The cells of the model.
+        rows: The results of `build_support_rows`.
+    """
+    passing = [cell.record for cell in cells if cell.record and cell.is_pass]
+    by_opset = {record.cell.opset: record for record in passing}
+    measured = dict.fromkeys(
+        f"{row.proved_with or ', '.join(row.devices)} ({row.opsets})" for row in rows if row.opsets
+    )
+    return SupportSummary(
+        model=spec.id,
+        measured=tuple(measured),
+        loads=_describe_releases(by_opset.values()),
+        axes=_describe_axes(spec, passing) if passing else (),
+    )
+
+
 def build_support_rows(
     spec: ModelSpec, cells: Sequence[Cell], manifest: Manifest, tools: Mapping[str, str]
 ) -> tuple[RuntimeSupport, ...]:
@@ -60,16 +95,13 @@ def build_support_rows(
             for cell in cells
             if cell.id.device == device and cell.record and cell.is_pass
         ]
-        axes = tuple(
-            _describe_axis(axis, passing) for axis in spec.axes if axis.example is not None
-        )
         row = RuntimeSupport(
             model=spec.id,
             devices=(),
             opsets=format_opsets(record.cell.opset for record in passing),
             loads=_describe_releases(passing),
             proved_with=_format_runtime(manifest, passing[0], tools) if passing else "",
-            axes=(axes or (_FIXED,)) if passing else (),
+            axes=_describe_axes(spec, passing) if passing else (),
         )
         devices.setdefault(row, []).append(device)
     return tuple(replace(row, devices=tuple(group)) for row, group in devices.items())
@@ -114,6 +146,11 @@ def _format_since(release: Release, opsets: Sequence[int]) -> str:
 
 def _format_opsets(opsets: Sequence[int]) -> str:
     return f"opset{'s' if len(set(opsets)) > 1 else ''} {format_opsets(opsets)}"
+
+
+def _describe_axes(spec: ModelSpec, passing: Sequence[Record]) -> tuple[str, ...]:
+    axes = (_describe_axis(axis, passing) for axis in spec.axes if axis.example is not None)
+    return tuple(axes) or (_FIXED,)
 
 
 def _describe_axis(axis: Axis, passing: Iterable[Record]) -> str:
