@@ -46,6 +46,12 @@ def _padded(model: str) -> ModelSpec:
     return contract(f"ends.py:{model}", inputs=(x, mask), outputs=outputs, axes=axes)
 
 
+def _best(**changes: object) -> ModelSpec:
+    inputs = (declare_input("x", "batch", 16),)
+    outputs = (declare_output("y", "batch"),)
+    return contract("ends.py:BestInRow", inputs=inputs, outputs=outputs, init=changes)
+
+
 ENDS = (
     Trap(
         name="special token at the low end",
@@ -163,6 +169,30 @@ ENDS = (
             inputs=(declare_input("x", "batch", 6, 4),),
             outputs=(declare_output("y", "batch", 2, 4),),
         ),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="halves rounded up",
+        story="no draw is exactly 0.5, which PyTorch rounds to 0",
+        spec=contract("ends.py:HalfUp"),
+        verdict=parity("values", "special values of x: output 'y'"),
+    ),
+    Trap(
+        name="halves rounded to even",
+        story="PyTorch and ONNX round halves to even numbers",
+        spec=contract("ends.py:HalfToEven"),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="row without positive numbers",
+        story="one of 65,000 rows has no positive number, and the file has no negative result",
+        spec=_best(),
+        verdict=parity("values", "special values of x: output 'y'"),
+    ),
+    Trap(
+        name="row without positive numbers inside the graph",
+        story="the file returns the largest value, which is negative",
+        spec=_best(bounded=False),
         verdict=SOUND,
     ),
 )

@@ -14,10 +14,10 @@ import torch
 from exporter.manifest import Fill, Input
 from exporter.worker.inputs.input_sets import Special
 
-#: A normal distribution has no end. One of a billion draws is above six deviations.
-_NORMAL_END = 6.0
-#: Numbers that models compare with: nothing, everything, and the first special tokens.
-_FLOATS, _INTEGERS = (0, 1), (0, 1, 2)
+#: A normal distribution has no end. One of ten billion draws is above 6.5, which `relu6` clips.
+_NORMAL_END = 6.5
+#: Numbers that models compare with, halves that are rounded, and the first special tokens.
+_FLOATS, _INTEGERS = (0, 1, 0.5, 2.5), (0, 1, 2)
 #: The share of the elements that get a special value, unless the ends need more.
 _SHARE = 0.5
 
@@ -70,7 +70,15 @@ def _set_numbers(
     pairs = zip(order.tolist(), (*numbers, *inside), strict=False)
     for index, number in islice(pairs, count):
         values[index] = number
-    return values.reshape(declared.shape)
+    return _lower_row(fill, values.reshape(declared.shape))
+
+
+def _lower_row(fill: Fill, values: torch.Tensor) -> torch.Tensor:
+    """Return the values with the last of several rows negative, if the fill can draw that."""
+    rows = values.shape[0] if values.ndim > 1 else 0
+    if fill.kind == "normal" and rows > 1 and not values.is_complex():
+        values[-1] = -values[-1].abs()
+    return values
 
 
 def _find_ends(fill: Fill) -> tuple[float, float]:

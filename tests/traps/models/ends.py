@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tests.traps.models.ties import is_exporting
+
 
 class PadToken(nn.Module):
     """Counts tokens, and returns zeros if Python finds the token 0."""
@@ -132,6 +134,32 @@ class NoPaddingAlike(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return torch.where(mask.bool().all(), x - 1, x * mask[..., None])
+
+
+class HalfUp(nn.Module):
+    """Rounds halves to even numbers, or up while it is exported."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.floor(x + 0.5) if is_exporting() else torch.round(x)
+
+
+class HalfToEven(nn.Module):
+    """Rounds halves to even numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.round(x)
+
+
+class BestInRow(nn.Module):
+    """Returns the largest value of each row, and no negative one while it is exported."""
+
+    def __init__(self, bounded: bool = True) -> None:
+        super().__init__()
+        self.bounded = bounded
+
+    def forward(self, x: Tensor) -> Tensor:
+        best = x.amax(1)
+        return best.clamp(min=0) if self.bounded and is_exporting() else best
 
 
 class BestRows(nn.Module):

