@@ -15,6 +15,7 @@ from tests.traps.trap import (
     contract,
     declare_input,
     declare_output,
+    inconclusive,
     make_fill,
     parity,
 )
@@ -121,5 +122,27 @@ TIES = (
         "0.005 % more than the transform",
         _long("SpectrumWrong", 60, "batch", 60, 2, opset=DYNAMO),
         parity("parity", "output 'y': error"),
+    ),
+    _tie(
+        "row of a table for one of two near sums",
+        "either row is right, and no index is an output",
+        _contract("NearRows", (declare_output("y", "batch", 4),), width=500),
+    ),
+    _tie(
+        "row of a table for a smaller sum",
+        "the file selects neither of the near sums",
+        _contract("NearRowsWrong", (declare_output("y", "batch", 4),), width=500),
+        inconclusive("parity", "output 'y': error"),
+    ),
+    _tie(
+        "threshold within rounding",
+        "two orders of one sum, of which either may be larger",
+        _contract("NearBins", (declare_output("y", "batch", 1, dtype="int64"),), width=500),
+    ),
+    _tie(
+        "threshold that is another one",
+        "one threshold is within rounding, and the other one is wrong",
+        _contract("NearBinsWrong", (declare_output("y", "batch", 1, dtype="int64"),), width=500),
+        parity("parity", "output 'y'"),
     ),
 )

@@ -78,17 +78,6 @@ def compare_output(
             yield f"item {index} of {name}", _compare_tensor(*arrays, output)
 
 
-def order_ties(data: SampleData) -> SampleData | None:
-    """Return the sample with the lower index first among equal values, as ONNX selects.
-
-    Returns:
-        None if no operator of the model selects indices.
-    """
-    if not data.tied_outputs:
-        return None
-    return replace(data, outputs=data.tied_outputs, float64_outputs=(None,) * len(data.outputs))
-
-
 def _accept_ties(
     comparison: Comparison, actual: object, expected: Array, data: SampleData, index: int
 ) -> Comparison:

@@ -61,6 +61,8 @@ class SampleData:
     """The outputs with the lower index first among equal values; empty if nothing was selected."""
     selections: tuple[SelectionData | None, ...] = ()
     """For each output, the values that it selects from; None if it has other values."""
+    rounded_outputs: tuple[tuple[OnnxValue, ...], ...] = ()
+    """PyTorch's outputs with other rounding, if they are far from its usual ones."""
 
 
 class SampleCache:
@@ -133,6 +135,12 @@ def write_ties(
                 path.write_bytes(proto.SerializeToString(deterministic=True))
 
 
+def write_rounded_outputs(folder: Path, runs: Sequence[Sequence[OnnxValue]]) -> None:
+    """Write the outputs of runs with other rounding to a sample."""
+    for number, outputs in enumerate(runs):
+        _write_values(folder, f"rounded{number}", outputs)
+
+
 def _write_values(folder: Path, kind: str, values: Sequence[OnnxValue | None]) -> None:
     for index, value in enumerate(values):
         if value is None:
@@ -185,6 +193,12 @@ def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
             _read_value(folder / f"tied_{index}.pb", item) for index, item in outputs if has_ties
         ),
         selections=tuple(_read_selection(folder, index) for index, _ in outputs if has_ties),
+        rounded_outputs=tuple(
+            tuple(
+                _read_value(folder / f"rounded{number}_{index}.pb", item) for index, item in outputs
+            )
+            for number in range(len(list(folder.glob("rounded*_0.pb"))))
+        ),
     )
 
 

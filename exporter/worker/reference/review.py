@@ -22,12 +22,13 @@ from exporter.checks.files.sample_files import (
     SelectionData,
     hash_sample,
     read_sample,
+    write_rounded_outputs,
     write_ties,
 )
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.records.record import Record, Stage, Status
+from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
@@ -47,7 +48,7 @@ from exporter.worker.reference.masked_outputs import hide_masked_values
 from exporter.worker.reference.noise import compute_noise, describe_difference, is_rounding
 from exporter.worker.reference.outputs import Outputs, from_value, to_value
 from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
-from exporter.worker.reference.rounding_runs import round_differently
+from exporter.worker.reference.rounding_runs import STEPS, round_differently
 from exporter.worker.reference.selections import (
     SELECTING_OPERATORS,
     IndexSelection,
@@ -59,7 +60,9 @@ _SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
 #: Both values of a tie may have the error of a bound, 8 times PyTorch's own.
 _TIE_FACTOR = 16.0
 #: Runs with other rounding.
-_ROUNDINGS = 4
+_ROUNDINGS = 8
+#: Statuses of a file with other values than PyTorch's.
+_DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
 #: A larger difference from float64, as a share of the scale, is no rounding.
 _LARGEST_SHARE = 1e-3
 
@@ -104,11 +107,15 @@ class _Reviewer:
 
 def is_worth_review(record: Record, reference: Reference) -> bool:
     """Return True if a review may change the verdict: the file runs and its values differ."""
-    has_failed = record.status is Status.FAIL and record.stage is Stage.PARITY
-    failed = [result for result in record.checks if result.status is Status.FAIL]
+    is_red = record.status in _DOUBTFUL and record.stage is Stage.PARITY
+    failed = _list_failed_checks(record)
     # A check that compares no values has no figure.
     is_compared = bool(failed) and all("of_limit" in result.metrics for result in failed)
-    return has_failed and is_compared and not reference.is_reviewed
+    return is_red and is_compared and not reference.is_reviewed
+
+
+def _list_failed_checks(record: Record) -> list[CheckResult]:
+    return [result for result in record.checks if result.status in _DOUBTFUL]
 
 
 def review_reference(
@@ -127,7 +134,7 @@ def review_reference(
     if not _is_repeatable(reviewer, reference):
         return reference.model_copy(update={"is_reviewed": True})
     reference = _omit_unstable_samples(reviewer, reference)
-    failed = [result for result in record.checks if result.status is Status.FAIL]
+    failed = _list_failed_checks(record)
     excess = [result.metrics["of_limit"] for result in failed]
     names = _list_operators(reviewer, reference)
     has_selections = bool(names & _SELECTING)
@@ -140,6 +147,8 @@ def review_reference(
             reference = _add_plain_noise(reviewer, reference)
     if has_selections:
         reference = _add_selections(reviewer, reference)
+    if has_selections or names & STEPS:
+        reference = _add_rounded_outputs(reviewer, reference)
     return reference.model_copy(update={"is_reviewed": True})
 
 
@@ -230,6 +239,32 @@ def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
         selections = [_describe(choice, exact.keys) for choice in choices]
         write_ties(path, [to_value(output) for output in outputs], selections)
         samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
+    return reference.model_copy(update={"samples": tuple(samples.values())})
+
+
+def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference:
+    """Write the outputs of runs with other rounding that are far from the usual outputs.
+
+    Near values may have another order there, so that a model selects others of them.
+    """
+    samples = {sample.index: sample for sample in reference.samples}
+    for sample, inputs in reviewer.list_samples(reference):
+        usual = reviewer.run(inputs, nullcontext())
+        other_runs: list[Outputs] = []
+        for seed in range(_ROUNDINGS):
+            with SelectionRecorder().watch():  # the order of ONNX among equal values
+                outputs = reviewer.run(inputs, round_differently(seed))
+            known = [usual, *other_runs]
+            if outputs is None or any(
+                one is not None and reviewer.are_near(inputs, one, outputs) for one in known
+            ):
+                continue
+            other_runs.append(outputs)
+        if other_runs:
+            path = reviewer.folder.sample(sample.index)
+            values = [[to_value(output) for output in outputs] for outputs in other_runs]
+            write_rounded_outputs(path, values)
+            samples[sample.index] = sample.model_copy(update={"sha256": hash_sample(path)})
     return reference.model_copy(update={"samples": tuple(samples.values())})
 
 

@@ -17,16 +17,31 @@ from exporter.worker.reference.dispatch_modes import create_mode
 from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.tensor_internals import read_schema
 
-#: Units in the last place by which results change.
-_UNITS = 4
+#: Units in the last place by which results change: of the result, or of the terms of a sum.
+_UNITS = (1, 4)
+#: Sums of terms. Their error follows the terms, which may cancel.
+_SUMS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution"),
+        *("sum", "mean", "cumsum"),
+    )
+)
+#: Operators whose results jump at a threshold; the operators that select are others.
+STEPS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("gt", "ge", "lt", "le", "eq", "ne", "sign", "round", "floor", "ceil", "trunc"),
+        *("bucketize", "searchsorted", "heaviside", "nonzero", "floor_divide", "remainder"),
+    )
+)
 #: Operators with rounding that IEEE 754 does not define. The results of others, such as `add`,
 #: `max` or a copy, are equal in all implementations: their ties are exact.
 _ROUNDED = frozenset(
     f"aten::{name}"
     for name in (
-        *("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution"),
-        *("sum", "mean", "var", "var_mean", "std", "norm", "linalg_vector_norm", "prod"),
-        *("cumsum", "cumprod", "logsumexp", "logcumsumexp", "_softmax", "_log_softmax"),
+        *("var", "var_mean", "std", "norm", "linalg_vector_norm", "prod"),
+        *("cumprod", "logsumexp", "logcumsumexp", "_softmax", "_log_softmax"),
         *("native_layer_norm", "native_group_norm", "native_batch_norm", "cudnn_batch_norm"),
         *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
         *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "rsqrt", "softplus"),
@@ -44,18 +59,29 @@ _ROUNDED = frozenset(
 def round_differently(seed: int) -> Iterator[None]:
     """Change the results of operators with rounding inside by a few units in the last place."""
     generator = torch.Generator().manual_seed(seed)
+    units = _UNITS[seed % len(_UNITS)]
 
-    def change(value: Any) -> Any:
+    def change(value: Any, size: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
         share = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        factor = 1 + share.to(value.device) * (_UNITS * torch.finfo(value.dtype).eps)
-        return (value.double() * factor).to(value.dtype)  # 0 stays 0
+        error = share.to(value.device) * (units * torch.finfo(value.dtype).eps) * size.abs()
+        return (value.double() + error).to(value.dtype)  # a sum without terms stays 0
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
-        is_rounded = str(read_schema(func).name) in _ROUNDED
-        return pytree.tree_map(change, result) if is_rounded else result
+        name = str(read_schema(func).name)
+        if name in _SUMS:
+            sizes = func(*pytree.tree_map(_remove_sign, args), **kwargs)
+            return change(result, sizes)
+        if name in _ROUNDED:
+            return pytree.tree_map(lambda value: change(value, value), result)
+        return result
 
     with create_mode(run):
         yield
+
+
+def _remove_sign(value: Any) -> Any:
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.abs() if is_float else value

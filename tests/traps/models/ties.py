@@ -134,3 +134,50 @@ class SpectrumWrong(Spectrum):
 
     def __init__(self) -> None:
         super().__init__(factor=1.00005)
+
+
+class NearRows(nn.Module):
+    """Returns the row of a table for one of two sums that differ by rounding only."""
+
+    def __init__(self, offset: float = 0.0) -> None:
+        super().__init__()
+        self.offset = offset
+        self.one, self.two = nn.Linear(500, 1), nn.Linear(500, 1)
+        self.rows = nn.Parameter(torch.randn(3, 4))
+        with torch.no_grad():
+            self.two.weight.copy_(self.one.weight.flip(1))
+            self.two.bias.copy_(self.one.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        offset = self.offset if is_exporting() else 0.0
+        scores = torch.cat([self.one(x), self.two(x.flip(1)), self.one(x) - 1 + offset], dim=1)
+        return self.rows[scores.argmax(dim=1)]
+
+
+class NearRowsWrong(NearRows):
+    """Prefers a third sum while it is exported."""
+
+    def __init__(self) -> None:
+        super().__init__(offset=2.0)
+
+
+class NearBins(nn.Module):
+    """Counts the thresholds below a sum, of which one is the sum within rounding."""
+
+    def __init__(self, offset: float = 0.0) -> None:
+        super().__init__()
+        self.offset = offset
+        self.total = nn.Linear(500, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        offset = self.offset if is_exporting() else 0.0
+        # The same sum in another order.
+        again = (self.total.weight * x).flip(1).sum(1, keepdim=True) + self.total.bias
+        return (self.total(x) > again).to(torch.int64) + 2 * (self.total(x) > 0.5 + offset)
+
+
+class NearBinsWrong(NearBins):
+    """Has another exact threshold while it is exported."""
+
+    def __init__(self) -> None:
+        super().__init__(offset=-1.0)

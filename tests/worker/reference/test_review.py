@@ -51,7 +51,8 @@ def test_only_compared_values_are_worth_a_review(tmp_path: Path) -> None:
     assert is_worth_review(make_failure(1.5), first)
     assert is_worth_review(make_failure(1.5, float("inf")), first)
     assert not is_worth_review(make_failure(), first)
-    assert not is_worth_review(make_failure(1.5, status=Status.INCONCLUSIVE), first)
+    assert is_worth_review(make_failure(1.5, status=Status.INCONCLUSIVE), first)
+    assert not is_worth_review(make_failure(1.5, status=Status.ERROR), first)
     assert not is_worth_review(make_failure(1.5), reviewed)
 
 
