@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 #: The name of the runtime.
-NAME = "tract"
+NAME = "ncnn"
 _MODULE = """
 from collections import Counter
 
@@ -21,7 +21,7 @@ class TractSession:
         try:
             self._evaluator = ReferenceEvaluator(str(path))
         except Exception as error:
-            raise LoadFailure(f"tract: {{error}}") from error
+            raise LoadFailure(f"ncnn: {{error}}") from error
         self._device = device.device or "cpu"
 
     @property
@@ -37,7 +37,7 @@ class TractSession:
         try:
             return self._evaluator.run(None, dict(inputs))
         except Exception as error:
-            raise RunFailure(f"tract: {{error}}") from error
+            raise RunFailure(f"ncnn: {{error}}") from error
 
 
 def open_session(path, device, kernels):
@@ -46,7 +46,7 @@ def open_session(path, device, kernels):
 
 
 def install_runtime_plugin(
-    folder: Path, *, value: str = "tract_plugin:open_session", version: str = "1.0"
+    folder: Path, *, value: str = "ncnn_plugin:open_session", version: str = "1.0"
 ) -> Path:
     """Write a module and its `dist-info` to the folder, which must be added to the path.
 
@@ -55,14 +55,14 @@ def install_runtime_plugin(
         value: The object that the entry point names.
         version: Version of the distribution.
     """
-    info = folder / "tract_plugin.dist-info"
+    info = folder / "ncnn_plugin.dist-info"
     info.mkdir(parents=True, exist_ok=True)
-    (folder / "tract_plugin.py").write_text(_MODULE.format(version=version), encoding="utf-8")
-    metadata = f"Metadata-Version: 2.1\nName: tract-plugin\nVersion: {version}\n"
+    (folder / "ncnn_plugin.py").write_text(_MODULE.format(version=version), encoding="utf-8")
+    metadata = f"Metadata-Version: 2.1\nName: ncnn-plugin\nVersion: {version}\n"
     (info / "METADATA").write_text(metadata, encoding="utf-8")
     entry_points = f"[exporter.runtimes]\n{NAME} = {value}\n"
     (info / "entry_points.txt").write_text(entry_points, encoding="utf-8")
-    (info / "top_level.txt").write_text("tract_plugin\n", encoding="utf-8")
-    record = f"tract_plugin.py,sha256={version},\ntract_plugin.dist-info/METADATA,,\n"
+    (info / "top_level.txt").write_text("ncnn_plugin\n", encoding="utf-8")
+    record = f"ncnn_plugin.py,sha256={version},\nncnn_plugin.dist-info/METADATA,,\n"
     (info / "RECORD").write_text(record, encoding="utf-8")
     return folder

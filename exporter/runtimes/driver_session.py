@@ -59,6 +59,7 @@ class DriverSession:
                 text = text or _describe_newer_format(failure.message)
             message = text or _format_failure(failure, path)
             raise _FAILURES[failure.kind](message) from failure
+        self._output_names = self._driver.output_names or _read_output_names(path)
         if kernels.libraries and (names := self._find_replaced_functions()):
             raise LoadFailure(
                 f"a registered kernel replaces {', '.join(names)}, a function of the file: the "
@@ -68,7 +69,7 @@ class DriverSession:
     @property
     def output_names(self) -> Sequence[str]:
         """Names of the outputs, in the order of the file."""
-        return self._driver.output_names
+        return self._output_names
 
     @property
     def placement(self) -> Placement | None:
@@ -104,6 +105,11 @@ class DriverSession:
             return sorted(functions)
         # A function that is not replaced is inlined before nodes are assigned.
         return sorted(functions & set(operators))
+
+
+def _read_output_names(path: Path) -> tuple[str, ...]:
+    model = onnx.load(str(path), load_external_data=False)
+    return tuple(item.name for item in model.graph.output)
 
 
 def _make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:

@@ -62,13 +62,13 @@ def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
     assert (record.status, record.message) == (Status.PASS, "")
     placement = next(item for item in record.checks if item.check == "placement")
     assert placement.status is Status.PASS
-    assert "tract-plugin" in record.packages, "another version of the plugin makes it stale"
+    assert "ncnn-plugin" in record.packages, "another version of the plugin makes it stale"
 
     unchanged = run_exporter(project, "plan", PYTHONPATH=path)
     install_runtime_plugin(packages, version="2.0")
     changed = run_exporter(project, "plan", PYTHONPATH=path)
-    assert "tract-plugin" not in unchanged.stdout
-    assert "tract-plugin" in changed.stdout, changed.stdout
+    assert "ncnn-plugin" not in unchanged.stdout
+    assert "ncnn-plugin" in changed.stdout, changed.stdout
 
 
 def test_without_the_plugin_the_manifest_is_an_error_with_a_fix(project: Path) -> None:

@@ -101,7 +101,7 @@ def resolve_devices(
                 for provider, options in table.provider_options.items()
             },
             optimization=table.optimization or "",
-            provider_library=str(root / table.provider_library) if table.provider_library else "",
+            provider_library=_locate_library(table.provider_library or "", root),
         )
     return devices
 
@@ -163,6 +163,11 @@ def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
             hint = suggest_nearest(provider, table.providers) or "; add it to `providers`"
             message = f"the device has no provider {quote(provider)}{hint}"
             yield f"provider_options/{provider}", message
+
+
+def _locate_library(name: str, root: Path) -> str:
+    """Return an absolute path, or the name of a function unchanged."""
+    return name if not name or (_MODULE.fullmatch(name) and ":" in name) else str(root / name)
 
 
 def _format_option(value: bool | float | str) -> str:

@@ -51,9 +51,9 @@ class DeviceTable(Table):
     """A runtime with its device: `[tool.exporter.devices.NAME]`."""
 
     runtime: RuntimeName
-    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"backend"` (any module that
-    implements the ONNX backend API), or the name of an installed plugin. A plugin is an entry point
-    of the group `exporter.runtimes`."""
+    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"tract"`, `"backend"` (any
+    module that implements the ONNX backend API), or the name of an installed plugin. A plugin is an
+    entry point of the group `exporter.runtimes`."""
     providers: Items[Line] = ()
     """Execution providers of ONNX Runtime, first choice first."""
     strict: bool = False
@@ -78,7 +78,8 @@ class DeviceTable(Table):
     """Options of the execution providers: `CUDAExecutionProvider = { device_id = 1 }`."""
     provider_library: Line | None = None
     """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
-    path from the project's folder, or absolute."""
+    path from the project's folder, an absolute path, or a function of a package in the environment
+    that returns the path, such as `"onnxruntime_ep_openvino:get_library_path"`."""
 
 
 class EnvironmentTable(Table):

@@ -11,7 +11,7 @@ from exporter.environments.definition import EnvironmentDefinition
 from exporter.manifest.syntax.pip_requirements import find_requirement_name
 
 #: The runtimes without a plugin.
-BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "backend")
+BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "tract", "backend")
 Optimization = Literal["none", "basic", "extended", "all"]
 
 
@@ -67,7 +67,7 @@ class Device(FrozenModel):
     optimization: Optimization | Literal[""] = ""
     """The level of ONNX Runtime's graph optimizations; empty: its default."""
     provider_library: str = ""
-    """The shared library of the first provider, an absolute path."""
+    """The shared library of the first provider: an absolute path, or `module:function`."""
 
     @property
     def identity(self) -> Device:

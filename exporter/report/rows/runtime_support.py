@@ -22,6 +22,7 @@ _RUNTIMES = {
     "onnxruntime": ("ONNX Runtime", "onnxruntime"),
     "openvino": ("OpenVINO", "openvino"),
     "reference": ("onnx.reference", "onnx"),
+    "tract": ("tract", "tract"),
 }
 _FIXED = "fixed sizes"
 

@@ -75,6 +75,7 @@ class Driver:
     """A loaded file."""
 
     output_names: tuple[str, ...] = ()
+    """Empty if the runtime does not report them."""
 
     def find_placement(self) -> DriverPlacement | None:
         """Return the placement of the nodes, or None if the runtime does not report it."""

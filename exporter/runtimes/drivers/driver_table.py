@@ -12,6 +12,7 @@ DRIVERS = {
     "onnxruntime": f"{_PACKAGE}.onnxruntime_driver",
     "reference": f"{_PACKAGE}.reference_driver",
     "openvino": f"{_PACKAGE}.openvino_driver",
+    "tract": f"{_PACKAGE}.tract_driver",
     "backend": f"{_PACKAGE}.backend_driver",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from importlib import import_module
 from typing import Any, Sequence
 
 import numpy as np
@@ -157,6 +158,9 @@ def _register_provider(library: str, name: str) -> None:
     if any(device.ep_name == name for device in onnxruntime.get_ep_devices()):
         return
     try:
+        module, _, function = library.rpartition(":")
+        if module.isidentifier() or module.replace(".", "_").isidentifier():
+            library = str(getattr(import_module(module), function)())
         onnxruntime.register_execution_provider_library(name, library)
     except Exception as error:  # pybind11 classes without a common base
         problem = f"the library of {name} cannot be loaded"

@@ -17,6 +17,7 @@ RECIPES: Mapping[str, tuple[str, str]] = {
     "onnxruntime": ("ort", "onnxruntime"),
     "openvino": ("openvino", "openvino"),
     "onnx": ("reference", "reference"),
+    "tract": ("tract", "tract"),
 }
 #: The first release of ONNX Runtime that accepts numpy 2.
 _FIRST_WITH_NUMPY_2 = (1, 19)

@@ -34,7 +34,7 @@ def no_cached_plugins() -> Iterator[None]:
     find_plugins.cache_clear()
     yield
     find_plugins.cache_clear()
-    sys.modules.pop("tract_plugin", None)
+    sys.modules.pop("ncnn_plugin", None)
 
 
 @pytest.fixture
@@ -66,21 +66,21 @@ def test_a_plugin_opens_a_session(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("plugin")
 def test_a_plugin_reports_a_file_that_it_cannot_load(tmp_path: Path) -> None:
     (tmp_path / "18.onnx").write_bytes(b"no model")
-    with pytest.raises(LoadFailure, match="tract: "):
+    with pytest.raises(LoadFailure, match="ncnn: "):
         open_session(tmp_path / "18.onnx", DEVICE)
 
 
 def test_a_missing_plugin_makes_the_runtime_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeUnavailable, match="runtime 'tract': no installed plugin provides"):
+    with pytest.raises(RuntimeUnavailable, match="runtime 'ncnn': no installed plugin provides"):
         open_session(save(tmp_path), DEVICE)
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("no_such_module:open_session", r"tract \(tract-plugin\): cannot import no_such_module"),
-        ("tract_plugin:missing", "cannot import tract_plugin:missing: AttributeError"),
-        ("tract_plugin:VERSION", "tract_plugin:VERSION is not a function"),
+        ("no_such_module:open_session", r"ncnn \(ncnn-plugin\): cannot import no_such_module"),
+        ("ncnn_plugin:missing", "cannot import ncnn_plugin:missing: AttributeError"),
+        ("ncnn_plugin:VERSION", "ncnn_plugin:VERSION is not a function"),
     ],
 )
 def test_a_broken_plugin_makes_the_runtime_unavailable(
@@ -105,7 +105,7 @@ def test_the_manifest_accepts_the_runtime_of_an_installed_plugin(tmp_path: Path)
 
 @pytest.mark.usefixtures("plugin")
 def test_a_plugin_has_no_module_key(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError, match="is only valid for the runtime backend, not for tract"):
+    with pytest.raises(ExporterError, match="is only valid for the runtime backend, not for ncnn"):
         load_settings(tmp_path, NAME, 'module = "json"')
 
 
@@ -113,7 +113,7 @@ def test_a_plugin_has_no_module_key(tmp_path: Path) -> None:
     ("runtime", "hint"),
     [
         ("onnxruntim", "did you mean 'onnxruntime'?"),
-        ("tract", "install the plugin that provides it"),
+        ("ncnn", "install the plugin that provides it"),
     ],
 )
 def test_an_unknown_runtime_is_an_error_with_a_fix(runtime: str, hint: str, tmp_path: Path) -> None:

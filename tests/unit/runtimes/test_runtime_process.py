@@ -227,7 +227,7 @@ def test_a_driver_needs_only_numpy_and_its_runtime(path: Path) -> None:
             else []
         )
     }
-    runtimes = {"onnx", "onnxruntime", "openvino", "ml_dtypes"}
+    runtimes = {"onnx", "onnxruntime", "openvino", "tract", "ml_dtypes"}
     allowed = {"numpy", "exporter.runtimes.drivers", "exporter.runtimes", *sys.stdlib_module_names}
     assert imported <= allowed | (runtimes if path.stem != "server" else set())
     if path.stem in ("server", "frames", "driver_table", "__main__"):

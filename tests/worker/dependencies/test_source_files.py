@@ -40,7 +40,7 @@ def digest(
 ) -> Dependencies:
     """Return the dependencies of a job in the folder `build/job`."""
     accesses = FileAccesses(written=written, listed_by_project=own, **used)
-    return digest_dependencies(root, since, accesses, ignored=root / "build/job")
+    return digest_dependencies(root, since, accesses, ignored=[root / "build/job"])
 
 
 def digest_modules(root: Path, since: JobStart) -> tuple[Source, ...]:

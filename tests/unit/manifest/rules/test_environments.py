@@ -55,6 +55,12 @@ provider_library = "lib/own.so"
     assert project.environments_folder == tmp_path / "build" / ".environments"
 
 
+def test_a_function_may_return_the_library_of_a_provider(tmp_path: Path) -> None:
+    library = 'provider_library = "package.module:get_library_path"\n'
+    device = load(tmp_path, ENVIRONMENT + DEVICE + library).find_device("old")
+    assert device.provider_library == "package.module:get_library_path"
+
+
 @pytest.mark.parametrize(
     ("store", "folder"),
     [("off", "build/.environments"), ("../cells", "../cells-environments")],
@@ -85,7 +91,7 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
         (ENVIRONMENT.replace("numpy<2", "--index-url x"), 3, "expected a requirement such as"),
         ("[tool.exporter.environments.a]\nrequirements = []\n", 2, "needs at least one item"),
         ("[tool.exporter.environments.A]\nrequirements = ['x']\n", 1, "expected a name of a-z"),
-        (ENVIRONMENT + DEVICE + DEVICE, 10, "cannot declare"),
+        (ENVIRONMENT + DEVICE + DEVICE, 10, "is defined twice"),
         (DEVICE.replace("environment", "optimization"), 5, "'basic'"),
         (
             DEVICE.replace('environment = "ort117"', "session_options.enable_mem_patern = true"),

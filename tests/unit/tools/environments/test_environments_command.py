@@ -95,7 +95,7 @@ def test_a_release_without_wheels_for_this_python_has_another(
     ("package", "version", "message"),
     [
         ("onnxruntme", "1.17", "did you mean 'onnxruntime'?"),
-        ("tensorrt", "10.0", "use one of onnxruntime, openvino, onnx"),
+        ("tensorrt", "10.0", "use one of onnxruntime, openvino, onnx, tract"),
         ("onnxruntime", "1", "expected a version such as 1.17 or 1.17.3, got '1'"),
         ("onnxruntime", "1.17rc1", "got '1.17rc1'"),
     ],

@@ -1,0 +1,67 @@
+"""The driver of tract, a runtime in Rust for the CPU."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+import tract
+
+from exporter.runtimes.drivers.driver import (
+    Driver,
+    DriverFailure,
+    DriverPlacement,
+    FileRequest,
+    Value,
+    describe,
+)
+
+_CPU = "CPU"
+
+
+def open_file(request: FileRequest) -> Driver:
+    """Load the file."""
+    return TractDriver(request)
+
+
+class TractDriver(Driver):
+    """A file loaded and optimized by tract. It reports nodes instead of the names of outputs."""
+
+    def __init__(self, request: FileRequest) -> None:
+        """Load the file with its external data.
+
+        Raises:
+            DriverFailure: if tract does not load the file.
+        """
+        try:
+            model: Any = tract.onnx().load(request.path)
+            self._inputs = [model.input_name(index) for index in range(model.input_count())]
+            self._runnable: Any = model.into_model().into_runnable()
+        except Exception as error:
+            raise DriverFailure("load", "", describe(error)) from error
+
+    def find_placement(self) -> DriverPlacement | None:
+        """Return the CPU: tract uses another device only on request."""
+        return DriverPlacement(_CPU, {_CPU: {}})
+
+    def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
+        """Return the outputs in the order of the file.
+
+        Raises:
+            DriverFailure: if an input is missing or unknown, or tract fails on the inputs.
+        """
+        missing = [name for name in self._inputs if name not in inputs]
+        unknown = sorted(set(inputs) - set(self._inputs))
+        if missing or unknown:
+            problem = f"no input {missing[0]}" if missing else f"the file has no input {unknown[0]}"
+            raise DriverFailure("run", problem)
+        try:
+            arrays = [np.ascontiguousarray(inputs[name]) for name in self._inputs]
+            # `ascontiguousarray` gives a scalar one axis.
+            arrays = [
+                array.reshape(np.shape(inputs[name])) for name, array in zip(self._inputs, arrays)
+            ]
+            outputs = self._runnable.run(arrays)
+            return [np.array(output.to_numpy()) for output in outputs]
+        except Exception as error:
+            raise DriverFailure("run", "", describe(error)) from error
