@@ -52,8 +52,9 @@ def test_a_loss_is_a_regression(
         (FAIL, PASS, FindingKind.FIXED),
         (make_record(CELL, Status.XFAIL), make_record(CELL, Status.XPASS), FindingKind.XPASS),
         (FAIL, make_record(CELL, Status.FAIL, check="axes"), FindingKind.CHANGED),
+        (PASS, make_record(CELL, Status.XFAIL), FindingKind.NEWLY_EXPECTED),
     ],
-    ids=["fixed", "passes", "changed"],
+    ids=["fixed", "passes", "changed", "foreseen"],
 )
 def test_a_difference_without_a_loss_is_no_regression(
     before: Record, after: Record, kind: FindingKind
