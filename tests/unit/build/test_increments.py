@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,9 +24,11 @@ from exporter.build.engine import ExitKind, JobResult
 from exporter.cache.fingerprint import (
     compute_fingerprint,
     read_loaded_state,
+    read_package_state,
     read_source_state,
     read_variable_state,
 )
+from exporter.cache.search_path import SEARCH_PATH
 from exporter.cache.store import Store, StoreLimits
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -52,6 +55,11 @@ SOURCES = ("net.py", "helper.py", "net.pt")
 LINK, ABSENT, FOLDER, VARIABLE = "link.txt", "absent.txt", "data", "TEST_FACTOR"
 OUTSIDE, OUTSIDE_LINK = "../outside.txt", "../outside-link.txt"
 TARGETS = ("one.txt", "two.txt")
+#: A submodule, which may be absent, and two folders with one module. The module is found through
+#: `PYTHONPATH`, or else through the `.pth` file of an editable install.
+SUBMODULE, MODULE = "vendor/net.py", "net_library.py"
+LIBRARIES = ("../library-1", "../library-2")
+EDITABLE, PYTHONPATH = "editable-net", "PYTHONPATH"
 LONG = os.environ.get("FAULTS") == "long"
 #: The values of each edit. A project starts with the first ones.
 EDITS: dict[str, tuple[Any, ...]] = {
@@ -67,6 +75,10 @@ EDITS: dict[str, tuple[Any, ...]] = {
     ABSENT: (None, "1", "2"),
     FOLDER: ((), ("x",), ("x", "y")),
     VARIABLE: (None, "1", "2"),
+    SUBMODULE: (None, "1", "2"),
+    **{f"{library}/{MODULE}": (library, "another text") for library in LIBRARIES},
+    EDITABLE: LIBRARIES,
+    PYTHONPATH: (None, *LIBRARIES, "../nothing"),
 }
 STATE = {name: values[0] for name, values in EDITS.items()}
 
@@ -103,8 +115,10 @@ class Project:
     def put(self, name: str, value: Any) -> None:
         self.state[name] = value
         (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
-        for source in (*SOURCES, *TARGETS, OUTSIDE, ABSENT):
+        libraries = [f"{library}/{MODULE}" for library in LIBRARIES]
+        for source in (*SOURCES, *TARGETS, OUTSIDE, ABSENT, SUBMODULE, *libraries):
             path, text = self.root / source, self.state[source]
+            path.parent.mkdir(exist_ok=True)
             if text is None:
                 path.unlink(missing_ok=True)
             elif not path.exists() or path.read_text() != text:
@@ -117,10 +131,32 @@ class Project:
         for item in self.state[FOLDER]:
             (self.root / FOLDER / item).touch()
 
+        self.install()
+
+    def install(self) -> None:
+        """Install the chosen library in editable form. Its list of files never changes."""
+        metadata = self.packages / f"{EDITABLE.replace('-', '_')}-1.0.dist-info"
+        metadata.mkdir(parents=True, exist_ok=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {EDITABLE}\nVersion: 1.0")
+        (metadata / "RECORD").write_text("_editable.pth,,")
+        (self.packages / "_editable.pth").write_text(str(self.root / self.state[EDITABLE]))
+
+    @property
+    def packages(self) -> Path:
+        """The folder of installed packages."""
+        return self.root.parent / "site-packages"
+
+    @property
+    def library(self) -> str:
+        """The folder in which Python finds the module first."""
+        folders = (self.state[PYTHONPATH], self.state[EDITABLE])
+        return next(each for each in folders if each and (self.root / each / MODULE).exists())
+
     def variables(self) -> dict[str, str]:
         """Return the environment of the next run."""
-        value = self.state[VARIABLE]
-        return {} if value is None else {VARIABLE: value}
+        path = self.state[PYTHONPATH] and str(self.root / self.state[PYTHONPATH])
+        values = {VARIABLE: self.state[VARIABLE], PYTHONPATH: path}
+        return {name: value for name, value in values.items() if value is not None}
 
     def load(self) -> tuple[list[str], dict[str, Any]]:
         """Return the values that the edited model depends on, and the fields of its record.
@@ -133,8 +169,12 @@ class Project:
         values = [(self.root / name).read_text() for name in (*inside, OUTSIDE, OUTSIDE_LINK)]
         values += [absent.read_text() if absent.exists() else "", *names]
         values.append(os.environ.get(VARIABLE, ""))
-        paths = (*inside, LINK, ABSENT, f"{FOLDER}/*")
-        others = (OUTSIDE, OUTSIDE_LINK, f"../{outside}")
+        submodule, module = self.root / SUBMODULE, f"{self.library}/{MODULE}"
+        values += [submodule.read_text() if submodule.exists() else "", self.library]
+        values.append((self.root / module).read_text())
+        paths = (*inside, LINK, ABSENT, f"{FOLDER}/*", SUBMODULE)
+        others = (OUTSIDE, OUTSIDE_LINK, f"../{outside}", EDITABLE, SEARCH_PATH)
+        others += (module, f"{self.library}/*.py")
         return values, {
             "sources": self.read_sources(paths),
             "packages": {name: read_loaded_state(name, self.root) for name in others},
@@ -169,13 +209,19 @@ class Project:
             patch("exporter.build.decisions.build_results.compute_fingerprint", self.fingerprint),
             patch("exporter.build.schedule.job_division._MIN_OPSETS", 1),
             patch.dict(os.environ, self.variables()),
+            patch("exporter.cache.search_path.list_package_folders", self.list_packages),
+            patch.object(sys, "path", [*sys.path, str(self.packages)]),
         ):
+            read_package_state.cache_clear()  # each run is a process of its own
             run_plan(of, plan, self.engine, self.on_note, TODAY, options)
         build = BuildFolder.from_project(project)
         return {
             str(r.cell): (r, content(build.model_folder(r.cell.model), r))
             for r in read_run(build.results).records
         }
+
+    def list_packages(self) -> tuple[str, ...]:
+        return (str(self.packages),)
 
     def work(self, of: Job) -> JobResult:
         """Build files that depend on all relevant edits, and on nothing else."""
