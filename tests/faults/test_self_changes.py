@@ -130,10 +130,26 @@ def test_a_record_depends_on_its_cell_only(
     tmp_path: Path, server: LastingStarter, group: tuple[tuple[str, str], ...]
 ) -> None:
     project = Project(tmp_path / "project", group)
-    expected = project.export(ALL, server)
+    expected = omit_figures(project.export(ALL, server))
     assert len(expected) == len(group) * len(OPSETS)
     for variant in VARIANTS:
-        contents = project.export(variant, server)
+        contents = omit_figures(project.export(variant, server))
         assert contents.keys() == expected.keys()
         for cell, content in expected.items():
             assert contents[cell] == content, (cell, variant.name)
+
+
+def omit_figures(contents: dict[str, Content]) -> dict[str, Content]:
+    """Return the contents without the figures of the checks if a file of the model is wrong.
+
+    The review of a wrong file adds float64 outputs, which the checks of later opsets measure, too.
+    """
+    wrong = {cell.split("/")[0] for cell, (record, _) in contents.items() if is_wrong(record)}
+    for cell, (record, _) in contents.items():
+        for check in record["checks"] if cell.split("/")[0] in wrong else ():
+            check["metrics"] = {}
+    return contents
+
+
+def is_wrong(record: Any) -> bool:
+    return bool(record["status"] == "fail" and record["stage"] == "parity")
