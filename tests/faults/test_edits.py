@@ -1,7 +1,9 @@
 """After any edits, real workers have the records and bytes of a run from nothing.
 
+The edits change code, weights, links, folders, variables and the search path.
+
 `nox -s faults` is the long form, which sets `FAULTS=long`. The counts are printed. All runs share
-one fork server, which loads torch once.
+the fork servers, which load torch once.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -33,7 +36,7 @@ from tests.unit.build.builders import BuildLog
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
 IS_LONG = os.environ.get("FAULTS") == "long"
-SEQUENCES, STEPS = (12, 8) if IS_LONG else (1, 5)
+SEQUENCES, STEPS = (50, 4) if IS_LONG else (1, 5)
 _TODAY = date(2026, 1, 1)
 _STORE = StoreLimits(size=1 << 30, age=1e9)
 
@@ -53,7 +56,24 @@ class Net(nn.Module):
         from helper import factor
         return {source} * factor(self.linear(x))
 '''
-HELPER = "def factor(x):\n    return x * {helper}\n"
+HELPER = """
+import os
+from pathlib import Path
+
+import net_library
+
+FOLDER = Path(__file__).parent
+
+
+def factor(x):
+    submodule = FOLDER / "vendor/number.txt"
+    numbers = [float((FOLDER / "link.txt").read_text()), net_library.VALUE]
+    numbers.append(float(os.environ.get("EDIT_FACTOR", "1")))
+    numbers.append(float(submodule.read_text()) if submodule.exists() else 1.0)
+    for number in numbers:
+        x = x * number
+    return x * {helper}
+"""
 ENTRY = """
 [models.{id}]
 source = "models.py:Net"
@@ -73,28 +93,60 @@ EDITS: dict[str, tuple[Any, ...]] = {
     "axis": ('"batch"', "2"),
     "description": ("", 'description = "words"'),
     "corruption": (0, 1, 2),
+    "link": ("one.txt", "two.txt"),
+    "submodule": (None, "2.0", "3.0"),
+    "library": ("library-1", "library-2"),
+    "variable": (None, "2.0"),
 }
 
 
+class Servers:
+    """A fork server for each environment, because a server has that of its start."""
+
+    def __init__(self) -> None:
+        self._servers: dict[tuple[str, ...], LastingStarter] = {}
+
+    def get(self, variables: dict[str, str]) -> LastingStarter:
+        """Return the server whose workers receive the variables; create it at its first use."""
+        key = tuple(variables.values())
+        if key not in self._servers:
+            environment = make_worker_environment({**os.environ, **variables}, ["EDIT_*"])
+            self._servers[key] = LastingStarter(environment)
+        return self._servers[key]
+
+    def end(self) -> None:
+        for server in self._servers.values():
+            server.end()
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[LastingStarter]:
-    lasting_server = LastingStarter(
-        make_worker_environment({**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)})
-    )
-    yield lasting_server
-    lasting_server.end()
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with two libraries that have a module of the same name."""
+    folder = tmp_path_factory.mktemp("libraries")
+    for number, name in enumerate(EDITS["library"], 1):
+        (folder / name).mkdir()
+        (folder / name / "net_library.py").write_text(f"VALUE = {number}.5\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    servers = Servers()
+    yield servers
+    servers.end()
 
 
 class Project:
     """An edited model and an unedited one. Both load the same files."""
 
-    def __init__(self, root: Path, server: LastingStarter) -> None:
+    def __init__(self, root: Path, servers: Servers, libraries: Path) -> None:
         self.root = root
+        self._libraries = libraries
         self.state = {name: values[0] for name, values in EDITS.items()}
-        self._server = server
+        self._servers = servers
         self._nothings = 0
         (root / "manifests").mkdir(parents=True)
-        (root / "pyproject.toml").write_text("[tool.exporter]\n")
+        (root / "pyproject.toml").write_text('[tool.exporter]\nenvironment = ["EDIT_*"]\n')
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -112,13 +164,33 @@ class Project:
             if not path.exists() or path.read_text() != text:
                 path.write_text(text)
                 os.utime(path, (10**9, 10**9))  # times that a program sets are not compared
+        for name, number in (("one.txt", "1.0"), ("two.txt", "2.0")):
+            (folder / name).write_text(number)
+        (folder / "link.txt").unlink(missing_ok=True)
+        (folder / "link.txt").symlink_to(state["link"])
+        shutil.rmtree(folder / "vendor", ignore_errors=True)
+        if state["submodule"] is not None:
+            (folder / "vendor").mkdir()
+            (folder / "vendor/number.txt").write_text(state["submodule"])
         generator = torch.Generator().manual_seed(state["weights"])
         shapes = {"linear.weight": (3, 4), "linear.bias": (3,)}
         weights = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
         if not (folder / "net.pt").exists() or not same(torch.load(folder / "net.pt"), weights):
             torch.save(weights, folder / "net.pt")
 
+    def variables(self) -> dict[str, str]:
+        """Return the environment of the next run."""
+        folders = (campaign.REPOSITORY, self._libraries / self.state["library"])
+        variables = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+        factor = self.state["variable"]
+        return variables | ({} if factor is None else {"EDIT_FACTOR": factor})
+
     def export(self, pattern: str = "*", name: str = "build", store: bool = False) -> BuildLog:
+        variables = self.variables()
+        with patch.dict(os.environ, variables):
+            return self._export(self._servers.get(variables), pattern, name, store)
+
+    def _export(self, server: LastingStarter, pattern: str, name: str, store: bool) -> BuildLog:
         manifest = load_project(self.root)
         manifest = Manifest(
             project=manifest.project.model_copy(update={"build": name}), models=manifest.models
@@ -126,7 +198,7 @@ class Project:
         log = BuildLog()
         options = BuildOptions(store=Store(self.root / ".store", _STORE) if store else None)
         plan = make_plan(manifest, Selection(patterns=(pattern,)))
-        run_plan(manifest, plan, LocalEngine(2, self._server), log, _TODAY, options)
+        run_plan(manifest, plan, LocalEngine(2, server), log, _TODAY, options)
         return log
 
     def read_contents(self, name: str = "build") -> dict[str, tuple[Any, dict[str, bytes]]]:
@@ -155,9 +227,11 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))
-def test_any_sequence_of_edits(tmp_path: Path, server: LastingStarter, seed: int) -> None:
+def test_any_sequence_of_edits(
+    tmp_path: Path, servers: Servers, libraries: Path, seed: int
+) -> None:
     draw = random.Random(seed)
-    project = Project(tmp_path / "project", server)
+    project = Project(tmp_path / "project", servers, libraries)
     project.export()
     # Every kind of edit is used once before one is repeated.
     kinds = iter(draw.sample(list(EDITS), len(EDITS)) * STEPS)
