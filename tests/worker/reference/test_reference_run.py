@@ -18,6 +18,8 @@ from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.reference_run import compute_reference
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 
+SPECIAL = ("special values of x", "equal values of x", "rising values of x")
+
 
 def run_reference(spec: ModelSpec, folder: Path) -> Reference:
     return compute_reference(load_model(spec, ROOT), spec, ROOT, JobFolder(folder))
@@ -34,17 +36,21 @@ def test_every_set_runs_and_is_written(tmp_path: Path) -> None:
         "batch=5",
         "batch=16",
         "other x",
+        *SPECIAL,
     ]
     for sample in reference.samples:
         folder = JobFolder(tmp_path).sample(sample.index)
+        is_measured = sample.name not in SPECIAL
         assert sorted(path.name for path in folder.iterdir()) == [
-            "float64_0.pb",
+            *(["float64_0.pb"] if is_measured else []),
             "input_0.pb",
             "output_0.pb",
         ]
         data = read_sample(folder, spec)
         assert data.outputs[0].shape == (sample.axes["batch"], 3)
-        assert abs(data.outputs[0]).max() == pytest.approx(sample.scales[0])
+        # Usual values may be much smaller than special ones.
+        scales = (abs(data.outputs[0]).max(),) if is_measured else ()
+        assert sample.scales == pytest.approx(scales)
 
 
 def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:
@@ -122,7 +128,7 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
     outputs = (declare_output("difference", "batch", 4), declare_output("twice", "batch", 4))
     spec = make_contract("KeywordInputs", inputs=pair, outputs=outputs)
     reference = run_reference(spec, tmp_path)
-    values = [sample for sample in reference.samples if sample.kind != "axis"]
+    values = [sample for sample in reference.samples if sample.kind != "axis"][:3]
     assert [sample.name for sample in values] == ["declared", "other left", "other right"]
     sets = [read_sample(JobFolder(tmp_path).sample(each.index), spec) for each in values]
     declared, other_left, other_right = (data.inputs for data in sets)
