@@ -44,6 +44,8 @@ class PublishTarget(FrozenModel):
     """The folder with its `model.onnx`, absolute."""
     allowed: Items[Allowance] = ()
     """For each output; empty before the test data exist."""
+    has_ties: bool = False
+    """Whether the file selects other indices of equal values than PyTorch."""
 
 
 class PublishRequest(FrozenModel):

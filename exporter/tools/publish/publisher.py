@@ -191,6 +191,7 @@ class _ModelPublisher:
                 ),
                 folder=str(item.folder),
                 allowed=item.allowed,
+                has_ties=_has_ties(item.candidate),
             )
             for item in items
         )
@@ -209,6 +210,11 @@ class _ModelPublisher:
             problem = f"the process that loads it {reason}"
             results = tuple(TargetResult(opset=t.opset, problems=(problem,)) for t in targets)
         yield from zip(items, results, strict=True)
+
+
+def _has_ties(candidate: Candidate) -> bool:
+    checks = (check for record in candidate.records for check in record.checks)
+    return any(check.metrics.get("tied_samples") for check in checks)
 
 
 def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:

@@ -1,0 +1,53 @@
+"""A file that selects other indices of equal values than PyTorch can be published and verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tests.integration.project import read_cells, run_exporter
+
+MODEL = """
+import torch
+
+
+class Top(torch.nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 3)
+"""
+
+MANIFEST = """
+format = 1
+
+[models.top]
+source = "models.py:Top"
+inputs = [{ name = "x", shape = ["n", 40], fill = { randint = [0, 4] } }]
+outputs = [
+  { name = "values", shape = ["n", 3] },
+  { name = "indices", shape = ["n", 3], dtype = "int64" },
+]
+opsets = 17
+"""
+
+
+def test_ties_are_published_in_the_order_of_onnx(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests/models.py").write_text(MODEL)
+    (tmp_path / "manifests/nets.toml").write_text(MANIFEST)
+    exported = run_exporter(tmp_path, "export")
+    assert exported.returncode == 0, exported.stdout + exported.stderr
+    (parity,) = (c for c in read_cells(tmp_path)["top/17/cpu"].checks if c.check == "parity")
+    assert parity.metrics["tied_samples"]
+    published = run_exporter(tmp_path, "publish", "dist")
+    assert published.returncode == 0, published.stderr
+    verified = run_exporter(tmp_path, "verify", "dist")
+    assert verified.returncode == 0, verified.stderr
+    path = tmp_path / "dist/top/17/test_data_set_0/output_1.pb"
+    indices = numpy_helper.to_array(onnx.load_tensor(path))
+    path.write_bytes(numpy_helper.from_array(np.flip(indices, axis=1).copy()).SerializeToString())
+    wrong = run_exporter(tmp_path, "verify", "dist")
+    assert "parity: fail: declared: output 'indices' differs" in wrong.stderr
