@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -66,7 +66,7 @@ def explain_cell(
             if key == "axes":
                 yield from _explain_examples(model, spec)
         elif row := _explain_key(model, key, overrides):
-            yield row
+            yield from _explain_devices(model, spec, row) if key == "devices" else (row,)
     outputs = {
         output.name: (*path, "outputs", index, "tolerance")
         for path, table in overrides
@@ -74,6 +74,17 @@ def explain_cell(
     }
     for name, path in outputs.items():
         yield _build_row(model, ("outputs", name, "tolerance"), path)
+
+
+def _explain_devices(
+    model: EffectiveSettings, spec: ModelSpec, row: ExplainedSetting
+) -> Iterator[ExplainedSetting]:
+    """Yield the devices of the entry, and those that run the file for its consumers."""
+    names = model.settings.devices
+    yield replace(row, value=format_toml_value(names))  # the project may define them in a table
+    if added := [name for name in spec.devices if name not in names]:
+        origin = "computed: consumers"
+        yield ExplainedSetting(key=row.key, value=format_toml_value(added), origin=origin)
 
 
 def _explain_key(

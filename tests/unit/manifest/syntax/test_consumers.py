@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import load_project
+from exporter.manifest import explain_cell, load_layers
 from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 
@@ -74,4 +74,11 @@ def test_the_device_of_the_promised_release_runs_the_file(
 ) -> None:
     text = f"format = 1\n[models.net]\n{ENTRY}consumers = {consumers}\n"
     files = {"pyproject.toml": ENVIRONMENTS, "manifests/net.toml": text}
-    assert load_project(make_project(tmp_path, files)).find_model("net").devices == devices
+    root = make_project(tmp_path, files)
+    loaded = load_layers(root)
+    spec = loaded.manifest.find_model("net")
+    assert spec.devices == devices
+    rows = explain_cell(loaded.layers["net"], spec, 18, "cpu")
+    shown = {row.origin: row.value for row in rows if row.key == "devices"}
+    assert '["cpu"]' in shown.values()
+    assert shown.get("computed: consumers", "[]") == ('["ort117"]' if len(devices) > 1 else "[]")
