@@ -177,6 +177,14 @@ def public(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", requires=["environment"])
+def releases(session: nox.Session) -> None:
+    """Install releases of ONNX Runtime and compare the table of what they load with them."""
+    session.env["RELEASES"] = "all"
+    path = "tests/integration/test_release_table.py"
+    Environment.run(session, "pytest", "-v", "--timeout", "1800", path, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
 def faults(session: nox.Session) -> None:
     """Kill workers at random over 1,000 cells, and the export 50 times; edit and damage files."""
     session.env["FAULTS"] = "long"
