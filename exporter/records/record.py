@@ -310,6 +310,11 @@ class Record(ChecksummedModel):
     """Dependencies whose change cannot be detected, in words. Every export runs the cell again."""
 
     @property
+    def runtime_packages(self) -> dict[str, str]:
+        """The version of each package in `runtime`."""
+        return dict(package.split(" ", 1) for package in self.runtime.split(", ") if package)
+
+    @property
     def failed_checks(self) -> tuple[str, ...]:
         """The checks that did not pass, the deciding one first.
 

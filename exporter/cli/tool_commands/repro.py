@@ -42,7 +42,7 @@ def repro(cell: str, dest: Path | None, root: Path) -> int:
             spec=manifest.find_model(id.model).resolve_cell(id.opset, id.device),
             record=record,
             device=manifest.project.find_device(id.device),
-            tools=results.run.tools,
+            tools=results.run.tools | record.runtime_packages,
             root=Path(manifest.project.root),
             built=build.model_folder(id.model),
         ),

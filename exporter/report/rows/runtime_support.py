@@ -112,8 +112,7 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
     settings = manifest.project.find_device(record.cell.device)
     name, tool = _RUNTIMES.get(settings.runtime, (settings.module or settings.runtime, ""))
     if record.runtime:
-        packages = dict(package.split(" ", 1) for package in record.runtime.split(", "))
-        return f"{name} {packages.get(tool, '')}".strip() if tool else record.runtime
+        return f"{name} {record.runtime_packages.get(tool, '')}".strip() if tool else record.runtime
     version = tools.get(tool, "missing") if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
 

@@ -19,7 +19,7 @@ from exporter.manifest import Device
 from exporter.processes.request import send_request
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.records.record import Record, Status
-from exporter.runtimes import open_session
+from exporter.runtimes import RuntimeProcessEnd, open_session
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.verify.session_process import SessionFigures, SessionRequest
@@ -45,8 +45,11 @@ def add_measurements(
     requested = check_context.spec.measure
     if not requested or record.status is not Status.PASS or record.artifact is None:
         return record
-    times = _time_runs(context, check_context, device)
     notes = record.notes
+    try:
+        times = _time_runs(context, check_context, device)
+    except RuntimeProcessEnd as error:
+        return record.model_copy(update={"notes": (*notes, f"nothing was measured: {error}")})
     values = Measurements(latency=_describe_latency(times) if "latency" in requested else None)
     if {"load", "memory"} & set(requested):
         figures = _measure_session(context, check_context, device)
@@ -102,6 +105,8 @@ def _measure_session(
     context: ExportContext, check_context: CheckContext, device: Device
 ) -> SessionFigures | str:
     """Return the figures of the file in a process of its own, or the reason why there are none."""
+    if device.environment is not None:
+        return "its runtime is in another process, which also starts Python"
     request = SessionRequest(
         root=str(context.root),
         folder=str(check_context.path.parent),

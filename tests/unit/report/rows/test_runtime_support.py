@@ -108,6 +108,11 @@ def test_devices_with_equal_support_share_a_row() -> None:
     assert rows(proved(17), tools={})[0].proved_with == ""  # a version is no guess
 
 
+def test_the_release_of_an_environment_is_the_one_of_its_record() -> None:
+    (row,) = rows(proved(17, runtime="onnxruntime 1.17.3, numpy 1.26.4"))
+    assert row.proved_with == "ONNX Runtime 1.17.3"
+
+
 def test_a_file_without_a_known_release_is_named() -> None:
     (row,) = rows(proved(17), proved(18, artifact={"ir_version": 99, "opset_imports": {"": 27}}))
     assert row.loads == "1.12 and later (opset 17); no known release (opset 18)"
