@@ -109,7 +109,8 @@ def test_devices_with_equal_support_share_a_row() -> None:
 
 
 def test_the_release_of_an_environment_is_the_one_of_its_record() -> None:
-    (row,) = rows(proved(17, runtime="onnxruntime 1.17.3, numpy 1.26.4"))
+    record = proved(17).model_copy(update={"runtime": "onnxruntime 1.17.3, numpy 1.26.4"})
+    (row,) = rows(record)
     assert row.proved_with == "ONNX Runtime 1.17.3"
 
 
