@@ -186,7 +186,10 @@ def releases(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def faults(session: nox.Session) -> None:
-    """Kill workers at random over 1,000 cells, and the export 50 times; edit and damage files."""
+    """Kill workers at random over 1,000 cells, and the export 50 times; edit and damage files.
+
+    It also exports models that change themselves in several selections.
+    """
     session.env["FAULTS"] = "long"
     units = ("test_increments.py", "test_corrupted_build.py")
     paths = ("tests/faults", *(f"tests/unit/build/{name}" for name in units))
