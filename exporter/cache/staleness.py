@@ -40,7 +40,7 @@ _REASONS = {
 
 
 class CurrentState:
-    """The current project files and installed packages. Each file is hashed once.
+    """The current project files and installed packages. Each one is read once.
 
     Args:
         root: The project's root. The sources of records are relative to it.
@@ -49,6 +49,7 @@ class CurrentState:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._states: dict[str, str] = {}
+        self._packages: dict[str, str] = {}
 
     def find_staleness_reason(self, record: Record, parts: Mapping[str, str]) -> str:
         """Return why a record is stale by its fingerprint and sources.
@@ -82,7 +83,9 @@ class CurrentState:
     def find_changed_package_reason(self, record: Record) -> str:
         """Return which package of the record changed, or "" if none did."""
         for name, before in record.packages.items():
-            if (after := read_loaded_state(name, self._root)) != before:
+            if name not in self._packages:
+                self._packages[name] = read_loaded_state(name, self._root)
+            if (after := self._packages[name]) != before:
                 return _describe_change(name, before, after)
         return ""
 

@@ -50,11 +50,10 @@ def test_another_path_makes_a_record_stale(
     monkeypatch.setenv("PYTHONPATH", "/one")
     states = {SEARCH_PATH: read_loaded_state(SEARCH_PATH, tmp_path)}
     record = make_record("net/18/cpu").model_copy(update={"packages": states})
-    state = CurrentState(tmp_path)
-    assert state.find_changed_package_reason(record) == ""
+    assert CurrentState(tmp_path).find_changed_package_reason(record) == ""
     monkeypatch.setenv("PYTHONPATH", "/two")
     reason = "Python searches for modules in /two, before in /one"
-    assert state.find_changed_package_reason(record) == reason
+    assert CurrentState(tmp_path).find_changed_package_reason(record) == reason
 
 
 def test_the_packages_of_an_environment_below_are_installed(
