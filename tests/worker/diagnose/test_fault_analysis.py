@@ -17,7 +17,7 @@ from exporter.worker.diagnose import fault_analysis as blame
 from exporter.worker.diagnose.explanation import diagnosis_seconds
 from exporter.worker.verify import run_checks as prove
 from tests.worker.contracts import declare_input, declare_output
-from tests.worker.diagnose.cases import CPU, blame_of, case_of, check_export, wrong_contract
+from tests.worker.diagnose.cases import blame_of, case_of, check_export, wrong_contract
 
 HERE = "tests/worker/diagnose/wrong_nets.py"
 
@@ -62,14 +62,17 @@ def open_with_wrong_cpu(path: Path, device: Device, *_: object) -> Session:
     )
 
 
+def open_with_wrong_optimizer(path: Path, device: Device, *_: object) -> Session:
+    is_right = device.optimization == "none"
+    return open_session(path, device) if is_right else open_with_wrong_cpu(path, device)
+
+
 @pytest.fixture
 def wrong_runtime(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Replace ONNX Runtime with optimization by the wrong runtime."""
-    monkeypatch.setattr(prove, "open_session", open_with_wrong_cpu)
-    monkeypatch.setattr(blame, "open_session", open_with_wrong_cpu)
-    return lambda: monkeypatch.setattr(
-        blame, "_open_unoptimized", lambda path, *_: open_with_wrong_cpu(path, CPU)
-    )
+    monkeypatch.setattr(prove, "open_session", open_with_wrong_optimizer)
+    monkeypatch.setattr(blame, "open_session", open_with_wrong_optimizer)
+    return lambda: monkeypatch.setattr(blame, "open_session", open_with_wrong_cpu)
 
 
 def test_culprit_of_a_traced_constant_is_the_exporter(tmp_path: Path) -> None:
