@@ -217,7 +217,9 @@ def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
         share if share is None or plain is None else max(share, plain)
         for share, plain in zip(reference.noise, shares, strict=True)
     )
-    return reference.model_copy(update={"noise": noise})
+    return reference.model_copy(
+        update={"noise": noise, "has_plain_noise": noise != reference.noise}
+    )
 
 
 def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
