@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from exporter.checks.comparison.alternatives import order_ties
 from exporter.checks.comparison.compare_outputs import (
     OutputContext,
     choose_limit,
-    order_ties,
     split_float64_items,
 )
 from exporter.checks.comparison.compare_samples import apply_sample_noise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from click.testing import CliRunner
+
 from exporter.cli.commands.schema import schema
 
 COMMITTED = Path(__file__).resolve().parents[4] / "docs" / "manifest.schema.json"

@@ -29,8 +29,10 @@ def _problem(tmp_path: Path, content: bytes) -> str:
         (b"x = " + b"[" * 900_000, ": is not valid TOML: it is nested too deeply"),
         (b"x = " + b"9" * 9000, ": is not valid TOML: a number has too many digits"),
         (b"a = 1\nb = \xff\n", ":2: is not UTF-8: byte 0xff"),
-        (b"a = 1\n\nb = \n", ":3: is not valid TOML at column 5: the key has no value; write one after '='"),
-        (b"\x00", ":1: is not valid TOML at column 1: expected a key, a header like [models.net] or a comment"),
+        (b"a = 1\n\nb = \n", (":3: is not valid TOML at column 5: the key has no value; "
+             "write one after '='")),
+        (b"\x00", (":1: is not valid TOML at column 1: expected a key, a header "
+             "like [models.net] or a comment")),
     ],
 )  # fmt: skip
 def test_content(tmp_path: Path, content: bytes, message: str) -> None:
