@@ -135,8 +135,10 @@ def _copy_samples(reference: Reference, source: JobFolder, target: JobFolder) ->
         ValueError: If a sample has another hash than in the reference.
     """
     for sample in reference.samples:
-        copy = target.sample(sample.index)
-        if not copy.exists():
-            shutil.copytree(source.sample(sample.index), copy)
-        if hash_sample(copy) != sample.sha256:
+        original, copy = source.sample(sample.index), target.sample(sample.index)
+        if copy.exists():
+            continue
+        # Before the copy: an export would write into a damaged one.
+        if hash_sample(original) != sample.sha256:
             raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
+        shutil.copytree(original, copy)
