@@ -9,7 +9,7 @@ These runs are slow, and a file that passes does not need them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,8 @@ from exporter.worker.reference.weight_tables import list_table_lengths
 _SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
 #: Both values of a tie may have the error of a bound, 8 times PyTorch's own.
 _TIE_FACTOR = 16.0
+#: A part of the names of all operators with quantized results.
+_QUANTIZED = "quantize"
 #: Runs with other rounding.
 _ROUNDINGS = 8
 #: Statuses of a file with other values than PyTorch's.
@@ -133,10 +135,10 @@ def review_reference(
     reviewer = _Reviewer(model=model, spec=spec, root=root, folder=folder)
     if not _is_repeatable(reviewer, reference):
         return reference.model_copy(update={"is_reviewed": True})
-    reference = _omit_unstable_samples(reviewer, reference)
+    names = _list_operators(reviewer, reference)
+    reference = _omit_unstable_samples(reviewer, reference, names)
     failed = _list_failed_checks(record)
     excess = [result.metrics["of_limit"] for result in failed]
-    names = _list_operators(reviewer, reference)
     has_selections = bool(names & _SELECTING)
     # Infinite if types, shapes or indices differ. Of these, only indices may be right.
     is_numeric = all(isinstance(one, float) and math.isfinite(one) for one in excess)
@@ -152,16 +154,23 @@ def review_reference(
     return reference.model_copy(update={"is_reviewed": True})
 
 
-def _omit_unstable_samples(reviewer: _Reviewer, reference: Reference) -> Reference:
-    """Return the reference without the equal values at which PyTorch itself is not stable.
+def _omit_unstable_samples(
+    reviewer: _Reviewer, reference: Reference, names: Collection[str]
+) -> Reference:
+    """Return the reference without the special values at which PyTorch itself is not stable.
 
-    Equal inputs give equal scores, and rounding decides which of them a model selects.
+    Equal inputs give equal scores, and rounding decides which of them a model selects. Special
+    values lie in the middle of two steps of a quantized model, and rounding selects the step.
     """
+    has_steps = any(_QUANTIZED in name for name in names)
     float64_model, _ = build_float64_model(reviewer.model)
     sets = reviewer.index_sets(reference)
     omitted = set()
     for sample, inputs in reviewer.list_samples(reference):
-        if sets[sample.kind, sample.name].special != "constant":
+        special = sets[sample.kind, sample.name].special
+        if special and has_steps:
+            omitted.add(sample.index)
+        if special != "constant":
             continue
         data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
         outputs = tuple(from_value(output) for output in data.outputs)
