@@ -11,7 +11,6 @@ that create the same environment.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import site
 import subprocess
@@ -191,7 +190,8 @@ def _add_current_packages(python: Path) -> None:
 def _resolve_interpreter(name: str) -> str:
     if not name:
         return sys.executable
-    path = shutil.which(os.path.expanduser(name))  # noqa: PTH111 - a name without a folder stays one
+    command = str(Path(name).expanduser()) if name.startswith("~") else name
+    path = shutil.which(command)
     if path is None:
         raise InstallationFailure(f"the interpreter '{name}' does not exist or is not on PATH")
     return path

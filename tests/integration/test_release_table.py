@@ -43,7 +43,7 @@ loaded = {}
 for path in sorted(Path(sys.argv[1]).glob("*.onnx")):
     try:
         onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception:
+    except Exception:  # pybind11 classes without a common base
         loaded[path.stem] = False
     else:
         loaded[path.stem] = True
