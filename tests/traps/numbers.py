@@ -21,6 +21,7 @@ from tests.traps.trap import (
 
 _KEEP = declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli"))
 _LABELS = declare_output("label", "batch", dtype="int64")
+_PROBABILITY = declare_output("y", "batch")
 
 
 _TABLE: dict[str, object] = {
@@ -194,6 +195,18 @@ NUMBERS = (
         story="measured, the tolerance is tiny too",
         spec=contract("numbers.py:Tiny"),
         verdict=SOUND,
+    ),
+    Trap(
+        name="probability of an unlikely input",
+        story="in a sample of equal values the probability is 1e-16, and the runtime's sigmoid 0",
+        spec=contract("numbers.py:Unlikely", DYNAMO, outputs=(_PROBABILITY,)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="small probabilities dropped",
+        story="the file sets all probabilities to 0 that are below a median of the example",
+        spec=contract("numbers.py:UnlikelyDropped", outputs=(_PROBABILITY,)),
+        verdict=parity("axes", "output 'y': error"),
     ),
     Trap(
         name="tolerance as large as the output",

@@ -11,6 +11,11 @@ error relative to float64, and at least a few units in the last place. If only a
 measured, a small error may be luck, and the minimum is higher. Without a float64 reference, the
 defaults of `torch.testing` apply, with `atol` as a share of the scale.
 
+The scale is that of the sample. In one sample, all outputs may be much smaller than usual: the
+probability of an unlikely input is 1e-16. Approximations of functions such as the sigmoid have the
+rounding of 1. So no bound is below a few units in the last place of the declared sample's scale,
+nor, if that scale is above 1, of 1.
+
 The same defaults apply if PyTorch's own error is above 1e-3 of the scale. A file within them agrees
 with PyTorch. A file beyond them, but within 8 times PyTorch's error, is neither right nor wrong: an
 index that flips is no rounding, and a long chain of cancellations is. An explicit `noise` in the
@@ -178,23 +183,41 @@ def compute_limit(
     bound = select_bound(context.spec, output, device)
     share = _select_noise(context, index, bound)
     noise = None if share is None else share * scale
-    rtol, limit_scale = 0.0, scale or math.inf
+    rtol = 0.0
     if _is_fixed(bound):
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
-        limit_scale = math.inf
-        reason = f"atol {atol:g}, rtol {rtol:g} from the manifest"
-    elif noise is not None and exact:
+        return Limit(
+            atol=atol,
+            rtol=rtol,
+            outside=bound.outside,
+            reason=f"atol {atol:g}, rtol {rtol:g} from the manifest",
+            noise=noise,
+        )
+    usual_scale = min(_get_declared_scale(context, index), 1.0)
+    last_places = precision.floor * precision.eps
+    if noise is not None and exact:
         factor = bound.noise or _NOISE_FACTOR
+        least = last_places * usual_scale
         atol, reason = _measure_limit(
             precision, factor, noise, scale, _count_elements(context, index)
         )
     else:
+        # `rtol` is the rounding of half precision here.
+        least = min(last_places, precision.atol) * usual_scale
         atol, rtol = max(precision.atol * scale, precision.least), precision.rtol
         is_large = get_large_noise(context, index) is not None
         cause = "PyTorch's noise is no bound" if is_large else "without float64"
         reason = f"torch.testing's default for {precision.name} at this scale, {cause}"
+    if least > atol:
+        atol = least
+        reason = f"{precision.floor} units in {precision.name}'s last place of the declared scale"
     return Limit(
-        atol=atol, scale=limit_scale, rtol=rtol, outside=bound.outside, reason=reason, noise=noise
+        atol=atol,
+        scale=scale or math.inf,
+        rtol=rtol,
+        outside=bound.outside,
+        reason=reason,
+        noise=noise,
     )
 
 
@@ -233,6 +256,16 @@ def _measure_limit(
         reason = f"torch.testing's default for {name}, {elements} elements are few"
         limits.append((default, reason))
     return max(limits)
+
+
+def _get_declared_scale(context: CheckContext, index: int) -> float:
+    """Return the magnitude of an output in the declared sample; 0 if it is unknown."""
+    scales = [
+        sample.scales[index]
+        for sample in context.reference.samples
+        if sample.kind == "declared" and sample.scales
+    ]
+    return next(iter(scales), 0.0)
 
 
 def _count_elements(context: CheckContext, index: int) -> int:

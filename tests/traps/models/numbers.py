@@ -18,6 +18,21 @@ class Tiny(nn.Module):
         return self.linear(x) * 1e-9
 
 
+class Unlikely(nn.Module):
+    """A probability that is 0.5 or so for the example and 1e-17 for equal inputs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid((x * x).sum(1) - 40 * x.prod(1))
+
+
+class UnlikelyDropped(nn.Module):
+    """The same, with a probability of the example as a fixed bound."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        probability = torch.sigmoid((x * x).sum(1) - 40 * x.prod(1))
+        return torch.where(probability < float(probability.median()), 0.0, probability)
+
+
 class SomeNaN(nn.Module):
     """Takes the root of negative numbers, on both sides."""
 

@@ -28,6 +28,7 @@ from exporter.manifest import (
 from tests.unit.checks.contexts import contract, make_reference, value
 
 SAMPLE = Sample(index=0, name="declared", kind="declared", axes={"batch": 16}, scales=(1.0,))
+ZERO = SAMPLE.model_copy(update={"scales": (0.0,)})
 FLOAT32 = 2.0**-23
 
 
@@ -50,6 +51,31 @@ def subject(
 
 
 # --- measured -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "scale", "least"),
+    [
+        (1.0, 1e-16, 8 * FLOAT32),
+        (1e-9, 1e-16, 8e-9 * FLOAT32),
+        (1e4, 1e-3, 8 * FLOAT32),
+        (1e-3, 1.0, 8 * FLOAT32),
+    ],
+)
+@pytest.mark.parametrize("noise", [1e-9, None])
+def test_no_bound_below_the_rounding_of_the_declared_scale(
+    declared: float, scale: float, least: float, noise: float | None
+) -> None:
+    sample = SAMPLE.model_copy(update={"scales": (declared,)})
+    limit = compute_limit(subject(noise, samples=(sample,)), 0, "cpu", scale)
+    assert limit.atol >= least * 0.999
+    if noise is not None:
+        assert limit.atol == pytest.approx(least)
+
+
+def test_manifest_bound_below_the_rounding_of_the_declared_scale() -> None:
+    limit = compute_limit(subject(1e-9, model=Tolerance(atol=1e-12)), 0, "cpu", 1e-16)
+    assert limit.atol == 1e-12
 
 
 def test_eight_times_the_noise_at_the_scale() -> None:
@@ -124,7 +150,7 @@ def test_a_large_noise_also_sets_the_limit_of_few_elements() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_at_scale_0_the_limit_is_0(dtype: str) -> None:
-    limit = compute_limit(subject(0.0, dtype=dtype), 0, "cpu", 0.0)
+    limit = compute_limit(subject(0.0, dtype=dtype, samples=(ZERO,)), 0, "cpu", 0.0)
     assert 0 < limit.atol <= 8 * 2.0**-24
 
 
@@ -138,7 +164,7 @@ def test_at_scale_0_the_limit_is_0(dtype: str) -> None:
     ],
 )
 def test_tiny_outputs_have_a_floor_of_subnormal_numbers(dtype: str, floor: float) -> None:
-    assert compute_limit(subject(0.0, dtype=dtype), 0, "cpu", floor).atol == floor
+    assert compute_limit(subject(0.0, dtype=dtype, samples=(ZERO,)), 0, "cpu", floor).atol == floor
 
 
 @settings(max_examples=50)
