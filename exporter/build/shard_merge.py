@@ -4,7 +4,8 @@ Input: a manifest and the folders of `exporter export --shard`. Output: this pro
 with all models of the shards, `results.json`, and the reasons for missing results.
 
 A shard provides only its own models, even if its folder contains others. A missing result is never
-replaced by an earlier one, because a lost shard must be visible.
+replaced by an earlier one, because a lost shard must be visible. The other shards are merged
+nevertheless, so that the gate can compare them and list the missing cells.
 """
 
 from __future__ import annotations
@@ -44,45 +45,38 @@ class ShardPart:
         return tuple(record for record in self.run.records if record.cell.model in models)
 
 
-def read_shard_parts(folders: Iterable[Path], build: Path) -> tuple[ShardPart, ...]:
-    """Read all shards and check that they belong together.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedShards:
+    """The results of all readable shards."""
 
-    Raises:
-        ExporterError: with all problems. UNREADABLE, if a folder is not a finished shard. RED, if a
-            shard is missing or given twice, or the shards are of different exports.
-    """
-    parts: list[ShardPart] = []
-    problems: list[Problem] = []
-    for folder in folders:
-        try:
-            if folder.resolve() == build.resolve():
-                message = f"{folder}: is this project's own build folder, the target of the merge"
-                raise ExporterError(ExitCode.UNREADABLE, message)
-            note, run = read_shard_note(folder), read_run(folder / "results.json")
-            parts.append(ShardPart(folder=folder, note=note, run=run))
-        except ExporterError as error:
-            problems += error.problems
-    if problems:
-        raise ExporterError(ExitCode.UNREADABLE, problems)
-    mismatches = [Problem(message=message) for message in _find_mismatches(parts)]
-    if mismatches:
-        raise ExporterError(ExitCode.RED, mismatches)
-    return tuple(parts)
+    results: Results
+    count: int
+    """The number of merged shards."""
+    problems: tuple[Problem, ...]
+    """The shards that are missing or unreadable."""
 
 
-def merge_shards(manifest: Manifest, plan: Plan, parts: Sequence[ShardPart]) -> Results:
+def merge_shards(manifest: Manifest, plan: Plan, folders: Iterable[Path]) -> MergedShards:
     """Copy the shards' models into the build folder and collect the records.
 
     Raises:
-        ExporterError: UNREADABLE, if a folder contains symlinks. ENVIRONMENT, if another run has
-            locked the build folder.
+        ExporterError: with all problems. UNREADABLE, if a folder is the target, if no folder is a
+            finished shard, or if one contains symlinks. RED, if a shard is given twice, or the
+            shards are of different exports. ENVIRONMENT, if another run has locked the build
+            folder. Only the first case keeps the earlier results.
     """
     build = BuildFolder.from_project(manifest.project)
+    folders = tuple(folders)
+    for folder in folders:
+        if folder.resolve() == build.path.resolve():
+            message = f"{folder}: is this project's own build folder, the target of the merge"
+            raise ExporterError(ExitCode.UNREADABLE, message)
     models = {spec.id for spec in manifest.models}
     records: list[Record] = []
     with build.lock():
         remove_shard_note(build.path)
         build.results.unlink(missing_ok=True)  # no results before all shards are copied
+        parts, problems = _read_parts(folders)
         for part in parts:
             records += part.records
             for model in part.note.models:
@@ -98,7 +92,37 @@ def merge_shards(manifest: Manifest, plan: Plan, parts: Sequence[ShardPart]) -> 
     for cell, reason in results.missing.items():
         shard = shards.get(cell.model)
         missing[cell] = f"shard {shard}: {reason}" if shard else "no shard contains it"
-    return replace(results, missing=missing)
+    return MergedShards(
+        results=replace(results, missing=missing), count=len(parts), problems=tuple(problems)
+    )
+
+
+def _read_parts(folders: Iterable[Path]) -> tuple[list[ShardPart], list[Problem]]:
+    """Return the readable shards, and a problem for each missing or unreadable one.
+
+    Raises:
+        ExporterError: see `merge_shards`.
+    """
+    parts: list[ShardPart] = []
+    problems: list[Problem] = []
+    for folder in folders:
+        try:
+            note, run = read_shard_note(folder), read_run(folder / "results.json")
+        except ExporterError as error:
+            problems += error.problems
+        else:
+            parts.append(ShardPart(folder=folder, note=note, run=run))
+    if not parts:
+        raise ExporterError(ExitCode.UNREADABLE, problems)
+    if mismatches := [Problem(message=message) for message in _find_mismatches(parts)]:
+        raise ExporterError(ExitCode.RED, [*problems, *mismatches])
+    count = parts[0].note.count
+    indices = {part.note.index for part in parts}
+    for index in range(1, count + 1):
+        if index not in indices:
+            message = f"shard {index}/{count} is missing; its cells have no result: see its job"
+            problems.append(Problem(message=message))
+    return parts, problems
 
 
 def _find_mismatches(parts: Sequence[ShardPart]) -> Iterator[str]:
@@ -109,9 +133,7 @@ def _find_mismatches(parts: Sequence[ShardPart]) -> Iterator[str]:
         return
     for index in range(1, counts[0] + 1):
         folders = [str(part.folder) for part in parts if part.note.index == index]
-        if not folders:
-            yield f"shard {index}/{counts[0]} is missing"
-        elif len(folders) > 1:
+        if len(folders) > 1:
             times = f"{len(folders)} times: {', '.join(folders)}"
             yield f"shard {index}/{counts[0]} was given {times}"
     first = parts[0]

@@ -21,7 +21,7 @@ import click
 
 from exporter.cli.output.terminal import PROJECT_ROOT, print_error, print_problem
 from exporter.cli.registry import exporter
-from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.errors import ExitCode, ExporterError
 
 #: The exit codes that a shell reports for SIGINT and SIGPIPE.
 _INTERRUPTED = 128 + signal.SIGINT
@@ -63,7 +63,10 @@ def run(arguments: Sequence[str]) -> int:
     except ExporterError as error:
         for problem in error.problems:
             print_problem(problem)
-        _annotate(error.problems, root)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            from exporter.cli.output.github import report_problems
+
+            report_problems(error.problems, root)
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -84,26 +87,6 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.ENVIRONMENT
     except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _report_bug()
-
-
-def _annotate(problems: Sequence[Problem], root: Path) -> None:
-    """Annotate the files of the problems if this is a GitHub job."""
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        from exporter.cli.output.github import Annotation, annotate
-
-        annotate(
-            (
-                Annotation(
-                    level="error",
-                    title=problem.key or "exporter",
-                    message=problem.message,
-                    location=problem.location,
-                )
-                for problem in problems
-                if problem.location
-            ),
-            root,
-        )
 
 
 def _find_root(arguments: Sequence[str]) -> Path:

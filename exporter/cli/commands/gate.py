@@ -11,22 +11,29 @@ import click
 from exporter.build import BuildFolder
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import format_hints, show_findings
-from exporter.cli.output.github import Annotation, annotate, shorten_page
+from exporter.cli.output.github import (
+    Annotation,
+    annotate,
+    append_to_step_summary,
+    format_problems,
+    shorten_page,
+)
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.atomic_files import write_text
-from exporter.core.errors import ExitCode
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
 from exporter.gate import GateFinding
 from exporter.report import group_findings, render_gate
 from exporter.report.rows.finding_context import GateContext, find_context
 from exporter.usecases import gate_run
 
-#: GitHub's limits in bytes: it drops a larger step summary and rejects a longer comment.
-_SUMMARY_LIMIT, _COMMENT_LIMIT = 1_000_000, 65_000
+#: GitHub rejects a longer comment; in bytes. The job adds the commit.
+_COMMENT_LIMIT = 65_000
 #: The marker by which a job finds its earlier comment.
 _COMMENT = "<!-- exporter gate -->\n"
+_NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the baseline."
 
 
 @click.command()
@@ -39,7 +46,13 @@ _COMMENT = "<!-- exporter gate -->\n"
 def gate(root: Path, against: str | None) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
     manifest = open_project(root)
-    result = gate_run.gate(manifest, os.environ, against)
+    build = BuildFolder.from_project(manifest.project).path
+    try:
+        result = gate_run.gate(manifest, os.environ, against)
+    except ExporterError as error:
+        # The page of an earlier run would be a false verdict.
+        _write_pages(build, format_problems(error.problems, _NO_VERDICT))
+        raise
     print_result_notes(result.current)
     if result.revision:
         print_error(f"compared with {result.revision}")
@@ -56,9 +69,7 @@ def gate(root: Path, against: str | None) -> int:
     )
     project_root = Path(manifest.project.root)
     page = render_gate(findings, project_root / manifest.project.templates, context)
-    build = BuildFolder.from_project(manifest.project)
-    write_text(build.path / "gate.md", page)
-    write_text(build.path / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+    _write_pages(build, page)
     append_to_step_summary(page)
     annotate(_make_annotations(context, findings), project_root)
     if not findings and manifest.problems:
@@ -98,8 +109,7 @@ def _make_annotations(
         )
 
 
-def append_to_step_summary(page: str) -> None:
-    """Append the page to GitHub's summary of the step, if this is a GitHub job."""
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(shorten_page(page, _SUMMARY_LIMIT))
+def _write_pages(build: Path, page: str) -> None:
+    """Write the page, and the form of it that fits into a comment of a pull request."""
+    write_text(build / "gate.md", page)
+    write_text(build / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))

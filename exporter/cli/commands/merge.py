@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder
-from exporter.build.shard_merge import merge_shards, read_shard_parts
+from exporter.build.shard_merge import merge_shards
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
-from exporter.cli.output.result_notes import print_missing
 from exporter.cli.output.summary import make_summary, print_summary
 from exporter.cli.output.terminal import print_line
-from exporter.core.errors import ExitCode
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text_format import pluralize
+from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
+from exporter.records.record import CellId
+from exporter.report.rows.opset_groups import group_by_opset
 from exporter.usecases.report_pages import write_reports
 
 
@@ -32,15 +34,26 @@ def merge(folders: tuple[Path, ...], root: Path) -> int:
     """Join the build folders of all shards and write the tables.
 
     Each FOLDER is the result of `export --shard`. All shards must be present, with all cells of
-    the manifests. Red cells do not change the exit code, because the gate decides about them.
+    the manifests; if one is missing, the others are joined and the exit code is 1. Red cells do not
+    change the exit code, because the gate decides about them.
     """
     manifest = open_project(root)
     plan = make_plan(manifest)
-    parts = read_shard_parts(folders, BuildFolder.from_project(manifest.project).path)
-    results = merge_shards(manifest, plan, parts)
+    merged = merge_shards(manifest, plan, folders)
+    results = merged.results
     write_reports(manifest, results.run)
     print_summary(make_summary(manifest, plan, results.run))
-    print_missing(results.missing)
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"
-    print_line(f"merged {pluralize(len(parts), 'shard')}; tables: {tables}")
-    return ExitCode.RED if results.missing else ExitCode.OK
+    print_line(f"merged {pluralize(merged.count, 'shard')}; tables: {tables}")
+    if problems := (*merged.problems, *_list_missing(manifest, results.missing)):
+        raise ExporterError(ExitCode.RED, problems)
+    return ExitCode.OK
+
+
+def _list_missing(manifest: Manifest, missing: Mapping[CellId, str]) -> Iterator[Problem]:
+    """Yield a problem at its entry for each group of cells without a result."""
+    entries = {spec.id: spec.location for spec in manifest.models}
+    for group in group_by_opset(missing.items(), lambda item: item[0], lambda item: item[1]):
+        cell, reason = group.first
+        message = f"{group.label}: no result: {reason}"
+        yield Problem(message=message, location=entries.get(cell.model))

@@ -1,6 +1,7 @@
 """Annotations of GitHub at a file and a line, and pages within GitHub's size limits.
 
-Input: findings, problems, markdown. Output: workflow commands on stdout, only in a GitHub job.
+Input: findings, problems, markdown. Output: workflow commands on stdout and lines of the step's
+summary, only in a GitHub job.
 
 GitHub shows 10 errors and 10 warnings of a step. If there are more, the last annotation has their
 number. GitHub executes any line that begins with two colons. All other text of a model therefore
@@ -17,13 +18,16 @@ from typing import Literal
 
 import click
 
-from exporter.core.errors import Location
+from exporter.core.errors import Location, Problem
 from exporter.core.sanitize import join_lines
+from exporter.report.text.markdown import escape_inline
 
 #: GitHub's limit of annotations per level and step.
 _SHOWN = 10
 #: GitHub's limit of characters per annotation.
 _LENGTH = 4000
+#: GitHub drops a larger summary of a step; in bytes.
+_SUMMARY_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,36 @@ def annotate(annotations: Iterable[Annotation], root: Path) -> None:
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
     for line in format_commands(tuple(annotations), root.resolve(), workspace.resolve()):
         click.echo(line)
+
+
+def report_problems(problems: Sequence[Problem], root: Path) -> None:
+    """Annotate all problems that ended a command, and add them to the step's summary."""
+    annotate(
+        (
+            Annotation(
+                level="error",
+                title=problem.key or "exporter",
+                message=problem.message,
+                location=problem.location,
+            )
+            for problem in problems
+        ),
+        root,
+    )
+    append_to_step_summary(format_problems(problems, "# The command failed"))
+
+
+def format_problems(problems: Iterable[Problem], title: str) -> str:
+    """Return a page of markdown with a line for each problem."""
+    lines = "".join(f"- {escape_inline(problem)}\n" for problem in problems)
+    return f"{title}\n\n{lines}"
+
+
+def append_to_step_summary(page: str) -> None:
+    """Append the page to GitHub's summary of the step, if this is a GitHub job."""
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(shorten_page(page, _SUMMARY_LIMIT))
 
 
 def format_commands(

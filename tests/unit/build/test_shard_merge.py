@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build.decisions.build_results import Results
-from exporter.build.shard_merge import merge_shards, read_shard_parts
+from exporter.build.shard_merge import MergedShards, merge_shards
 from exporter.cache.fingerprint import compute_fingerprint, hash_device
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import write_json
@@ -63,15 +62,14 @@ def folders(tmp_path: Path, manifest: Manifest) -> list[Path]:
     return [one, make_shard(tmp_path / "two", manifest, 2, "b")]
 
 
-def merged(manifest: Manifest, folders: list[Path]) -> Results:
-    build = Path(manifest.project.root) / "build"
-    return merge_shards(manifest, make_plan(manifest), read_shard_parts(folders, build))
+def merged(manifest: Manifest, folders: list[Path]) -> MergedShards:
+    return merge_shards(manifest, make_plan(manifest), folders)
 
 
 def test_every_shard_provides_its_own_models(manifest: Manifest, folders: list[Path]) -> None:
-    results = merged(manifest, folders)
+    result = merged(manifest, folders)
     build = Path(manifest.project.root) / "build"
-    assert not results.missing
+    assert not result.results.missing
     assert list(key_by_text(read_run(build / "results.json").by_cell())) == [
         "a/18/cpu",
         "b/18/cpu",
@@ -87,8 +85,8 @@ def test_a_cell_without_a_result_is_missing(
 ) -> None:
     merged(manifest, folders)  # earlier results of this folder do not count
     empty = make_shard(tmp_path / "empty", manifest, 2)
-    results = merged(manifest, [folders[0], empty])
-    missing = key_by_text(results.missing)
+    result = merged(manifest, [folders[0], empty])
+    missing = key_by_text(result.results.missing)
     assert list(missing) == ["b/18/cpu"]
     assert missing["b/18/cpu"].startswith("shard 2/2: ")
     run = read_run(Path(manifest.project.root) / "build/results.json")
@@ -98,8 +96,8 @@ def test_a_cell_without_a_result_is_missing(
 def test_a_stale_result_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     models = [manifest.find_model("a"), make_spec("b", opsets=(18,), devices=("cpu",), seed=7)]
     changed = make_manifest(*models, manifest.find_model("c"), root=manifest.project.root)
-    results = merged(changed, folders)
-    assert key_by_text(results.missing) == {
+    result = merged(changed, folders)
+    assert key_by_text(result.results.missing) == {
         "b/18/cpu": "shard 2/2: its manifest entry changed since it was exported"
     }
 
@@ -107,7 +105,9 @@ def test_a_stale_result_is_missing(manifest: Manifest, folders: list[Path]) -> N
 def test_a_model_without_a_shard_is_missing(manifest: Manifest, folders: list[Path]) -> None:
     new = make_spec("d", opsets=(18,), devices=("cpu",))
     more = make_manifest(*manifest.models, new, root=manifest.project.root)
-    assert key_by_text(merged(more, folders).missing) == {"d/18/cpu": "no shard contains it"}
+    assert key_by_text(merged(more, folders).results.missing) == {
+        "d/18/cpu": "no shard contains it"
+    }
 
 
 def no_folder(model: Path) -> None:
@@ -134,13 +134,11 @@ def test_a_result_without_its_file_is_missing(
     manifest: Manifest, folders: list[Path], spoil: Callable[[Path], None], reason: str
 ) -> None:
     spoil(folders[1] / "b")
-    assert key_by_text(merged(manifest, folders).missing) == {"b/18/cpu": f"shard 2/2: {reason}"}
+    assert key_by_text(merged(manifest, folders).results.missing) == {
+        "b/18/cpu": f"shard 2/2: {reason}"
+    }
     run = read_run(Path(manifest.project.root) / "build/results.json")
     assert list(key_by_text(run.by_cell())) == ["a/18/cpu", "c/18/cpu"]
-
-
-def drop(folders: list[Path], manifest: Manifest) -> list[Path]:
-    return folders[:1]
 
 
 def same_shard_twice(folders: list[Path], manifest: Manifest) -> list[Path]:
@@ -159,16 +157,6 @@ def other_count(folders: list[Path], manifest: Manifest) -> list[Path]:
     return folders
 
 
-def unfinished(folders: list[Path], manifest: Manifest) -> list[Path]:
-    (folders[1] / "shard.json").unlink()
-    return folders
-
-
-def no_results(folders: list[Path], manifest: Manifest) -> list[Path]:
-    (folders[1] / "results.json").unlink()
-    return folders
-
-
 def own_folder(folders: list[Path], manifest: Manifest) -> list[Path]:
     build = Path(manifest.project.root) / "build"
     build.mkdir(parents=True)
@@ -184,13 +172,10 @@ def other_split(folders: list[Path], manifest: Manifest) -> list[Path]:
 @pytest.mark.parametrize(
     ("spoil", "code", "message"),
     [
-        (drop, ExitCode.RED, "shard 2/2 is missing"),
         (same_shard_twice, ExitCode.RED, "shard 1/2 was given 2 times: "),
         (other_tools, ExitCode.RED, "other tools than .*one: torch 2.12.0 and 2.13.0"),
         (other_count, ExitCode.RED, "exports in 2 and 3 parts"),
         (other_split, ExitCode.RED, "a is in shard 1/2 and in 2/2"),
-        (unfinished, ExitCode.UNREADABLE, "two: contains no finished shard"),
-        (no_results, ExitCode.UNREADABLE, "results.json: no results yet"),
         (own_folder, ExitCode.UNREADABLE, "this project's own build folder"),
     ],
 )
@@ -212,3 +197,59 @@ def test_a_shard_with_symlinks_is_refused(
     (folders[0] / "a" / "more").symlink_to(tmp_path)
     with pytest.raises(ExporterError, match="contains symlinks"):
         merged(manifest, folders)
+
+
+def drop(folders: list[Path], manifest: Manifest) -> list[Path]:
+    return folders[:1]
+
+
+def unfinished(folders: list[Path], manifest: Manifest) -> list[Path]:
+    (folders[1] / "shard.json").unlink()
+    return folders
+
+
+def no_results(folders: list[Path], manifest: Manifest) -> list[Path]:
+    (folders[1] / "results.json").unlink()
+    return folders
+
+
+def unreadable(folders: list[Path], manifest: Manifest) -> list[Path]:
+    (folders[1] / "shard.json").write_text("{")
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("spoil", "messages"),
+    [
+        (drop, ["shard 2/2 is missing"]),
+        (unfinished, ["two: contains no finished shard", "shard 2/2 is missing"]),
+        (no_results, ["results.json: no results yet", "shard 2/2 is missing"]),
+        (unreadable, ["shard.json: cannot be read", "shard 2/2 is missing"]),
+    ],
+)
+def test_the_other_shards_are_merged_if_one_is_lost(
+    manifest: Manifest,
+    folders: list[Path],
+    spoil: Callable[[list[Path], Manifest], list[Path]],
+    messages: list[str],
+) -> None:
+    merged(manifest, folders)  # earlier results of this folder do not count
+    result = merged(manifest, spoil(folders, manifest))
+    assert result.count == 1
+    for message, problem in zip(messages, result.problems, strict=True):
+        assert message in problem.message
+    assert key_by_text(result.results.missing) == {"b/18/cpu": "no shard contains it"}
+    run = read_run(Path(manifest.project.root) / "build/results.json")
+    assert list(key_by_text(run.by_cell())) == ["a/18/cpu", "c/18/cpu"]
+
+
+def test_without_a_readable_shard_no_earlier_result_remains(
+    manifest: Manifest, folders: list[Path]
+) -> None:
+    merged(manifest, folders)
+    for folder in folders:
+        (folder / "shard.json").unlink()
+    with pytest.raises(ExporterError, match="one: contains no finished shard") as caught:
+        merged(manifest, folders)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
+    assert not (Path(manifest.project.root) / "build/results.json").exists()
