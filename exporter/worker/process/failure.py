@@ -18,6 +18,8 @@ from exporter.records.record import Attempt, MissingOperator, Stage, Status
 from exporter.worker.process.error_origin import find_origin
 
 _DETAIL_LINES = 30
+#: Problems of an invalid entry that its message contains; the log has all of them.
+_SHOWN_PROBLEMS = 4
 _MESSAGE_LENGTH = 400
 #: Errors of torch that wrap the cause and name only the step, which the stage shows too.
 _WRAPPERS = re.compile(
@@ -57,9 +59,11 @@ class Failure(Exception):
 
 def report_invalid_entry(problems: Sequence[str]) -> Failure:
     """Return the failure of a model with an invalid entry; its detail has all problems."""
-    first, *others = problems
-    more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
-    return Failure(Stage.SOURCE, f"{first}{more}", detail="\n".join(problems))
+    message = "; ".join(problems[:_SHOWN_PROBLEMS])
+    if len(problems) > _SHOWN_PROBLEMS:
+        others = pluralize(len(problems) - _SHOWN_PROBLEMS, "more problem")
+        message += f" (and {others} in the log)"
+    return Failure(Stage.SOURCE, message, detail="\n".join(problems))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from exporter.worker.process.failure import (
     format_error,
     format_message,
     format_traceback_tail,
+    report_invalid_entry,
     wrap_errors,
 )
 
@@ -137,3 +138,14 @@ def test_a_memory_error_has_the_status_killed() -> None:
     with pytest.raises(Failure) as caught, wrap_errors(Stage.CONVERT):
         raise MemoryError
     assert (caught.value.status, caught.value.message) == (Status.KILLED, "MemoryError")
+
+
+@pytest.mark.parametrize(
+    ("count", "end"), [(1, "problem 0"), (4, "problem 3"), (6, "(and 2 more problems in the log)")]
+)
+def test_the_message_of_an_invalid_entry_has_its_first_problems(count: int, end: str) -> None:
+    problems = [f"m.toml:{line}: problem {line}" for line in range(count)]
+    failure = report_invalid_entry(problems)
+    assert failure.message.startswith("; ".join(problems[:4]))
+    assert failure.message.endswith(end)
+    assert failure.detail.splitlines() == problems
