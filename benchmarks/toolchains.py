@@ -25,6 +25,7 @@ FOLDER = ROOT / ".nox" / "toolchains"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 #: Exports with both exporters, and every check on real files.
 QUICK_TESTS = (
+    "tests/unit/runtimes",
     "tests/worker/export",
     "tests/worker/verify",
     "tests/integration/test_export_to_gate.py",

@@ -60,11 +60,8 @@ class DriverSession:
             message = text or _format_failure(failure, path)
             raise _FAILURES[failure.kind](message) from failure
         self._output_names = self._driver.output_names or _read_output_names(path)
-        if kernels.libraries and (names := self._find_replaced_functions()):
-            raise LoadFailure(
-                f"a registered kernel replaces {', '.join(names)}, a function of the file: the "
-                "function itself would not be tested"
-            )
+        if kernels.libraries:
+            self._require_own_functions()
 
     @property
     def output_names(self) -> Sequence[str]:
@@ -96,15 +93,22 @@ class DriverSession:
             raise RunFailure(_format_failure(failure, self._path)) from failure
         return [from_bits(output) for output in outputs]
 
-    def _find_replaced_functions(self) -> list[str]:
-        """Return functions of the file that registered kernels replace."""
+    def _require_own_functions(self) -> None:
+        """Raise LoadFailure if a registered kernel may replace a function of the file."""
         model = onnx.load(str(self._path), load_external_data=False)
         functions = {f"{item.domain}::{item.name}" for item in model.functions}
         operators = self._placement.operators if self._placement else None
-        if operators is None:  # not reported: any may be replaced
-            return sorted(functions)
+        if operators is None and functions:
+            raise LoadFailure(
+                "this release of the runtime does not report whether a registered kernel replaces "
+                f"{', '.join(sorted(functions))}, a function of the file; use a newer release"
+            )
         # A function that is not replaced is inlined before nodes are assigned.
-        return sorted(functions & set(operators))
+        if replaced := sorted(functions & set(operators or ())):
+            raise LoadFailure(
+                f"a registered kernel replaces {', '.join(replaced)}, a function of the file: the "
+                "function itself would not be tested"
+            )
 
 
 def _read_output_names(path: Path) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, parser
 from onnx.helper import tensor_dtype_to_np_dtype
@@ -29,6 +30,7 @@ from exporter.runtimes.drivers.driver import Bits
 from exporter.runtimes.drivers.driver_table import DRIVERS
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.runtime_process import RuntimeProcess
+from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 NEGATE = HEAD + "g (float[n] x) => (float[n] y) { y = Neg(x) }"
@@ -56,7 +58,9 @@ def test_a_process_runs_a_file_again_and_again(runtime: str, tmp_path: Path) -> 
         (output,) = session.run({"x": np.ones(size, np.float32)})
         np.testing.assert_array_equal(output, -np.ones(size, np.float32), strict=True)
     assert session.placement is not None
-    assert [sum(nodes.values()) for nodes in session.placement.nodes.values()] == [1]
+    is_reported = runtime == "reference" or REPORTS_PLACEMENT
+    counts = [sum(nodes.values()) for nodes in session.placement.nodes.values()]
+    assert counts == [1 if is_reported else 0]
 
 
 def test_bfloat16_passes_the_pipe(tmp_path: Path) -> None:
@@ -205,7 +209,9 @@ def test_a_library_that_is_no_provider_is_unavailable(tmp_path: Path) -> None:
     library = tmp_path / "provider.so"
     library.write_bytes(b"no library")
     device = separate(providers=("OwnProvider",), provider_library=str(library))
-    with pytest.raises(RuntimeUnavailable, match="the library of OwnProvider cannot be loaded"):
+    has_plugins = hasattr(onnxruntime, "register_execution_provider_library")
+    problem = "the library of OwnProvider cannot be loaded" if has_plugins else "use 1.23 or later"
+    with pytest.raises(RuntimeUnavailable, match=problem):
         opened(tmp_path, NEGATE, device)
 
 
