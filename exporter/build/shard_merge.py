@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,9 +155,16 @@ def _find_mismatches(parts: Sequence[ShardPart]) -> Iterator[str]:
 
 def _copy_model(source: Path, model: str, build: BuildFolder) -> None:
     paths = (Path(p) / name for p, folders, files in os.walk(source) for name in (*folders, *files))
-    if source.is_symlink() or any(path.is_symlink() for path in paths):
-        message = f"{source}: contains symlinks, which are not followed; export the shard again"
+    if any(not _is_plain(path) for path in (source, *paths)):
+        message = (
+            f"{source}: contains symlinks or pipes, which are not copied; export the shard again"
+        )
         raise ExporterError(ExitCode.UNREADABLE, message)
     fresh = build.create_folder(model)
     shutil.copytree(source, fresh.path, dirs_exist_ok=True)
     build.replace_model(model, fresh)
+
+
+def _is_plain(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 from exporter.cache.fingerprint import hash_source
 from exporter.core.errors import ExporterError
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import format_weights_name, write_json
 from exporter.records.record import Artifact
 
@@ -53,7 +54,7 @@ class ArtifactVerifier:
         self._build = build
         self._path = build / "stamps.json"
         try:
-            stamps = _FileStamps.model_validate_json(self._path.read_bytes())
+            stamps = _FileStamps.model_validate_json(read_regular_file(self._path, PROJECT_LIMIT))
         except (OSError, ValidationError):
             stamps = _FileStamps()  # every file is hashed again
         self._stored = stamps.files

@@ -28,6 +28,7 @@ from exporter.cache.fingerprint import (
 )
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExporterError
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
@@ -126,7 +127,7 @@ def load_snapshot(root: Path, build: Path, day: str) -> ExportSummary | None:
         The summary, or None if an input changed or there is no snapshot.
     """
     try:
-        snapshot = json.loads((build / _SNAPSHOT).read_bytes())
+        snapshot = json.loads(read_regular_file(build / _SNAPSHOT, PROJECT_LIMIT))
         if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
             return None
         inputs = NoopInputs(**snapshot["inputs"])

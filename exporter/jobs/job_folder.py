@@ -11,6 +11,7 @@ from pathlib import Path
 
 from exporter.core.atomic_files import write_text
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.records.record import CellId, Record, Route
 
 #: Matches the names that `format_weights_name` returns.
@@ -90,7 +91,7 @@ class JobFolder:
             if path in skip:
                 continue
             try:
-                record = Record.read(path.read_bytes())
+                record = Record.read(read_regular_file(path, CELL_LIMIT))
             except (OSError, ValueError):
                 continue
             if path == self.record(record.cell):

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import write_json
 from exporter.planning.plan import Plan
 
@@ -101,7 +102,7 @@ def read_shard_note(build: Path) -> ShardNote:
         ExporterError: UNREADABLE if the folder contains no finished shard.
     """
     try:
-        return ShardNote.model_validate_json((build / SHARD_NOTE).read_bytes())
+        return ShardNote.model_validate_json(read_regular_file(build / SHARD_NOTE, PROJECT_LIMIT))
     except FileNotFoundError:
         message = f"{build}: contains no finished shard; run `exporter export --shard I/N`"
     except (OSError, ValidationError):

@@ -5,21 +5,29 @@ Input: the path of a job. Output: a `WorkerProcess`.
 The fork server (`exporter.worker.fork_server`) imports the packages of all workers once and forks
 for each job. A start then costs milliseconds. Commands and events are lines of JSON.
 
-If the fork server dies, the kernel kills its children. Each child counts as killed, and the next
-job gets a new fork server. If no fork server can start, each job gets a new Python.
+If the fork server ends, the kernel kills its children: they are lost and can run again, because
+another model may be the reason. The next job gets a new fork server. If no fork server can start,
+or three were lost, each job gets a new Python.
+
+A model can stop the fork server, or write to its pipes through `/proc`. So each event begins with a
+secret that forks do not have, and each wait has a deadline. After an unknown line or a deadline the
+fork server is killed and counts as lost.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
+from exporter.processes.lifetime import hide_memory
 from exporter.processes.spawner import (
     ProcessStarter,
     Spawner,
@@ -30,7 +38,17 @@ from exporter.processes.spawner import (
 
 FORK_SERVER_COMMAND = (sys.executable, "-P", "-m", "exporter.worker.fork_server")
 
-_POLL_INTERVAL = 60.0  # seconds between two checks of a fork server that sends no events
+#: Seconds in which a fork server imports its modules, from a slow disk.
+_READY_LIMIT = 600.0
+#: Seconds in which a fork server that is ready responds.
+_RESPONSE_LIMIT = 60.0
+#: Seconds without an event until the client requests one.
+_QUIET = 5.0
+#: Bytes of an event.
+_MAX_EVENT = 1 << 12
+#: After this number of lost fork servers, a model ends them intentionally.
+_MAX_LOSSES = 3
+_SECRET_BYTES = 16
 
 
 class ForkServerStarter:
@@ -52,16 +70,20 @@ class ForkServerStarter:
         self._command = command
         self._fallback = fallback or Spawner(environment)
         self._server: ForkServerClient | None = None
+        self._losses = 0
 
     def prepare(self) -> None:
         """Start the fork server, which imports while the caller does other work."""
-        self._get_server()
+        if self._losses < _MAX_LOSSES:
+            self._get_server()
 
     def start(self, command: WorkerCommand) -> WorkerProcess:
         """Start a worker. The first call waits until the fork server is ready."""
-        server = self._get_server()
-        server.wait_until_ready()
-        worker = server.start(command)
+        worker = None
+        if self._losses < _MAX_LOSSES:
+            server = self._get_server()
+            server.wait_until_ready()
+            worker = server.start(command)
         return worker if worker is not None else self._fallback.start(command)
 
     def sleep(self, seconds: float) -> None:
@@ -80,6 +102,7 @@ class ForkServerStarter:
     def _get_server(self) -> ForkServerClient:
         """Return the fork server, or a new one if it is dead."""
         if self._server is None or not self._server.is_alive():
+            self._losses += self._server is not None
             self.close()
             self._server = ForkServerClient(self._command, self._environment)
         return self._server
@@ -95,6 +118,7 @@ class ForkServerClient:
     """One fork server process with its pipes and workers."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        hide_memory()
         server_input, self._commands = os.pipe()
         self._events, server_output = os.pipe()
         self._process = subprocess.Popen(
@@ -113,18 +137,20 @@ class ForkServerClient:
         self._is_lost = False
         self._workers: dict[int, _ForkedWorker] = {}
         self._count = 0
+        self._secret = secrets.token_hex(_SECRET_BYTES).encode()
+        self._last_event = self._last_command = time.monotonic()
+        self._send(self._secret)
 
     def is_alive(self) -> bool:
         """Return True if the fork server can start workers."""
         return not self._is_lost and self._process.poll() is None
 
     def wait_until_ready(self) -> None:
-        """Wait until the fork server is ready or exits."""
-        while not self._is_ready and not self._is_lost:
-            self.handle_events(_POLL_INTERVAL)
+        """Wait until the fork server is ready or lost."""
+        self._wait_for(lambda: self._is_ready, _READY_LIMIT)
 
     def start(self, command: WorkerCommand) -> _ForkedWorker | None:
-        """Fork one worker, or return None if the fork server is dead."""
+        """Fork one worker, or return None if the fork server is lost."""
         self._count += 1
         worker = self._workers[self._count] = _ForkedWorker(self)
         message = {
@@ -133,12 +159,8 @@ class ForkServerClient:
             "log": str(command.log),
             "folder": str(command.folder),
         }
-        try:
-            os.write(self._commands, json.dumps(message).encode() + b"\n")
-        except BrokenPipeError:
-            self._mark_lost()
-        while not worker.pid and not self._is_lost:
-            self.handle_events(_POLL_INTERVAL)
+        self._send(json.dumps(message).encode())
+        self._wait_for(lambda: worker.pid > 0, _RESPONSE_LIMIT)
         return worker if worker.pid else None
 
     def handle_events(self, seconds: float) -> None:
@@ -147,34 +169,71 @@ class ForkServerClient:
         Args:
             seconds: The longest wait for the first event.
         """
+        seconds = min(seconds, _QUIET)
         while not self._is_lost and select.select([self._events], [], [], seconds)[0]:
             seconds = 0.0
             data = os.read(self._events, 1 << 16)
-            if not data:
-                self._mark_lost()
             *lines, self._partial_line = (self._partial_line + data).split(b"\n")
-            for line in lines:
-                event: Mapping[str, int] = json.loads(line)
-                if "pid" in event:
-                    self._workers[event["started"]].pid = event["pid"]
-                elif "ended" in event:
-                    self._workers.pop(event["ended"]).code = event["code"]
-                else:
-                    self._is_ready = True
+            is_valid = all(self._handle_event(line) for line in lines)
+            if not data or not is_valid or len(self._partial_line) > _MAX_EVENT:
+                self._mark_lost()
+        self._require_response()
+
+    def _handle_event(self, line: bytes) -> bool:
+        """Handle an event, or return False if the line is not from the fork server."""
+        secret, _, text = line.partition(b" ")
+        if not secrets.compare_digest(secret, self._secret):
+            return False
+        self._last_event = time.monotonic()
+        event: Mapping[str, int] = json.loads(text)
+        if "pid" in event:
+            self._workers[event["started"]].pid = event["pid"]
+        elif "ended" in event:
+            self._workers.pop(event["ended"]).code = event["code"]
+        elif "ready" in event:
+            self._is_ready = True
+        return True
+
+    def _require_response(self) -> None:
+        """Request an event if there was none for some time; kill the server after a deadline."""
+        now = time.monotonic()
+        if self._is_lost or not self._is_ready or not self._workers:
+            return
+        if self._last_command > self._last_event:
+            if now - self._last_command > _RESPONSE_LIMIT:
+                self._mark_lost()
+        elif now - self._last_event > _QUIET:
+            self._send(b'{"report": 1}')
+
+    def _wait_for(self, is_done: Callable[[], bool], limit: float) -> None:
+        until = time.monotonic() + limit
+        while not is_done() and not self._is_lost:
+            self.handle_events(_QUIET)
+            if not is_done() and time.monotonic() > until:
+                self._mark_lost()
+
+    def _send(self, message: bytes) -> None:
+        self._last_command = time.monotonic()
+        try:
+            os.write(self._commands, message + b"\n")
+        except BrokenPipeError:
+            self._mark_lost()
 
     def close(self) -> None:
         """Kill the fork server. The kernel kills its children."""
-        self._process.kill()
-        self._process.wait()
         self._mark_lost()
+        with suppress(subprocess.TimeoutExpired):  # the kernel cannot end it: a broken disk
+            self._process.wait(_RESPONSE_LIMIT)
         os.close(self._commands)
         os.close(self._events)
 
     def _mark_lost(self) -> None:
-        """Mark all workers as killed: the fork server is dead, and the kernel killed them."""
+        """Kill the fork server, also a stopped one, and mark all workers as lost."""
         self._is_lost = True
+        self._process.kill()
         for worker in self._workers.values():
             worker.signal_group(signal.SIGKILL)
+            worker.is_lost = True
             worker.code = -signal.SIGKILL
         self._workers.clear()
 
@@ -186,6 +245,7 @@ class _ForkedWorker:
         self._server = server
         self.pid = 0
         self.code: int | None = None
+        self.is_lost = False
 
     def poll(self) -> int | None:
         self._server.handle_events(0.0)
@@ -194,7 +254,7 @@ class _ForkedWorker:
     def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while self.poll() is None and (remaining := until - time.monotonic()) > 0:
-            self._server.handle_events(min(remaining, _POLL_INTERVAL))
+            self._server.handle_events(remaining)
         return self.code is not None
 
     def signal_group(self, number: signal.Signals) -> None:

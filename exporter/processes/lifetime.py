@@ -1,4 +1,4 @@
-"""The relation of a process to its parent, and its priority if memory runs out."""
+"""The relation of a process to its parent and to others, and its priority if memory runs out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 
 
 def die_with_parent(parent: int) -> None:
@@ -26,6 +27,26 @@ def clear_parent_death_signal() -> None:
     """Undo `die_with_parent`."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def hide_memory() -> None:
+    """Forbid other processes of the user to open this process through `/proc` (Linux).
+
+    A model could otherwise write to the descriptors and the memory of the processes that judge it.
+    A process with the capability CAP_SYS_PTRACE still can.
+    """
+    _set_dumpable(0)
+
+
+def show_memory() -> None:
+    """Undo `hide_memory` in a fork, which the tracer of opened files must read."""
+    _set_dumpable(1)
+
+
+def _set_dumpable(value: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, value, 0, 0, 0)
 
 
 def prefer_for_oom_kill() -> None:

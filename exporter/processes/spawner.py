@@ -35,6 +35,10 @@ class WorkerCommand:
 class WorkerProcess(Protocol):
     """A started worker."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the worker ended because the fork server did."""
+
     def poll(self) -> int | None:
         """Return the exit code, less than 0 for a signal, or None while the worker runs."""
 
@@ -103,6 +107,10 @@ class Spawner:
 class _SpawnedWorker:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+
+    @property
+    def is_lost(self) -> bool:
+        return False
 
     def poll(self) -> int | None:
         return self._process.poll()

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from exporter.core.check_names import COMPARISON_CHECKS, DETERMINISM_CHECK
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.records.measurements import Measurements
 
 #: The prefix of notes that are warnings of the TorchScript tracer.
@@ -347,7 +348,7 @@ def read_run(path: Path) -> RunRecord:
         ExporterError: UNREADABLE if the file is missing, damaged or of another version.
     """
     try:
-        run = RunRecord.read(path.read_bytes())
+        run = RunRecord.read(read_regular_file(path, PROJECT_LIMIT))
         for record in run.records:
             _require_consistency(record)
     except FileNotFoundError:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from exporter.cache.fingerprint import hash_source
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import write_json
 
 
@@ -66,6 +67,6 @@ def list_written_pages(note: Path) -> tuple[str, ...]:
 
 def _read_note(note: Path) -> _Note | None:
     try:
-        return _Note.model_validate_json(note.read_bytes())
+        return _Note.model_validate_json(read_regular_file(note, PROJECT_LIMIT))
     except (OSError, ValidationError):
         return None

@@ -1,8 +1,9 @@
 """The fork server for workers: `python -m exporter.worker.fork_server`, on Linux.
 
-Input: stdin has one line of JSON for each worker to start. Output: stdout has one line when the
-server is ready, and one for each start and each exit of a worker. The server imports the modules
-of all workers once. Each worker is a fork.
+Input: stdin has a secret, and then one line of JSON for each worker to start. Output: stdout has
+one line when the server is ready, one for each start and each exit of a worker, and one on request.
+Each begins with the secret, which forks erase. The server imports the modules of all workers once.
+Each worker is a fork.
 
 The server must have no thread, device or session when it forks. It ends with its parent and
 kills its workers with their children. If the server itself is killed, the kernel kills the
@@ -25,10 +26,15 @@ from typing import NoReturn
 from exporter.processes.lifetime import (
     clear_parent_death_signal,
     die_with_parent,
+    hide_memory,
     prefer_for_oom_kill,
+    show_memory,
 )
 from exporter.worker.__main__ import main as run_worker
 from exporter.worker.process.output_log import flush_output
+
+#: The number of digits of the secret.
+_SECRET_LENGTH = 32
 
 
 class ForkServer:
@@ -36,10 +42,12 @@ class ForkServer:
 
     Args:
         script: A script to run instead of the worker, or "".
+        secret: The first bytes of each event.
     """
 
-    def __init__(self, script: str) -> None:
+    def __init__(self, script: str, secret: bytearray) -> None:
         self._script = script
+        self._secret = secret
         self._numbers: dict[int, int] = {}
         self._partial_line = b""
         # The signal of a child's exit writes to this pipe, which ends the wait in `select`.
@@ -52,7 +60,7 @@ class ForkServer:
     def run(self) -> None:
         """Serve until stdin or the reader of stdout is closed, then kill all workers."""
         try:
-            _report(ready=1)
+            self._report(ready=1)
             is_open = True
             while is_open:
                 ready, _, _ = select.select([0, self._pipe[0]], [], [])
@@ -75,7 +83,11 @@ class ForkServer:
         data = os.read(0, 1 << 16)
         *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         for line in lines:
-            self._start(json.loads(line))
+            request = json.loads(line)
+            if "start" in request:
+                self._start(request)
+            else:
+                self._report(alive=1)
         return bool(data)
 
     def _start(self, request: dict[str, str]) -> None:
@@ -83,7 +95,9 @@ class ForkServer:
         pid = os.fork()
         if pid == 0:
             try:
+                self._secret[:] = bytes(len(self._secret))  # the model must not find it
                 die_with_parent(server)
+                show_memory()
                 prefer_for_oom_kill()
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -94,7 +108,7 @@ class ForkServer:
                 # If the child returned from here, it would kill its siblings like the server.
                 os._exit(1)
         self._numbers[pid] = int(request["start"])
-        _report(started=self._numbers[pid], pid=pid)
+        self._report(started=self._numbers[pid], pid=pid)
 
     def _report_exits(self) -> None:
         while self._numbers:
@@ -106,7 +120,11 @@ class ForkServer:
                 os.killpg(exited.si_pid, signal.SIGKILL)  # the remaining children of the worker
             _, status = os.waitpid(exited.si_pid, 0)
             number = self._numbers.pop(exited.si_pid)
-            _report(ended=number, code=os.waitstatus_to_exitcode(status))
+            self._report(ended=number, code=os.waitstatus_to_exitcode(status))
+
+    def _report(self, **fields: int) -> None:
+        # One call, so that the event is one piece and no other copy of the secret exists.
+        os.writev(1, [self._secret, b" ", json.dumps(fields).encode(), b"\n"])
 
 
 def _execute_request(request: dict[str, str], script: str) -> NoReturn:
@@ -115,7 +133,9 @@ def _execute_request(request: dict[str, str], script: str) -> NoReturn:
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDONLY)
-        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        # An earlier worker of this job may have replaced the log by a pipe or a link.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        log = os.open(request["log"], flags, 0o644)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
         os.close(log)
@@ -143,8 +163,15 @@ def _execute_request(request: dict[str, str], script: str) -> NoReturn:
         os._exit(code & 0xFF)
 
 
-def _report(**fields: int) -> None:
-    os.write(1, json.dumps(fields).encode() + b"\n")
+def _read_secret() -> bytearray:
+    """Return the first line of stdin in the only copy, which forks can erase.
+
+    Returns:
+        The secret, or nothing if stdin ended.
+    """
+    secret, newline = bytearray(_SECRET_LENGTH), bytearray(1)
+    # A pipe delivers a short message as one piece.
+    return secret if os.readv(0, [secret, newline]) > _SECRET_LENGTH else bytearray()
 
 
 def main() -> None:
@@ -157,7 +184,9 @@ def main() -> None:
         preload()
     # From here on, the end of stdin shows the end of the parent and leaves time to kill workers.
     clear_parent_death_signal()
-    ForkServer(script).run()
+    hide_memory()
+    if secret := _read_secret():
+        ForkServer(script, secret).run()
     os._exit(0)
 
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TypeAlias
 
 from exporter.checks.files.sample_files import SampleCache
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.reference import Reference
 from exporter.worker.job_output import JobOutput
 from exporter.worker.process.fork_call import can_fork, run_in_fork
@@ -48,7 +49,7 @@ def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> Non
             continue
         with output.opened.separate():
             run_in_fork(partial(_run_step, step, samples))
-        reference = Reference.read(output.folder.reference.read_bytes())
+        reference = Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT))
         samples = Samples(reference, SampleCache())
     last(samples)
 

@@ -22,7 +22,7 @@ from exporter.build.engine import LocalEngine
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
-from exporter.processes import ForkServerStarter, make_worker_environment
+from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
 from exporter.records.record import Record, read_run
 from tests.unit.build.builders import BuildLog
 from tests.unit.factory import key_by_text, make_manifest, make_spec
@@ -65,7 +65,8 @@ def run(root: Path) -> BuildLog:
     worker = Path(__file__).with_name("worker.py")
     environment = make_worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
-    engine = LocalEngine(JOBS, ForkServerStarter(environment, command))
+    fallback = Spawner(environment, [sys.executable, str(worker)])
+    engine = LocalEngine(JOBS, ForkServerStarter(environment, command, fallback))
     run_plan(manifest, make_plan(manifest), engine, log, _TODAY)
     return log
 

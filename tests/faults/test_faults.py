@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.processes import fork_server_client
 from exporter.records.record import Status
 from tests.faults import campaign
 
@@ -34,6 +35,10 @@ WAYS = {
     "deletes_its_folder": Status.CRASH,
     "puts_a_file_for_the_records": Status.CRASH,
     "puts_a_link_for_its_folder": Status.CRASH,
+    "puts_a_pipe_for_the_record": Status.CRASH,
+    "puts_a_pipe_for_the_log": Status.CRASH,
+    "puts_a_huge_record": Status.CRASH,
+    "puts_a_pipe_for_the_announcement": Status.TIMEOUT,
     "deletes_its_folder_and_hangs": Status.TIMEOUT,
     "hangs": Status.TIMEOUT,
     "hangs_in_c": Status.TIMEOUT,
@@ -152,6 +157,22 @@ def test_each_misbehavior_fails_its_own_cell(tmp_path: Path) -> None:
     campaign.run(tmp_path)
     assert {record.status for record in campaign.records(tmp_path).values()} == {Status.PASS}
     campaign.print_counts(f"{len(WAYS)} ways to misbehave, {len(records)} cells")
+
+
+@pytest.mark.parametrize("way", ["stops_the_fork_server", "writes_to_the_fork_server"])
+def test_an_attack_on_the_fork_server_fails_its_own_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(fork_server_client, "_QUIET", 0.2)
+    monkeypatch.setattr(fork_server_client, "_RESPONSE_LIMIT", 0.5)
+    campaign.make_project(tmp_path, models=4, opsets=2, timeout=30.0, pause=0.1)
+    campaign.set_failures(tmp_path, {"m001/8/cpu": way})
+    campaign.run(tmp_path)
+    statuses = {cell: record.status for cell, record in campaign.records(tmp_path).items()}
+    assert statuses.pop("m001/8/cpu") is Status.CRASH
+    assert set(statuses.values()) == {Status.PASS}
+    assert len(statuses) == 7
+    assert campaign.find_running(tmp_path) == []
 
 
 @pytest.mark.parametrize(

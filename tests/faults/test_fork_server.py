@@ -23,6 +23,9 @@ time.sleep(float(open("seconds").read()))
 """
 
 
+SECRET = b"0123456789abcdef" * 2
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ForkServerProcess]:
     (tmp_path / "worker.py").write_text(WORKER)
@@ -49,7 +52,8 @@ class ForkServerProcess:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.orders, self.words = self.process.stdin, self.process.stdout
-        assert json.loads(self.words.readline()) == {"ready": 1}
+        self.orders.write(SECRET + b"\n")
+        assert self.words.readline() == SECRET + b' {"ready": 1}\n'
 
     def order(self, number: int) -> None:
         folder_name = str(self._folder)

@@ -116,6 +116,55 @@ def puts_a_link_for_its_folder() -> None:
     os._exit(1)
 
 
+def puts_a_pipe_for_the_record() -> None:
+    for opset in JOB["opsets"]:
+        path = FOLDER / "records" / f"{opset['opset']}.cpu.json"
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    os._exit(1)
+
+
+def puts_a_pipe_for_the_announcement() -> None:
+    (FOLDER / "at_work.json").unlink()
+    os.mkfifo(FOLDER / "at_work.json")
+    hangs()
+
+
+def puts_a_pipe_for_the_log() -> None:
+    (FOLDER / "logs/model.log").unlink()
+    os.mkfifo(FOLDER / "logs/model.log")
+    os._exit(1)
+
+
+def puts_a_huge_record() -> None:
+    for name in ("records/7.cpu.json", "records/8.cpu.json", "reference.json"):
+        (FOLDER / name).parent.mkdir(exist_ok=True)
+        with (FOLDER / name).open("wb") as file:
+            file.truncate(40 << 30)
+    os._exit(1)
+
+
+def stops_the_fork_server() -> None:
+    if is_forked():
+        os.kill(os.getppid(), signal.SIGSTOP)
+        hangs()
+    os._exit(1)
+
+
+def writes_to_the_fork_server() -> None:
+    if is_forked():
+        for line in (b'{"started": 1, "pid": 1}', b"\xff[", b'{"ended": 1, "code": 0}'):
+            with Path(f"/proc/{os.getppid()}/fd/1").open("wb", buffering=0) as pipe:
+                pipe.write(line + b"\n")
+        hangs()
+    os._exit(1)
+
+
+def is_forked() -> bool:
+    return b"fork_server" in Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+
+
 def raises() -> None:
     raise UnprintableError
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from stat import S_ISREG
 
 from exporter.build.engine.protocol import JobEvents
+from exporter.core.regular_files import CELL_LIMIT, empty_regular_file, read_regular_file
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 
@@ -44,7 +44,9 @@ class JobMonitor:
     def read_announcement(self) -> Announcement | None:
         """Return the last announcement, or None if there is no valid one."""
         try:
-            return Announcement.model_validate_json(self._folder.announcement.read_bytes())
+            return Announcement.model_validate_json(
+                read_regular_file(self._folder.announcement, CELL_LIMIT)
+            )
         except (OSError, ValueError):
             return None
 
@@ -52,6 +54,5 @@ class JobMonitor:
         """Empty large logs. Workers open them for appending and continue at offset 0."""
         for log in self._folder.log(None).parent.glob("*.log"):
             with suppress(OSError):  # a model may remove its own folder
-                state = log.lstat()
-                if S_ISREG(state.st_mode) and state.st_size > _MAX_LOG_SIZE:
-                    log.write_bytes(b"")
+                if log.lstat().st_size > _MAX_LOG_SIZE:
+                    empty_regular_file(log)

@@ -6,7 +6,6 @@ child processes end with it.
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from exporter.processes.spawner import ProcessStarter, WorkerCommand
 
 _POLL_INTERVAL = 0.1  # seconds
 _GRACE_PERIOD = 1.0  # seconds between SIGTERM and SIGKILL
+_KILL_PERIOD = 120.0  # seconds; only a broken disk delays the end of a killed process longer
 
 
 class LocalEngine:
@@ -97,6 +97,8 @@ class _RunningJob:
         code = self._process.poll()
         if code is not None:
             self._process.signal_group(signal.SIGKILL)
+            if self._process.is_lost:
+                return self.make_result(ExitKind.SERVER_END, abs(code))
             return self.make_result(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
         if time.monotonic() - self._started > self._task.seconds:
             _terminate([self])
@@ -127,7 +129,7 @@ class _RunningJob:
         """End the worker and its child processes."""
         if self._process.poll() is None:
             self._process.signal_group(signal.SIGKILL)
-            self._process.wait(math.inf)
+            self._process.wait(_KILL_PERIOD)
         self._process.signal_group(signal.SIGKILL)
 
 

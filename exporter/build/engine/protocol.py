@@ -25,6 +25,8 @@ class ExitKind(StrEnum):
     """With an exit code. The code 0 does not prove that all cells are finished."""
     SIGNAL = "signal"
     """By a signal that the engine did not send."""
+    SERVER_END = "server_end"
+    """With the fork server, for which another job can be the reason."""
     TIMEOUT = "timeout"
     """The engine ended the job at its time limit."""
     INTERRUPTED = "interrupted"

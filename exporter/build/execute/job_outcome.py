@@ -6,10 +6,13 @@ each decided cell, and the cells for another worker.
 If the worker exited with 0 and wrote all records, all records count. Otherwise the record of a cell
 counts if the worker announced a later one. If the worker died, the announced cells fail, and
 another worker runs the rest. Each retry decides at least one cell, so retries come to an end.
+
+If the fork server ended, all unfinished cells run again. After a few lost servers there is none.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import assert_never
 
 from exporter.build.engine import ExitKind, JobResult
+from exporter.core.regular_files import open_regular_file
 from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
 from exporter.core.sanitize import redact
 from exporter.core.text_format import join_names
@@ -60,6 +64,8 @@ def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict
     match result.exit_kind:
         case ExitKind.INTERRUPTED:
             return Verdict(records=finished)
+        case ExitKind.SERVER_END:
+            return Verdict(records=finished, retry=tuple(unfinished))
         case ExitKind.TIMEOUT:
             late = {cell: _make_timeout(result, cell, in_progress) for cell in unfinished}
             return Verdict(records=finished | late)
@@ -93,9 +99,9 @@ def read_log_tail(job: Job, announcement: Announcement | None) -> str:
     if announcement:
         log = log.with_name(Path(announcement.log).name)
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+        with open_regular_file(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
     fatal = [index for index, line in enumerate(lines) if _FATAL in line]

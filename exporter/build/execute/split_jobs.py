@@ -17,6 +17,7 @@ from pathlib import Path
 from exporter.build.engine import Task
 from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files, repair_folder
 from exporter.build.folder.stored_records import FolderRecords
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
@@ -96,7 +97,7 @@ def _rank(part: FolderRecords) -> tuple[bool, bool, bool]:
     """Return a sort key: results first, then a reference, then float64 outputs for all samples."""
     path = part.folder.reference
     try:
-        is_exact = Reference.read(path.read_bytes()).is_measured_everywhere
+        is_exact = Reference.read(read_regular_file(path, PROJECT_LIMIT)).is_measured_everywhere
     except (OSError, ValueError):
         is_exact = False
     return bool(part.by_cell), os.path.lexists(path), is_exact

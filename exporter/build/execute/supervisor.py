@@ -127,7 +127,8 @@ class Supervisor:
                 records.remove(cell)
                 if record:
                     self._postponed.setdefault(cell.model, []).append(cell)
-        self._used_seconds[job.folder] += math.ceil(result.seconds)
+        if result.exit_kind is not ExitKind.SERVER_END:
+            self._used_seconds[job.folder] += math.ceil(result.seconds)
         if verdict.retry:
             return self._make_task(restrict_job(job, verdict.retry))
         interrupted = result.exit_kind is ExitKind.INTERRUPTED

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from exporter.build.folder.stored_records import FolderRecords
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.records.record import Record
@@ -34,6 +36,13 @@ def repair_folder(folder: JobFolder) -> bool:
     for path in (folder.job, folder.announcement, *folder.records.iterdir()):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
+    for parent in (folder.path, folder.records, folder.log(None).parent):
+        for path in parent.iterdir():
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode) and path.suffix == ".log":
+                shutil.rmtree(path)
+            elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                path.unlink()  # a link, a pipe or a device
     return was_lost
 
 
@@ -100,7 +109,7 @@ def carry_over(
 def _have_same_reference(one: JobFolder, other: JobFolder) -> bool:
     """Return True if PyTorch's outputs are equal for all common samples."""
     try:
-        texts = [folder.reference.read_bytes() for folder in (one, other)]
+        texts = [read_regular_file(folder.reference, PROJECT_LIMIT) for folder in (one, other)]
         if texts[0] == texts[1]:
             return True
         before, after = (Reference.read(text) for text in texts)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.build.folder.build_folder import REHEARSALS_FOLDER
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
 from exporter.records.record import CellId, Record
 
@@ -108,7 +109,7 @@ def _find_used_weights(
     unrecorded = {opset for opset in opsets if folder.model(opset).exists()}
     for path in records:
         try:
-            record = Record.read(path.read_bytes())
+            record = Record.read(read_regular_file(path, CELL_LIMIT))
         except (OSError, ValueError):
             return None
         unrecorded.discard(record.cell.opset)

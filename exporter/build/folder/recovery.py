@@ -18,6 +18,7 @@ from exporter.build.folder.carry_over import carry_over, remove_unrecorded_files
 from exporter.build.folder.flakiness import mark_flaky
 from exporter.build.folder.stored_records import FolderRecords, StoredRecords
 from exporter.cache.staleness import TRANSIENT_STATUSES
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.core.text_format import pluralize
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
@@ -55,7 +56,7 @@ def recover_killed_runs(
 def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Record], bool]) -> str:
     folder = JobFolder(path)
     try:
-        job = Job.model_validate_json(folder.job.read_bytes())
+        job = Job.model_validate_json(read_regular_file(folder.job, CELL_LIMIT))
     except (OSError, ValidationError):
         return ""
     model = job.spec.id
@@ -63,7 +64,9 @@ def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Recor
     if not path.name.startswith(f"{model}-") or folder.records.is_symlink():
         return ""
     try:
-        announcement = Announcement.model_validate_json(folder.announcement.read_bytes())
+        announcement = Announcement.model_validate_json(
+            read_regular_file(folder.announcement, CELL_LIMIT)
+        )
         unfinished = announcement.cells
     except (OSError, ValidationError):
         unfinished = job.cells()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from exporter.cache.fingerprint import hash_source
 from exporter.cache.store.store_entry import StoredFile, is_weights
+from exporter.core.regular_files import open_regular_file
 
 #: Bytes for one call of the kernel. Ctrl-C is handled between two calls.
 _COPY_CHUNK = 1 << 28
@@ -175,7 +176,7 @@ def link_or_copy(source: Path, target: Path, *, may_link: bool) -> None:
         with suppress(OSError):  # another file system, or one without hard links
             target.hardlink_to(source)
             return
-    with source.open("rb") as reader, target.open("xb") as writer:
+    with open_regular_file(source) as reader, target.open("xb") as writer:
         if not _copy_in_kernel(reader.fileno(), writer.fileno()):
             reader.seek(0)
             writer.truncate(0)

@@ -19,6 +19,7 @@ from typing import Literal
 
 from exporter.cache.fingerprint import THOROUGH, is_known_everywhere
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.core.resources import is_out_of_resources
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, format_weights_name
 from exporter.records.record import CellId, Record, Stage, Status
@@ -148,7 +149,7 @@ def read_entry_file(path: Path) -> bytes:
         DamagedEntry: if the file cannot be read.
     """
     try:
-        return path.read_bytes()
+        return read_regular_file(path, CELL_LIMIT)
     except OSError:
         raise DamagedEntry from None
 

@@ -20,6 +20,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
+from exporter.core.regular_files import TENSOR_LIMIT, open_regular_file, read_regular_file
 from exporter.manifest import ModelSpec, Output
 from exporter.runtimes.values import Array, OnnxValue, list_items
 
@@ -163,7 +164,8 @@ def hash_sample(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        with open_regular_file(path) as file:  # waits for no pipe
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 
@@ -229,7 +231,7 @@ def _read_value(path: Path, output: Output) -> OnnxValue:
     if output.kind == "tensor":
         return _read_tensor(path)
     with _report_damage(path):
-        sequence = onnx.SequenceProto.FromString(path.read_bytes())
+        sequence = onnx.SequenceProto.FromString(read_regular_file(path, TENSOR_LIMIT))
         size = sequence.ByteSize()
         sequence.DiscardUnknownFields()
         # The bytes of a tensor parse as a sequence without items and with unknown fields.
@@ -240,7 +242,9 @@ def _read_value(path: Path, output: Output) -> OnnxValue:
 
 def _read_tensor(path: Path) -> Array:
     with _report_damage(path):
-        return numpy_helper.to_array(onnx.load_tensor(path))
+        return numpy_helper.to_array(
+            onnx.TensorProto.FromString(read_regular_file(path, TENSOR_LIMIT))
+        )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.tools.publish.published_folder import (
     MARKER,
     SUMS,
@@ -52,7 +53,7 @@ def find_obstacle(final: Path) -> str:
     if not final.exists():
         return ""
     try:
-        Publication.model_validate_json((final / MARKER).read_bytes())
+        Publication.model_validate_json(read_regular_file(final / MARKER, CELL_LIMIT))
         expected = read_listed_files(final) | {SUMS}
     except (OSError, ValueError):
         return "the existing folder was not written by `exporter publish`; move it away"

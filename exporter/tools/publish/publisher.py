@@ -20,6 +20,7 @@ from typing import Literal
 from exporter.build import BuildFolder
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.core.sanitize import redact
 from exporter.manifest import Manifest, ModelSpec
 from exporter.processes.request import send_request
@@ -222,7 +223,7 @@ def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:
     if spec.inputs_from is None:
         return spec
     try:
-        contract = build.model_folder(spec.id).contract.read_bytes()
+        contract = read_regular_file(build.model_folder(spec.id).contract, CELL_LIMIT)
         resolved = ModelSpec.model_validate_json(contract)
     except (OSError, ValueError):
         return spec

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from exporter.cache.fingerprint import ALL_FILES, FOLDER, LISTING, MISSING
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.regular_files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
@@ -55,7 +56,7 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell.record.cell}: {reason}")
     spec = _resolve_call(cell)
     try:
-        reference = Reference.read(cell.built.reference.read_bytes())
+        reference = Reference.read(read_regular_file(cell.built.reference, PROJECT_LIMIT))
     except (OSError, ValueError) as error:
         message = f"{cell.built.reference}: cannot be read; export the model again"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
@@ -87,7 +88,7 @@ def _resolve_call(cell: ReproducedCell) -> ModelSpec:
     if spec.inputs_from is not None:
         path = cell.built.contract
         try:
-            resolved = ModelSpec.model_validate_json(path.read_bytes())
+            resolved = ModelSpec.model_validate_json(read_regular_file(path, CELL_LIMIT))
         except (OSError, ValueError) as error:
             message = f"{path}: cannot be read; export the model again"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.core.sanitize import redact
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.processes.request import send_request
@@ -113,8 +114,10 @@ def verify_folders(
     for item in files:
         folder = item.folder
         try:
-            publication = Publication.model_validate_json((folder / MARKER).read_bytes())
-            spec = ModelSpec.model_validate_json((folder / _CONTRACT).read_bytes())
+            publication = Publication.model_validate_json(
+                read_regular_file(folder / MARKER, CELL_LIMIT)
+            )
+            spec = ModelSpec.model_validate_json(read_regular_file(folder / _CONTRACT, CELL_LIMIT))
         except (OSError, ValueError) as error:
             message = f"{MARKER} or {_CONTRACT} cannot be read: {_find_first_line(error)}"
             verdicts = _repeat(options, Status.ERROR, message)

@@ -18,6 +18,7 @@ from exporter.checks.files.artifact_facts import measure_artifact
 from exporter.checks.files.model_file import UnreadableModel
 from exporter.checks.files.sample_files import SampleCache, hash_sample
 from exporter.checks.protocol import CheckContext
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, name_capture
@@ -37,7 +38,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     cells = job.list_opset_cells(opset)
     records = [stored[cell] for cell in cells if cell in stored]
     try:
-        reference = Reference.read(source.reference.read_bytes())
+        reference = Reference.read(read_regular_file(source.reference, PROJECT_LIMIT))
     except (OSError, ValueError):
         return None
     spec = job.spec

@@ -16,6 +16,7 @@ from onnx import parser
 
 from exporter.checks.protocol import CheckContext
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
@@ -59,7 +60,7 @@ def measure_session(request: SessionRequest) -> SessionFigures:
         folder=folder,
         opset=request.opset,
         spec=request.spec,
-        reference=Reference.read(folder.reference.read_bytes()),
+        reference=Reference.read(read_regular_file(folder.reference, PROJECT_LIMIT)),
         kernels=kernels,
     )
     (declared,) = [each for each in context.reference.samples if each.kind == "declared"]

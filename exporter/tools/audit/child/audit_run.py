@@ -17,6 +17,7 @@ from onnx import ModelProto
 from exporter.cache.fingerprint import read_tool_versions
 from exporter.checks.files.model_file import read_model
 from exporter.checks.protocol import CheckContext
+from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.core.sanitize import join_lines
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
@@ -136,7 +137,7 @@ class _Auditor:
 
 def _create_context(request: AuditRequest, folder: JobFolder, kernels: Kernels) -> CheckContext:
     try:
-        reference = Reference.read(folder.reference.read_bytes())
+        reference = Reference.read(read_regular_file(folder.reference, PROJECT_LIMIT))
     except (OSError, ValueError) as error:
         message = "reference.json: cannot be read; export the model again"
         raise InvalidBaselineFile(message) from error

@@ -11,6 +11,8 @@ from typing import Any
 
 from onnx import ModelProto, OptionalProto, SequenceProto, TensorProto, ValueInfoProto, numpy_helper
 
+from exporter.core.regular_files import TENSOR_LIMIT, read_regular_file
+
 
 def list_open_inputs(model: ModelProto) -> list[ValueInfoProto]:
     """Return the graph inputs without a value in the file, which a runner supplies."""
@@ -37,7 +39,7 @@ def read_data_set(model: ModelProto, folder: Path) -> tuple[Mapping[str, Any], l
 
 
 def _read_value(path: Path, item: ValueInfoProto) -> object:
-    data = path.read_bytes()
+    data = read_regular_file(path, TENSOR_LIMIT)
     match item.type.WhichOneof("value"):
         case "optional_type":
             return numpy_helper.to_optional(OptionalProto.FromString(data))

@@ -29,6 +29,7 @@ from exporter.checks.comparison.masked_positions import (
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
+from exporter.core.regular_files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text_format import round_up_two_digits
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
@@ -54,7 +55,7 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
     """Write each sample on which PyTorch runs."""
     built, folder = JobFolder(Path(request.built)), Path(target.folder)
     try:
-        reference = Reference.read(built.reference.read_bytes())
+        reference = Reference.read(read_regular_file(built.reference, PROJECT_LIMIT))
         reference = reference.select(built.find_route(target.opset))
     except (OSError, ValueError):
         return TargetResult(opset=target.opset, problems=(f"reference.json: {_FIX}",))
@@ -118,7 +119,9 @@ def _write_sample(
     # Other runtimes select the lower index first among equal values, too, as ONNX requires.
     kind = "tied" if target.has_ties and (source / "tied_0.pb").exists() else "output"
     for index in range(len(context.spec.outputs)):
-        content[f"output_{index}.pb"] = (source / f"{kind}_{index}.pb").read_bytes()
+        content[f"output_{index}.pb"] = read_regular_file(
+            source / f"{kind}_{index}.pb", TENSOR_LIMIT
+        )
     folder.mkdir()
     for name, data in content.items():
         (folder / name).write_bytes(data)
@@ -137,7 +140,7 @@ def _encode_inputs(
         path = paths.get(item.name)
         if path is None:
             raise UnsupportedSample(f"the input '{item.name}' is unknown")
-        data = path.read_bytes() if path.exists() else None
+        data = read_regular_file(path, TENSOR_LIMIT) if path.exists() else None
         if item.type.HasField("optional_type"):
             data = _encode_optional(data)
         if data is None:

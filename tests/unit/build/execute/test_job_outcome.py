@@ -144,7 +144,9 @@ def test_each_cell_is_decided_or_retried_and_only_its_record_makes_it_green(
     assert not again & verdict.records.keys()
     if ended is not ExitKind.INTERRUPTED:
         assert again | verdict.records.keys() == set(CELLS)
-        assert verdict.records, "a retry must not be able to go on for ever"
+        # The starter limits the number of lost fork servers.
+        is_limited = ended is ExitKind.SERVER_END or bool(verdict.records)
+        assert is_limited, "a retry must not be able to go on for ever"
     finished = ended is ExitKind.EXITED and code == 0 and len(written) == len(CELLS)
     unsure = set() if finished or at_work is None else set(at_work.cells)
     for cell, record in verdict.records.items():
