@@ -20,6 +20,7 @@ from exporter.runtimes.custom_kernels import (
     Kernels,
     load_kernels,
 )
+from exporter.runtimes.file_load import measure_file_load
 from exporter.runtimes.protocol import (
     LoadFailure,
     Placement,
@@ -41,5 +42,6 @@ __all__ = [
     "RuntimeUnavailable",
     "Session",
     "load_kernels",
+    "measure_file_load",
     "open_session",
 ]

@@ -47,7 +47,7 @@ class DriverSession:
             RuntimeProcessEnd: if the process of the device's environment ended.
         """
         self._path, self._strict = path, device.strict
-        request = _make_request(path, device, kernels)
+        request = make_request(path, device, kernels)
         try:
             self._driver = _load(request, device)
             self._placement = self._driver.find_placement()
@@ -116,7 +116,8 @@ def _read_output_names(path: Path) -> tuple[str, ...]:
     return tuple(item.name for item in model.graph.output)
 
 
-def _make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
+def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
+    """Return the file with the settings of a session on the device."""
     return FileRequest(
         runtime=device.runtime,
         path=str(path),

@@ -23,6 +23,7 @@ from exporter.runtimes.drivers.driver import (
     Value,
 )
 from exporter.runtimes.drivers.frames import read_message, write_message
+from exporter.runtimes.drivers.load_figures import LoadFigures
 from exporter.runtimes.protocol import RuntimeProcessEnd
 
 _SECONDS_TO_EXIT = 5.0
@@ -70,6 +71,17 @@ class RuntimeProcess(Driver):
         """
         _, outputs = self._send({"inputs": list(inputs)}, list(inputs.values()), "ran the file")
         return outputs
+
+    def measure_load(self, request: FileRequest, inputs: dict[str, Value]) -> LoadFigures:
+        """Return the figures of another file; the file of this object is the small one.
+
+        Raises:
+            DriverFailure: if the runtime does not load or run the file.
+            RuntimeProcessEnd: if the process ended.
+        """
+        header = {"measure": request._asdict(), "inputs": list(inputs)}
+        figures, _ = self._send(header, list(inputs.values()), "measured the file")
+        return LoadFigures(**figures)
 
     def _send(
         self, header: dict[str, Any], values: list[Value], action: str

@@ -113,7 +113,9 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
     name, tool = _RUNTIMES.get(settings.runtime, (settings.module or settings.runtime, ""))
     if record.runtime:
         return f"{name} {record.runtime_packages.get(tool, '')}".strip() if tool else record.runtime
-    version = tools.get(tool, "missing") if tool else ""
+    # A package that is no tool of every cell is a dependency of the record.
+    loaded = record.packages.get(tool, "").split(" ")[0]
+    version = (loaded or tools.get(tool, "missing")) if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
 
 

@@ -9,9 +9,10 @@ import os
 import sys
 from typing import Any, BinaryIO
 
-from exporter.runtimes.drivers.driver import Driver, DriverFailure, FileRequest
+from exporter.runtimes.drivers.driver import Driver, DriverFailure, FileRequest, Value
 from exporter.runtimes.drivers.driver_table import load_file
 from exporter.runtimes.drivers.frames import read_message, write_message
+from exporter.runtimes.drivers.load_figures import measure_load
 
 
 def serve() -> None:
@@ -19,9 +20,9 @@ def serve() -> None:
     source = sys.stdin.buffer
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    header, _ = read_message(source)
+    first, _ = read_message(source)
     try:
-        driver = load_file(FileRequest(**header))
+        driver = load_file(FileRequest(**first))
         placement = driver.find_placement()
     except DriverFailure as failure:
         write_message(target, _describe_failure(failure), [])
@@ -33,12 +34,28 @@ def serve() -> None:
             header, values = read_message(source)
         except EOFError:
             return
-        _run(driver, header, values, target)
+        inputs = dict(zip(header["inputs"], values))
+        if "measure" in header:
+            _measure(FileRequest(**first), FileRequest(**header["measure"]), inputs, target)
+        else:
+            _run(driver, inputs, target)
 
 
-def _run(driver: Driver, header: dict[str, Any], values: Any, target: BinaryIO) -> None:
+def _measure(
+    small: FileRequest, request: FileRequest, inputs: dict[str, Value], target: BinaryIO
+) -> None:
     try:
-        outputs = driver.run(dict(zip(header["inputs"], values)))
+        figures = measure_load(
+            lambda: load_file(small), lambda: load_file(request), lambda file: file.run(inputs)
+        )
+        write_message(target, figures._asdict(), [])
+    except DriverFailure as failure:
+        write_message(target, _describe_failure(failure), [])
+
+
+def _run(driver: Driver, inputs: dict[str, Value], target: BinaryIO) -> None:
+    try:
+        outputs = driver.run(inputs)
         write_message(target, {}, list(outputs))
     except TypeError as error:  # an output that cannot be passed
         write_message(target, _describe_failure(DriverFailure("run", str(error))), [])

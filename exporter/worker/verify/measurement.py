@@ -105,8 +105,6 @@ def _measure_session(
     context: ExportContext, check_context: CheckContext, device: Device
 ) -> SessionFigures | str:
     """Return the figures of the file in a process of its own, or the reason why there are none."""
-    if device.environment is not None:
-        return "its runtime is in another process, which also starts Python"
     request = SessionRequest(
         root=str(context.root),
         folder=str(check_context.path.parent),

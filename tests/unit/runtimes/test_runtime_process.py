@@ -17,16 +17,18 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.runtimes import (
+    NO_KERNELS,
     LoadFailure,
     RunFailure,
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
+    measure_file_load,
     open_session,
 )
 from exporter.runtimes.driver_session import DriverSession
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
-from exporter.runtimes.drivers.driver import Bits
+from exporter.runtimes.drivers.driver import Bits, DriverFailure
 from exporter.runtimes.drivers.driver_table import DRIVERS
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.runtime_process import RuntimeProcess
@@ -213,6 +215,31 @@ def test_a_library_that_is_no_provider_is_unavailable(tmp_path: Path) -> None:
     problem = "the library of OwnProvider cannot be loaded" if has_plugins else "use 1.23 or later"
     with pytest.raises(RuntimeUnavailable, match=problem):
         opened(tmp_path, NEGATE, device)
+
+
+@pytest.mark.parametrize("has_environment", [True, False])
+def test_load_time_and_memory_of_a_file(tmp_path: Path, *, has_environment: bool) -> None:
+    large, small = tmp_path / "large.onnx", tmp_path / "small.onnx"
+    onnx.save(parser.parse_model(NEGATE), small)
+    weight = onnx.numpy_helper.from_array(np.ones((4096, 4096), np.float32), "w")
+    model = parser.parse_model(
+        '<ir_version: 7, opset_import: ["" : 13]> g (float[1, 4096] x) => (float[1, 4096] y) '
+        "{y = MatMul(x, w)}"
+    )
+    model.graph.initializer.append(weight)
+    onnx.save(model, large)
+    cpu = separate() if has_environment else Device(name="cpu", runtime="onnxruntime")
+    inputs = {"x": np.ones((1, 4096), np.float32)}
+    figures = measure_file_load(large, small, cpu, NO_KERNELS, inputs)
+    assert 0 < figures.small_seconds < figures.seconds < 30
+    assert 64 << 20 < figures.bytes < 400 << 20, "its weights are 64 MiB"
+
+
+def test_a_file_that_does_not_run_has_no_figures(tmp_path: Path) -> None:
+    onnx.save(parser.parse_model(NEGATE), tmp_path / "small.onnx")
+    path, inputs = tmp_path / "small.onnx", {"other": np.ones(1, np.float32)}
+    with pytest.raises(DriverFailure, match="run"):
+        measure_file_load(path, path, separate(), NO_KERNELS, inputs)
 
 
 def test_the_probe_is_a_model() -> None:

@@ -39,8 +39,8 @@ def rows(
     *records: Record, tools: dict[str, str] = TOOLS, **fields: Any
 ) -> tuple[RuntimeSupport, ...]:
     spec = make_spec("net", **{"opsets": (12, 17, 18), **fields})
-    names = ("cpu", "cuda", "reference", "other")
-    runtimes = ("onnxruntime", "onnxruntime", "reference", "backend")
+    names = ("cpu", "cuda", "reference", "openvino", "other")
+    runtimes = ("onnxruntime", "onnxruntime", "reference", "openvino", "backend")
     devices = tuple(
         Device(name=name, runtime=runtime, module="own.backend")
         for name, runtime in zip(names, runtimes, strict=True)
@@ -155,3 +155,11 @@ def test_a_model_without_proof_has_an_empty_summary() -> None:
     manifest = make_manifest(make_spec("net", opsets=(17,)))
     page = render_pages(manifest, make_run(make_record("net/17/cpu", "fail")))["COMPATIBILITY.md"]
     assert ["net", "none", "", ""] in Page.of(page).rows
+
+
+def test_the_release_of_a_loaded_package_is_the_one_of_its_record() -> None:
+    record = proved(17, device="openvino").model_copy(
+        update={"packages": {"openvino": "2026.4.1 41877c3a5fdc"}}
+    )
+    (row,) = rows(record, devices=("openvino",))
+    assert row.proved_with == "OpenVINO 2026.4.1"
