@@ -14,7 +14,7 @@ import posixpath
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -215,6 +215,35 @@ def find_last_change(
     except (ExporterError, OSError):
         return None
     return None if is_cut or not id else Commit(id=id[:12], day=day)
+
+
+def diff_files(
+    root: Path, commit: str, files: Collection[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the differences between files of a commit and of the work tree.
+
+    Args:
+        root: The project's folder, in a repository.
+        commit: A commit's hash.
+        files: Paths from the root; unchanged ones are omitted.
+        environment: The environment variables for git.
+
+    Returns:
+        Unified differences by path, sorted. Empty if git cannot compare.
+    """
+    git = _Git(root, environment)
+    # Another program or a filter of the user would change the format.
+    compare = ("diff", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
+    try:
+        names = git.try_run(*compare, "--name-only", "-z", commit, "--")
+        changed = sorted({*(names or "").split("\0")} & {*files})
+        texts = {
+            name: git.try_run(*compare, "--unified=2", commit, "--", f":(literal){name}")
+            for name in changed
+        }
+    except (ExporterError, OSError):
+        return {}
+    return {name: text for name, text in texts.items() if text}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from exporter.gate.baseline_comparison import compare_baselines, compare_results
 from exporter.gate.baseline_update import accept_all, accept_some
+from exporter.gate.cause import Cause, ChangedLines, SourceChange, find_cause
 from exporter.gate.definitions import DataHashes
 from exporter.gate.finding import (
+    CAUSED_KINDS,
     GROWTH_KINDS,
     NO_RESULT,
     NOT_ACCEPTED,
     FindingKind,
     GateFinding,
+    PolicySetting,
     select_blocking,
 )
 from exporter.gate.relaxations import find_relaxations
@@ -16,14 +19,19 @@ from exporter.gate.revision_comparison import ProjectState, compare_with_revisio
 from exporter.gate.upgrade_comparison import FileChange, UpgradeComparison, compare_upgrade
 
 __all__ = [
+    "CAUSED_KINDS",
     "GROWTH_KINDS",
     "NOT_ACCEPTED",
     "NO_RESULT",
+    "Cause",
+    "ChangedLines",
     "DataHashes",
     "FileChange",
     "FindingKind",
     "GateFinding",
+    "PolicySetting",
     "ProjectState",
+    "SourceChange",
     "UpgradeComparison",
     "accept_all",
     "accept_some",
@@ -31,6 +39,7 @@ __all__ = [
     "compare_results",
     "compare_upgrade",
     "compare_with_revision",
+    "find_cause",
     "find_relaxations",
     "select_blocking",
 ]

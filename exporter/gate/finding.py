@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from exporter.core.errors import Location
+from exporter.gate.cause import Cause
 from exporter.manifest import Action, GatePolicy
 from exporter.records.record import CellId
 
@@ -81,8 +83,28 @@ GROWTH_KINDS = frozenset(
         FindingKind.LATENCY_GROWN,
     }
 )
+#: Kinds that compare two outcomes or figures of a cell with equal promises.
+CAUSED_KINDS = frozenset(
+    {
+        *(FindingKind.NEWLY_RED, FindingKind.WORSE, FindingKind.CHANGED, FindingKind.FLAKY),
+        *(FindingKind.REROUTED, FindingKind.ERROR_GROWN, FindingKind.FILE_GROWN),
+        *(FindingKind.NODES_GROWN, FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN),
+        *(FindingKind.MEMORY_GROWN, FindingKind.NEW_DOMAIN, FindingKind.FLOOR_RAISED),
+        FindingKind.LOWEST_RAISED,
+    }
+)
 _RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
 _IMPROVEMENTS = (FindingKind.BETTER, FindingKind.FIXED, FindingKind.NEW_GREEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySetting:
+    """A key of the gate's policy that a branch makes less strict."""
+
+    location: Location
+    """The key in pyproject.toml, or its table if the branch removed the key."""
+    cells: tuple[CellId, ...]
+    """The cells for which the policy is less strict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +121,20 @@ class GateFinding:
     """One line: the message of the record, or the fix."""
     action: Action = "block"
     """The action that the policy defines; an ignored difference has no finding."""
+    cause: Cause | None = None
+    """The edits since the acceptance, if they are known."""
+    setting: PolicySetting | None = None
+    """The setting of the gate, if the finding is about one; `cell` is then the first cell."""
+
+    @property
+    def cells(self) -> tuple[CellId, ...]:
+        """The affected cells."""
+        return self.setting.cells if self.setting else (self.cell,)
+
+    @property
+    def reason(self) -> str:
+        """The cause, then the message."""
+        return ". ".join(text for text in (str(self.cause or ""), self.message) if text)
 
     @property
     def is_blocking(self) -> bool:

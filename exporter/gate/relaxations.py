@@ -14,10 +14,14 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
 
+from exporter.core.errors import Location
 from exporter.core.onnxruntime_releases import format_release
+from exporter.core.text_format import pluralize
+from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.definitions import DEFINING_KEYS, Change, DataHashes, compare_definitions
-from exporter.gate.finding import FindingKind, GateFinding
+from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
 from exporter.manifest import (
+    Action,
     Axis,
     Bound,
     Device,
@@ -76,11 +80,10 @@ def find_relaxations(
         hashes: The hashes of data files at the revision and now.
     """
     current = {spec.id: spec for spec in after.models}
-    findings: list[GateFinding] = []
+    findings = list(_find_weaker_settings(before, after))
     for old in before.models:
         policy = before.project.gate.find_policy(old.id)
         new = current.get(old.id)
-        new_policy = after.project.gate.find_policy(old.id)
         for cell in _list_cells(old):
             definitions: list[Change] = []
             if new is None or cell not in _list_cells(new):
@@ -91,7 +94,6 @@ def find_relaxations(
                 first, second = (side.get(old.id, {}) for side in hashes)
                 definitions = list(compare_definitions(old, new, cell, (first, second)))
                 changes = [
-                    *_compare_policies(policy, new_policy),
                     *_compare_promises(
                         _list_promises(before, old, cell), _list_promises(after, new, cell)
                     ),
@@ -281,9 +283,43 @@ def _is_covered(item: Expectation, by: Expectation) -> bool:
     )
 
 
-def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[Change]:
+def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFinding]:
+    """Yield one finding for each weaker key of the gate's policy and its line.
+
+    A cell that is no longer promised has a finding of its own.
+    """
+    current = {spec.id: spec for spec in after.models}
+    edits: dict[tuple[Change, Location], list[tuple[Action, CellId]]] = {}
+    for old in before.models:
+        new = current.get(old.id)
+        if new is None or new.problems:
+            continue
+        policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
+        action = FindingKind.RELAXED.find_action(policy)
+        promised = {*_list_cells(new)}
+        for key, change in _compare_policies(policy, new_policy):
+            line = after.project.gate.find_line(old.id, key)
+            edits.setdefault((change, Location(file=SETTINGS_FILE, line=line)), []).extend(
+                (action, cell) for cell in _list_cells(old) if cell in promised
+            )
+    for (change, location), affected in edits.items():
+        cells = tuple(cell for _, cell in affected)
+        if cells:
+            models = len({cell.model for cell in cells})
+            yield GateFinding(
+                kind=FindingKind.RELAXED,
+                cell=cells[0],
+                before=change.before,
+                after=change.after,
+                message=f"weaker than at the revision, for {pluralize(models, 'model')}",
+                action=max((action for action, _ in affected), key=_SEVERITY.__getitem__),
+                setting=PolicySetting(location=location, cells=cells),
+            )
+
+
+def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[tuple[str, Change]]:
     for key in GatePolicy.model_fields:
         before, after = getattr(old, key), getattr(new, key)
         is_looser = after > before if key in _THRESHOLDS else _SEVERITY[after] < _SEVERITY[before]
         if is_looser:
-            yield Change(f"gate.{key} = {before}", f"gate.{key} = {after}")
+            yield key, Change(f"gate.{key} = {before}", f"gate.{key} = {after}")

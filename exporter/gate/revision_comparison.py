@@ -132,7 +132,8 @@ def _apply_acceptance(
     """Return the finding with its final action, or None if the branch settles it."""
     if finding.is_improvement and acceptance.is_accepted(finding.cell):
         return None
-    reason = acceptance.find_reason(finding.cell)
+    reasons = [acceptance.find_reason(cell) for cell in finding.cells]
+    reason = reasons[0] if all(reasons) else ""
     if not reason:
         return finding
     message = f"accepted here: {reason}" + (f" ({finding.message})" if finding.message else "")

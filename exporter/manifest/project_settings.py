@@ -88,7 +88,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
             if key[0] in Settings.model_fields
         },
     )
-    project = _build_project(root, settings, devices, tuple(environments.values()))
+    project = _build_project(root, settings, devices, tuple(environments.values()), file)
     return ProjectSettings(project=project, layer=layer, file=file)
 
 
@@ -110,6 +110,7 @@ def _build_project(
     table: ProjectTable,
     devices: Mapping[str, Device],
     environments: tuple[RuntimeEnvironment, ...] = (),
+    file: TomlFile | None = None,
 ) -> Project:
     gate_table = table.gate
     policy = {
@@ -121,6 +122,12 @@ def _build_project(
         ModelPolicy(models=name, values=list_explicit_values(each))
         for name, each in gate_table.models.items()
     )
+    path = (*_PATH, "gate")
+    lines = {
+        ".".join(map(str, key[len(path) :])): line
+        for key, line in (file.lines if file else {}).items()
+        if key[: len(path)] == path
+    }
     return Project(
         root=str(root),
         manifests=table.manifests,
@@ -133,7 +140,7 @@ def _build_project(
         devices=tuple(devices.values()),
         environments=environments,
         jobs=table.jobs,
-        gate=Gate(policy=GatePolicy(**policy), models=policies),
+        gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
         style=table.style,
         timings=table.timings,
         environment=table.environment,

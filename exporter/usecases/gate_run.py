@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.cache.fingerprint import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, find_last_change
 from exporter.gate import (
+    CAUSED_KINDS,
     DataHashes,
     GateFinding,
     ProjectState,
@@ -25,6 +26,8 @@ from exporter.gate import (
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
+from exporter.records.record import RunRecord
+from exporter.usecases.change_causes import find_causes
 from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
 
@@ -75,6 +78,9 @@ def gate(
         baseline = read_baseline(path)
         findings = compare_results(baseline, run, planned, manifest.project.gate)
         commit = find_last_change(path, environment) if findings else None
+        findings = _add_causes(
+            findings, manifest, run, baseline, commit.id if commit else "", environment
+        )
         return GateResult(
             current=current, baseline=baseline, findings=findings, accepted_in=str(commit or "")
         )
@@ -87,12 +93,33 @@ def gate(
     branch = ProjectState(
         manifest=manifest, baseline=branch_baseline, hashes=_hash_data(manifest, root)
     )
+    findings = compare_with_revision(state, branch, run, planned)
     return GateResult(
         current=current,
         baseline=state.baseline,
-        findings=compare_with_revision(state, branch, run, planned),
+        findings=_add_causes(
+            findings, manifest, run, state.baseline, checkout.commit.id, environment
+        ),
         accepted_in=str(commit),
         revision=f"{checkout.name} of {checkout.commit.day}",
+    )
+
+
+def _add_causes(
+    findings: tuple[GateFinding, ...],
+    manifest: Manifest,
+    run: RunRecord,
+    baseline: Baseline,
+    commit: str,
+    environment: Mapping[str, str],
+) -> tuple[GateFinding, ...]:
+    """Return the findings with the edits that explain them."""
+    cells = {each.cell for each in findings if each.kind in CAUSED_KINDS}
+    records = [record for record in run.records if record.cell in cells]
+    causes = find_causes(manifest, records, (baseline.tools, run.tools), commit, environment)
+    return tuple(
+        replace(each, cause=causes.get(each.cell)) if each.kind in CAUSED_KINDS else each
+        for each in findings
     )
 
 

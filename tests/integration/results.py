@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.build.decisions.build_results import FingerprintCache
+from exporter.cache.fingerprint import hash_source
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
-from exporter.records.record import Record, RunRecord, Status
+from exporter.records.record import Record, RunRecord, Source, Status
 from tests.unit.factory import make_record
 
+TOOLS = {"torch": "2.13.0"}
 MANIFEST = """format = 1
 [models.net]
 source = "net.py:Net"
@@ -29,12 +32,21 @@ def make_green_project(root: Path) -> Path:
     return root
 
 
-def write_results(root: Path, status: Status = Status.PASS, **statuses: Status) -> None:
+def write_results(
+    root: Path,
+    status: Status = Status.PASS,
+    *,
+    sources: Sequence[str] = (),
+    tools: Mapping[str, str] = TOOLS,
+    **statuses: Status,
+) -> None:
     """Write a result for each cell of the plan, with current fingerprints.
 
     Args:
         root: The project.
         status: The status of the cells that `statuses` does not contain.
+        sources: The files of the models.
+        tools: The versions of the tools.
         statuses: Statuses by opset, such as `_17`.
     """
     manifest = load_project(root)
@@ -48,8 +60,9 @@ def write_results(root: Path, status: Status = Status.PASS, **statuses: Status) 
                 Status.SKIP if planned.skip else promised_status,
                 route=planned.route,
                 fingerprint=fingerprints.get_cell_parts(planned.cell),
+                sources=[Source(file=file, state=hash_source(root / file)) for file in sources],
             )
         )
     (root / "build").mkdir(exist_ok=True)
-    run = RunRecord(tools={"torch": "2.13.0"}, records=tuple(records))
+    run = RunRecord(tools={**tools}, records=tuple(records))
     (root / "build/results.json").write_text(run.to_json())

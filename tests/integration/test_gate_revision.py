@@ -91,7 +91,29 @@ def test_a_branch_that_ignores_its_failures_is_blocked(branch: Path) -> None:
     code, output, _ = run_gate(branch)
     assert code == 1
     assert "newly red: pass -> fail" in output
-    assert "contract relaxed: gate.newly_red = block -> gate.newly_red = ignore" in output
+    looser = "contract relaxed: gate.newly_red = block -> gate.newly_red = ignore"
+    assert f"pyproject.toml:2: {looser}" in output
+    assert output.count("contract relaxed") == 1
+
+
+def test_a_changed_model_is_the_cause_of_its_failure(branch: Path) -> None:
+    (branch / "manifests/net.py").write_text("class Net:\n    slices = True\n")
+    write_results(branch, Status.FAIL, sources=("manifests/net.py",))
+    job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(branch)}
+    for arguments in (("gate", "--against", "main"), ("gate",)):
+        output = run_exporter(branch, *arguments, **job).stdout
+        assert "    the model changed: manifests/net.py:1-2\n        +++ " in output
+        assert "        +    slices = True" in output
+        assert "file=manifests/net.py,line=1::pass -> fail at parity: the model changed" in output
+        page = (branch / "build/gate.md").read_text()
+        assert "**the model changed: manifests/net.py:1-2**" in page
+        assert "```diff\n" in page
+    # The same failure without an edit of the model has another cause.
+    run_git(branch, "checkout", "-q", "--", "manifests/net.py")
+    write_results(branch, Status.FAIL, sources=("manifests/net.py",), tools={"torch": "2.14.0"})
+    output = run_gate(branch)[1]
+    assert "    the tools changed: torch 2.13.0 to 2.14.0\n" in output
+    assert "the model changed" not in output
 
 
 def test_a_branch_that_skips_or_loosens_or_drops_cells_is_blocked(branch: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
     record = read_cells(project)["fixed/18/cpu"]
     assert record.stage == "capture"
     assert record.advice == (
-        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3",
+        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3 (promises less)",
     )
     process = reproduce(project, "fixed", tmp_path / "fixed")
     assert process.returncode == 1, process.stdout + process.stderr

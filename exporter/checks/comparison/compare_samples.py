@@ -186,7 +186,7 @@ def _format_pytorch_failure(sample: Sample) -> str:
         return f"PyTorch itself fails in this case: {sample.error}"
     if sample.kind == "declared":
         return f"PyTorch itself fails on its declared inputs: {sample.error}"
-    fix = "narrow the axis with min, max or multiple_of"
+    fix = "fix the model, or promise less: narrow the axis with min, max or multiple_of"
     return f"PyTorch itself fails on {sample.name}: {sample.error}; {fix}"
 
 

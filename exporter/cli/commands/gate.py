@@ -22,10 +22,11 @@ from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.atomic_files import write_text
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.text_format import pluralize
 from exporter.gate import GateFinding
 from exporter.report import group_findings, render_gate
+from exporter.report.rows.failure_clusters import name_subject
 from exporter.report.rows.finding_context import GateContext, find_context
 from exporter.usecases import gate_run
 
@@ -100,12 +101,12 @@ def _make_annotations(
     for group in group_findings(findings):
         finding = group.first
         change = f"{finding.before} -> {finding.after}"
-        text = f"{change}: {finding.message}" if finding.message else change
+        text = f"{change}: {finding.reason}" if finding.reason else change
         yield Annotation(
             level="error" if finding.is_blocking else "warning",
-            title=f"{group.label}: {finding.kind}",
+            title=f"{name_subject(group)}: {finding.kind}",
             message=". ".join((text, *format_hints(find_context(group.members, context)))),
-            location=entries.get(finding.cell.model),
+            location=_find_location(finding) or entries.get(finding.cell.model),
         )
 
 
@@ -113,3 +114,10 @@ def _write_pages(build: Path, page: str) -> None:
     """Write the page, and the form of it that fits into a comment of a pull request."""
     write_text(build / "gate.md", page)
     write_text(build / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+
+
+def _find_location(finding: GateFinding) -> Location | None:
+    """Return the edited line that causes the finding, if it is known."""
+    if finding.setting:
+        return finding.setting.location
+    return finding.cause.location if finding.cause else None

@@ -11,7 +11,16 @@ from collections.abc import Iterator, Sequence
 from exporter.cli.output.terminal import print_line
 from exporter.gate import GateFinding
 from exporter.report import group_findings
-from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
+from exporter.report.rows.failure_clusters import name_subject
+from exporter.report.rows.finding_context import (
+    FindingContext,
+    GateContext,
+    find_context,
+    shorten_diff,
+)
+
+#: Lines of a difference in a terminal.
+_DIFF_LINES = 12
 
 
 def show_findings(findings: Sequence[GateFinding], context: GateContext | None = None) -> None:
@@ -26,7 +35,11 @@ def show_findings(findings: Sequence[GateFinding], context: GateContext | None =
         color = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
         warning = "" if finding.is_blocking else "warning: "
         change = f"{finding.before} -> {finding.after}"
-        print_line(f"{group.label}: {warning}{finding.kind}: {change}", color=color)
+        print_line(f"{name_subject(group)}: {warning}{finding.kind}: {change}", color=color)
+        if finding.cause:
+            print_line(f"    {finding.cause}", color=color)
+            for line in shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
+                print_line(f"        {line}")
         if finding.message:
             print_line(f"    {finding.message}")
         if context and finding.is_blocking and not finding.is_improvement:
@@ -36,6 +49,8 @@ def show_findings(findings: Sequence[GateFinding], context: GateContext | None =
 
 def format_hints(context: FindingContext) -> Iterator[str]:
     """Yield the locations, the last green commit and the command to reproduce it."""
+    if context.settings:
+        yield "restore the setting, or change it in a branch of its own"
     if context.locations:
         line = f"promised at {', '.join(context.locations)}"
         yield f"{line}; in the model at {', '.join(context.lines)}" if context.lines else line

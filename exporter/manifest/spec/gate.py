@@ -114,6 +114,8 @@ class Gate(FrozenModel):
     policy: GatePolicy = GatePolicy()
     models: Items[ModelPolicy] = ()
     """In the order of the settings: if two match a model, the later one wins."""
+    lines: dict[str, int] = Field(default_factory=dict)
+    """The lines of the keys in pyproject.toml: `fixed`, `models.NAME.fixed`; the table is ``."""
 
     def find_policy(self, model: str) -> GatePolicy:
         """Return the policy of one model."""
@@ -122,6 +124,12 @@ class Gate(FrozenModel):
             if fnmatchcase(model, policy.models):
                 values |= policy.values
         return self.policy.model_copy(update=values) if values else self.policy
+
+    def find_line(self, model: str, key: str) -> int | None:
+        """Return the line that sets a key for a model; that of the table if no line sets it."""
+        names = [each.models for each in self.models if fnmatchcase(model, each.models)]
+        keys = [f"models.{name}.{key}" for name in reversed(names)]
+        return next((self.lines[each] for each in (*keys, key, "") if each in self.lines), None)
 
 
 #: The policy of a project without settings of the gate.

@@ -118,12 +118,14 @@ def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, .
         findings,
         lambda finding: (
             *summarize_change(finding),
+            str(finding.cause or ""),
             _mask_names(finding.message, {finding.cell.model: _MODEL}),
         ),
     )
     clusters = [
         FindingCluster(
-            findings=tuple(group), affected=_count_cells([finding.cell for finding in group])
+            findings=tuple(group),
+            affected=_count_cells([cell for finding in group for cell in finding.cells]),
         )
         for group in groups
     ]
@@ -135,7 +137,11 @@ def group_findings(findings: Sequence[GateFinding]) -> tuple[OpsetGroup[GateFind
     return group_by_opset(
         findings,
         lambda finding: finding.cell,
-        lambda finding: (*summarize_change(finding), mask_numbers(finding.message)),
+        lambda finding: (
+            *summarize_change(finding),
+            str(finding.cause or ""),
+            mask_numbers(finding.message),
+        ),
     )
 
 
@@ -144,7 +150,13 @@ def summarize_change(finding: GateFinding) -> tuple[Hashable, ...]:
     change = (finding.before, finding.after)
     if finding.kind in GROWTH_KINDS:
         change = (finding.cell.model, "")
-    return (finding.kind, finding.action, *change)
+    return (finding.kind, finding.action, finding.setting, *change)
+
+
+def name_subject(group: OpsetGroup[GateFinding]) -> str:
+    """Return the cells of equal findings, or the place of a setting."""
+    setting = group.first.setting
+    return str(setting.location) if setting else group.label
 
 
 def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_ClusteredFailure]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.text_format import format_two_digits, join_names
-from exporter.records.record import Divergence, Record, Status
+from exporter.records.record import Culprit, Divergence, Record, Status
 from exporter.report.rows.reproducibility import find_repro_obstacle
 from exporter.report.text import number_format as figures
 
@@ -63,7 +63,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
     has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
     return FailureReasons(
-        culprit=blame.culprit.value if blame else "",
+        culprit=name_culprit(blame.culprit) if blame else "",
         sample=blame.sample if blame else "",
         evidence=tuple(
             figures.replace_repetition(figures.clean_message(line), message)
@@ -84,6 +84,15 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
         if has_repro
         else "",
     )
+
+
+def name_culprit(culprit: Culprit) -> str:
+    """Return the culprit for a reader.
+
+    If PyTorch breaks a promise, either side can be wrong. A comparison with the accepted state
+    shows the side that changed.
+    """
+    return "model or contract" if culprit is Culprit.CONTRACT else culprit.value
 
 
 def find_model_lines(record: Record) -> tuple[str, ...]:
@@ -129,7 +138,7 @@ def describe_divergence(first: Divergence) -> str:
 def summarize_failure(record: Record) -> str:
     """Return the diagnosis in one line for a terminal, or "" if there is none."""
     if record.blame:
-        line = f"fault: {record.blame.culprit.value}"
+        line = f"fault: {name_culprit(record.blame.culprit)}"
         if first := record.blame.first:
             source = f" ({first.source})" if first.source else ""
             line += f", first at {first.operator} {first.node}{source}"

@@ -18,6 +18,9 @@ from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
 from exporter.report.rows.failures import format_export_command
 
 _GREEN = ("pass", "xfail")
+#: Lines of a difference on a page.
+_DIFF_LINES = 60
+_DIFF_HEADERS = ("diff --git ", "index ", "--- ", "old mode ", "new mode ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,8 @@ class GateContext:
 class FindingContext:
     """The facts about a finding; a field is empty if its content is unknown."""
 
+    settings: str = ""
+    """The key of the gate's policy: `pyproject.toml:12`."""
     locations: tuple[str, ...] = ()
     """The entries of the models: `manifests/vision.toml:14`."""
     lines: tuple[str, ...] = ()
@@ -42,11 +47,15 @@ class FindingContext:
     """`last green in 2a9548ebe314 of 2026-11-21`."""
     export_command: str = ""
     repro_command: str = ""
+    diff: str = ""
+    """The difference of the model's files since the acceptance."""
 
 
 def find_context(findings: Sequence[GateFinding], context: GateContext) -> FindingContext:
     """Return the facts about equal findings."""
     first = findings[0]
+    if first.setting:  # a failure of its cells has a finding of its own
+        return FindingContext(settings=str(first.setting.location))
     record = context.records.get(first.cell)
     command = context.manifest.project.command
     is_promised = any(spec.id == first.cell.model for spec in context.manifest.models)
@@ -59,7 +68,15 @@ def find_context(findings: Sequence[GateFinding], context: GateContext) -> Findi
         acceptance=_describe_acceptance(first, context.accepted_in),
         export_command=format_export_command(str(first.cell), command) if is_promised else "",
         repro_command=reasons.repro_command if has_failure else "",
+        diff=shorten_diff(first.cause.diff, _DIFF_LINES) if first.cause else "",
     )
+
+
+def shorten_diff(diff: str, limit: int) -> str:
+    """Return the changed lines of a difference with their context, at most `limit` lines."""
+    lines = [line for line in diff.splitlines() if not line.startswith(_DIFF_HEADERS)]
+    more = len(lines) - limit
+    return "\n".join(lines[:limit]) + (f"\n… and {more} more lines" if more > 0 else "")
 
 
 def _describe_acceptance(finding: GateFinding, accepted_in: str) -> str:

@@ -10,7 +10,7 @@ from exporter.records.record import Culprit, Record, Stage, Status
 #: The checks of outputs that a script repeats; the others need this tool.
 _REPEATED_CHECKS = ("parity", "axes", "cases", "values")
 _CULPRITS = {
-    Culprit.CONTRACT: "PyTorch itself breaks the contract; change the manifest or the model",
+    Culprit.CONTRACT: "PyTorch itself breaks the contract; fix the model, or promise less",
     Culprit.MODEL: "the model differs from itself; remove its state or its random numbers",
     Culprit.FILE: "a new export gives a right file; run `exporter export --force`",
 }

@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Literal
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -63,14 +64,14 @@ def format_code(value: object) -> Markup:
     return escape_inline(text)
 
 
-def format_fence(value: object) -> Markup:
+def format_fence(value: object, language: Literal["text", "diff"] = "text") -> Markup:
     """Return the value as a fenced block of lines."""
     lines = remove_controls(str(value).replace("\r\n", "\n").replace("\r", "\n"))
     text = replace_invisible(lines, keep="\n\t")
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     marks = "`" * max(3, longest + 1)
     body = text.rstrip("\n")
-    return Markup(f"{marks}text\n{body}\n{marks}")  # noqa: S704 - the content has shorter fences
+    return Markup(f"{marks}{language}\n{body}\n{marks}")  # noqa: S704 - the content has shorter fences
 
 
 def quote_link_target(value: object) -> Markup:

@@ -59,7 +59,7 @@ def advise_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ..
     for match in _FIX.finditer(fixes):
         if match["name"] in axes:
             advice += _translate_fix(axes[match["name"]], match["fix"].strip(), set(axes))
-    return tuple(dict.fromkeys(advice))
+    return _mark_weaker(advice)
 
 
 def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
@@ -86,7 +86,12 @@ def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
             limits = program.range_constraints.get(size.node.expr)
             if limits is not None:
                 advice += _compare_range(spec.find_axis(dim), limits)
-    return tuple(dict.fromkeys(advice))
+    return _mark_weaker(advice)
+
+
+def _mark_weaker(advice: list[str]) -> tuple[str, ...]:
+    """Return each line once; a reader must see that it weakens a promise."""
+    return tuple(f"{line} (promises less)" for line in dict.fromkeys(advice))
 
 
 def _map_paths(model: Model, spec: ModelSpec) -> dict[str, Input]:

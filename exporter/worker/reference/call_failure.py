@@ -36,7 +36,8 @@ _INDEX_ERROR = re.compile(r"out of (range|bounds)")
 _SIZE = re.compile(r"with size (\d+)")
 #: Errors of Python code that other sizes do not avoid.
 _CODE_ERROR = re.compile(r"(TypeError|AttributeError|NameError|ImportError|ModuleNotFoundError):")
-_NARROW = "narrow the axis with min, max or multiple_of"
+#: A weaker promise is the last advice, and the text marks it.
+_WEAKER = "or promise less: narrow the axis with min, max or multiple_of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +91,17 @@ def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[Eager
     broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
     first, *others = broken
     call = calls[first]
-    fix = "declare the outputs as PyTorch returns them"
+    fix = "fix the model, or declare the outputs as PyTorch returns them"
     lines: tuple[str, ...] = ()
     if call.error:
-        message, fix = f"PyTorch itself fails on {call.chosen.name}: {call.error}", _NARROW
+        message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"
+        fix = f"fix the model, {_WEAKER}"
     else:
         message = "; ".join(problems[first][:1])
         if call.chosen.kind != "declared":
             message = f"{call.chosen.name}: {message}"
         if call.chosen.kind == "axis":
-            fix = f"{fix}, or {_NARROW}"
+            fix = f"{fix}, {_WEAKER}"
         if more := len(problems[first]) - 1:
             message += f"; {pluralize(more, 'more problem')}"
         lines = _find_wrong_lines(model, spec, call, problems[first])

@@ -13,7 +13,7 @@ from tests.traps.trap import DYNAMO, contract, declare_input, declare_output
 from tests.worker.contracts import ROOT
 from tests.worker.diagnose.cases import wrong_contract
 
-SIZE = "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3"
+SIZE = "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3 (promises less)"
 
 
 def run(spec: ModelSpec, folder: Path) -> Record:

@@ -202,7 +202,10 @@ def test_wrong_capture_has_no_first_node(tmp_path: Path) -> None:
     assert result.first is None
     assert "the program that torch.export captured is wrong too" in result.evidence
     assert record.advice == (
-        "axes.batch.max = 511: torch.export captured the model for these sizes only",
+        (
+            "axes.batch.max = 511: torch.export captured the model for these sizes only "
+            "(promises less)"
+        ),
     )
 
 

@@ -24,7 +24,7 @@ def test_fixed_size_is_named_with_its_input() -> None:
     failure = explain_failure(caught.value, case, 10.0)
     assert failure.stage is Stage.CAPTURE
     assert failure.advice == (
-        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3",
+        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3 (promises less)",
     )
 
 
@@ -47,7 +47,7 @@ def test_input_inside_a_tuple_is_found(text: str) -> None:
     )
     (line,) = advise_on_failure(text, load_model(spec, ROOT), spec)
     assert line.startswith("dimension 0 of input 'b' is always 3")
-    assert line.endswith("replace 'rows' by 3")
+    assert line.endswith("replace 'rows' by 3 (promises less)")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_suggested_fixes_become_lines_of_the_manifest(fix: str, line: str) -> No
     axes = (Axis(name="batch", example=3), Axis(name="rows", example=5))
     spec = make_contract("Affine", axes=axes)
     text = f"Constraints violated (batch)!\n\nSuggested fixes:\n  {fix}\n"
-    assert advise_on_failure(text, load_model(spec, ROOT), spec) == (line,)
+    assert advise_on_failure(text, load_model(spec, ROOT), spec) == (f"{line} (promises less)",)
 
 
 def test_other_messages_give_no_advice() -> None:
@@ -74,7 +74,10 @@ def test_other_messages_give_no_advice() -> None:
 def test_program_for_fewer_sizes_gives_advice() -> None:
     case = case_of(wrong_contract("Short"), 18, dynamo=True)
     assert advise_on_program(case.program, case.spec) == (
-        "axes.batch.max = 511: torch.export captured the model for these sizes only",
+        (
+            "axes.batch.max = 511: torch.export captured the model for these sizes only "
+            "(promises less)"
+        ),
     )
     narrow = case.spec.model_copy(update={"axes": (Axis(name="batch", example=3, max=64),)})
     assert advise_on_program(case.program, narrow) == ()

@@ -147,7 +147,7 @@ def test_an_error_in_the_code_shows_no_sizes(tmp_path: Path) -> None:
             declare_output("labels", "batch", dtype="int64"),
             (
                 "output 'y' is declared [batch, 3] with batch=3, PyTorch gives [3, 4]; "
-                "declare the outputs as PyTorch returns them"
+                "fix the model, or declare the outputs as PyTorch returns them"
             ),
             "return x * 2",
         ),
@@ -156,7 +156,7 @@ def test_an_error_in_the_code_shows_no_sizes(tmp_path: Path) -> None:
             declare_output("labels", "batch", dtype="int32"),
             (
                 "output 'labels' is declared int32, PyTorch gives int64; "
-                "declare the outputs as PyTorch returns them"
+                "fix the model, or declare the outputs as PyTorch returns them"
             ),
             "x.argmax",
         ),
@@ -165,8 +165,9 @@ def test_an_error_in_the_code_shows_no_sizes(tmp_path: Path) -> None:
             declare_output("labels", 3, dtype="int64"),
             (
                 "batch=7: output 'labels' is declared [3], PyTorch gives [7]; also on "
-                "batch=1, batch=2, batch=5, batch=16; declare the outputs as PyTorch returns "
-                "them, or narrow the axis with min, max or multiple_of"
+                "batch=1, batch=2, batch=5, batch=16; fix the model, or declare the outputs as "
+                "PyTorch returns them, or promise less: narrow the axis with min, max or "
+                "multiple_of"
             ),
             "x.argmax",
         ),

@@ -67,7 +67,7 @@ def test_a_size_that_pytorch_refuses_fails(tmp_path: Path) -> None:
     assert result.status is Status.FAIL
     assert result.message == (
         "PyTorch itself fails on batch=7: ValueError: only even; "
-        "narrow the axis with min, max or multiple_of"
+        "fix the model, or promise less: narrow the axis with min, max or multiple_of"
     )
 
 
