@@ -31,6 +31,7 @@ from exporter.build.schedule.cost import estimate_costs
 from exporter.build.schedule.tasks import make_jobs, make_tasks
 from exporter.cache.store import Store
 from exporter.core.atomic_files import write_text
+from exporter.core.regular_files import read_regular_file
 from exporter.manifest import Manifest
 from exporter.planning.plan import Plan
 from exporter.records.record import CellId, Record, RunRecord
@@ -135,8 +136,9 @@ def _restore_hits(
 def _write_if_changed(run: RunRecord, path: Path) -> None:
     """Write the results. An unchanged file keeps its timestamp, which the no-op check compares."""
     text = run.to_json()
+    content = text.encode()
     try:
-        is_same = not path.is_symlink() and path.read_bytes() == text.encode()
+        is_same = read_regular_file(path, len(content)) == content
     except OSError:
         is_same = False
     if not is_same:

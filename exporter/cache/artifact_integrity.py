@@ -25,6 +25,8 @@ from exporter.records.record import Artifact
 
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
+#: Bytes of a file that is hashed in any case. One that is larger than the artifact may be huge.
+_CHEAP_SIZE = 1 << 24
 
 
 class _FileStamp(FrozenModel):
@@ -63,14 +65,15 @@ class ArtifactVerifier:
 
     def find_problem(self, artifact: Artifact) -> str:
         """Return why the files differ from the artifact, or "" if they are equal."""
-        stamp = self._get_stamp(artifact.file)
+        limit = max(artifact.bytes, _CHEAP_SIZE)
+        stamp = self._get_stamp(artifact.file, limit)
         if stamp is None:
             return f"{artifact.file} is missing"
         if stamp.sha256 != artifact.sha256:
             return f"{artifact.file} is not the file that was proved"
         folder = artifact.file.rpartition("/")[0]
         for name in artifact.external_data:
-            weights = self._get_stamp(f"{folder}/{name}")
+            weights = self._get_stamp(f"{folder}/{name}", limit)
             if weights is None:
                 return f"{folder}/{name} is missing"
             if name != format_weights_name(weights.sha256):
@@ -86,13 +89,16 @@ class ArtifactVerifier:
             with suppress(ExporterError):
                 write_json(self._path, _FileStamps(files={**remaining, **self._changed}))
 
-    def _get_stamp(self, name: str) -> _FileStamp | None:
+    def _get_stamp(self, name: str, limit: int) -> _FileStamp | None:
         if name not in self._current:
-            self._current[name] = self._read_stamp(name)
+            self._current[name] = self._read_stamp(name, limit)
         return self._current[name]
 
-    def _read_stamp(self, name: str) -> _FileStamp | None:
-        """Return the current state of a file, or None if it is missing or a symlink."""
+    def _read_stamp(self, name: str, limit: int) -> _FileStamp | None:
+        """Return the current state of a file, or None if it is missing or a symlink.
+
+        The hash of a file with more bytes than the limit is "", because it is not the proved one.
+        """
         path = self._build / name
         try:
             state = path.lstat()
@@ -111,8 +117,8 @@ class ArtifactVerifier:
             size=state.st_size,
             inode=state.st_ino,
             changed=state.st_ctime_ns,
-            sha256=hash_source(path),
+            sha256=hash_source(path) if state.st_size <= limit else "",
         )
-        if time.time_ns() - state.st_ctime_ns > _CLOCK_RESOLUTION:
+        if stamp.sha256 and time.time_ns() - state.st_ctime_ns > _CLOCK_RESOLUTION:
             self._changed[name] = stamp
         return stamp

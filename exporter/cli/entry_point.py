@@ -22,6 +22,7 @@ import click
 from exporter.cli.output.terminal import PROJECT_ROOT, print_error, print_problem
 from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.folder_access import describe_owner
 
 #: The exit codes that a shell reports for SIGINT and SIGPIPE.
 _INTERRUPTED = 128 + signal.SIGINT
@@ -83,7 +84,8 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in _MACHINE_ERRORS:
             return _report_bug()
         path = f"{error.filename}: " if error.filename else ""
-        print_error(f"{path}{os.strerror(error.errno)}")
+        owner = describe_owner(Path(error.filename)) if isinstance(error.filename, str) else ""
+        print_error(f"{path}{os.strerror(error.errno)}{owner}")
         return ExitCode.ENVIRONMENT
     except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _report_bug()

@@ -6,7 +6,6 @@ private folder replaces by one rename. Nothing is written or moved through a sym
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from exporter.core.atomic_files import remove_unfinished_files
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.folder_access import describe_owner, make_accessible, remove_folder
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
 
@@ -72,6 +72,7 @@ class BuildFolder:
                 path of a folder.
         """
         _refuse_symlink(self.path)
+        self._repair_access()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -84,7 +85,8 @@ class BuildFolder:
             message = f"{self.path.name}: another run has locked the folder; wait until it ends"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         except OSError as error:  # a folder or a symlink, or a read-only file system
-            message = f"{self.path / '.lock'}: cannot be locked: {error.strerror}"
+            path = self.path / ".lock"
+            message = f"{path}: cannot be locked: {error.strerror}{describe_owner(path)}"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
             yield from self._use_private_folder()
@@ -103,7 +105,15 @@ class BuildFolder:
         except BaseException:
             self._keep_killed_runs()
             raise
-        shutil.rmtree(self._private, ignore_errors=True)
+        remove_folder(self._private)
+
+    def _repair_access(self) -> None:
+        """Make each model's folder and records accessible; the rest follows when it is replaced."""
+        make_accessible(self.path, is_recursive=False)
+        for path in self.path.iterdir() if self.path.is_dir() else ():
+            if not path.is_symlink():
+                make_accessible(path, is_recursive=False)
+                make_accessible(JobFolder(path).records, is_recursive=False)
 
     def list_abandoned(self) -> list[Path]:
         """Return the private folders of killed runs, the oldest first."""
@@ -114,7 +124,7 @@ class BuildFolder:
 
     def remove_abandoned(self) -> None:
         """Remove the private folders of killed runs."""
-        shutil.rmtree(self._killed, ignore_errors=True)
+        remove_folder(self._killed)
 
     def _keep_killed_runs(self) -> None:
         """Keep private folders with finished cells, and folders that were being replaced."""
@@ -123,11 +133,13 @@ class BuildFolder:
         if not self._private.is_dir():
             self._private.unlink(missing_ok=True)
             return
+        make_accessible(self._private)
+        make_accessible(self._killed)
         for path in self._private.iterdir():
             if any(path.glob("records/*.json")) or any(path.glob("*/records/*.json")):
                 self._killed.mkdir(exist_ok=True)
                 path.rename(self._killed / path.name)
-        shutil.rmtree(self._private, ignore_errors=True)
+        remove_folder(self._private)
 
     def create_folder(self, model: str) -> JobFolder:
         """Create a private folder.
@@ -159,8 +171,13 @@ class BuildFolder:
         if not final.exists():
             fresh.path.rename(final)
             return
+        make_accessible(final)
         old = Path(tempfile.mkdtemp(prefix=f"{model}-old-", dir=self._private)) / model
-        final.rename(old)
+        try:
+            final.rename(old)
+        except OSError as error:
+            message = f"{final}: cannot be replaced: {error.strerror}{describe_owner(final)}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from error
         try:
             fresh.path.rename(final)
         except BaseException:
@@ -174,7 +191,7 @@ class BuildFolder:
                 if not path.is_symlink() and path.is_file() and (final / path.name).exists():
                     path.unlink()  # the second name of a file that was carried over
             before_removal(old)
-        shutil.rmtree(old)
+        remove_folder(old)
 
 
 def _refuse_symlink(path: Path) -> None:

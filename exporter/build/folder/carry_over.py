@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.build.folder.stored_records import FolderRecords
+from exporter.core.folder_access import make_accessible
 from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
@@ -27,6 +28,7 @@ def repair_folder(folder: JobFolder) -> bool:
     Returns:
         True if a folder had to be created.
     """
+    make_accessible(folder.path)
     was_lost = False
     for path in (folder.path, folder.records, folder.log(None).parent):
         if path.is_symlink() or not path.is_dir():

@@ -16,6 +16,7 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import read_tool_versions
 from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
+from exporter.core.folder_access import describe_owner, list_inaccessible
 from exporter.core.text_format import format_byte_limit, format_bytes
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
@@ -32,6 +33,10 @@ def examine_build(manifest: Manifest, today: date) -> Iterator[Diagnosis]:
     elif not build.path.is_dir():
         yield Diagnosis.ok("build", f"there is no {manifest.project.build} yet")
     else:
+        if paths := list(list_inaccessible(build.path)):
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            message = f"{paths[0]}{more}: cannot be read or changed{describe_owner(paths[0])}"
+            yield Diagnosis.problem("build", message)
         if manifest.models:
             yield from _examine_records(manifest, build, today)
         if build.results.exists():

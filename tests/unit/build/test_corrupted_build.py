@@ -80,11 +80,21 @@ def link(path: Path, _: random.Random) -> None:
     path.symlink_to(elsewhere)
 
 
+def pipe(path: Path, _: random.Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def sparse(path: Path, _: random.Random) -> None:
+    os.truncate(path, 40 << 30)
+
+
 def missing(path: Path, _: random.Random) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("how", [cut, flip, folder, link, missing])
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("how", [cut, flip, folder, link, missing, pipe, sparse])
 @pytest.mark.parametrize("name", FILES)
 def test_the_next_run_has_the_results_of_a_run_from_nothing(
     tmp_path: Path,
