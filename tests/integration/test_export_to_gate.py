@@ -128,7 +128,7 @@ def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_pa
     root = make_project(tmp_path / "project", good="Good")
     assert run_exporter(root, "gate").returncode == 5
     assert run_exporter(root, "baseline").returncode == 5
-    (root / "build").mkdir()
+    (root / "build").mkdir(exist_ok=True)
     (root / "build/results.json").write_text(RunRecord(tools={}, records=()).to_json())
     assert run_exporter(root, "baseline").returncode == 1
     (root / "reports").mkdir()

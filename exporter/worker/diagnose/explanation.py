@@ -25,6 +25,7 @@ from exporter.runtimes import (
 )
 from exporter.worker.diagnose.exporter_advice import advise_other_exporter
 from exporter.worker.diagnose.fault_analysis import analyze_fault
+from exporter.worker.diagnose.library_advice import advise_on_operators
 from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
@@ -122,6 +123,7 @@ def explain_failure(
     if failure.stage is Stage.CONVERT:
         with suppress(TimeLimitExceeded), limit_time(seconds):
             failure.missing = find_missing_operators(text, context)
+        failure.advice = (*failure.advice, *advise_on_operators(failure.missing))
     others = len(failure.missing) - 1
     if others > 0:
         failure.message += f" (and {others} more operator{'s' if others > 1 else ''} missing)"

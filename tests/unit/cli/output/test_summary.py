@@ -15,7 +15,7 @@ from exporter.cli.output.summary import (
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.baseline import parse_cell
-from exporter.records.record import Status
+from exporter.records.record import MissingOperator, Status
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("a", opsets=(9, 18)), make_spec("longer", opsets=(18, 19)))
@@ -105,3 +105,14 @@ def test_red_cells_are_printed_immediately_and_models_when_they_are_done(
         "[2/4] a: 1 error, 1 pass",
         "something else",
     ]
+
+
+@pytest.mark.parametrize("has_missing", [True, False])
+def test_advice_is_printed_once(*, has_missing: bool) -> None:
+    missing = (MissingOperator(operator="x::y", count=2, sources=()),) if has_missing else ()
+    red = make_record("a/9/cpu", Status.ERROR, missing=missing, advice=("set z",))
+    run = make_run(red, *(make_record(cell) for cell in ALL[1:]))
+    lines = [line.strip() for line, _ in make_summary(MANIFEST, PLAN, run).lines]
+    assert [line for line in lines if "set z" in line or "x::y" in line] == (
+        ["missing: x::y x2", "advice: set z"] if has_missing else ["set z"]
+    )
