@@ -1,6 +1,7 @@
 """Clean text of a model, a tool or a manifest before it is printed or stored.
 
-Input: any text. Output: `remove_controls` returns it without terminal control characters.
+Input: any text. Output: `remove_controls` returns it without terminal control characters, and with
+a mark for each invisible character. All surfaces use it, so that no text looks like another one.
 `escape_ci_commands` also escapes commands of CI systems. `redact` also removes text that differs
 between machines.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import unicodedata
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -18,8 +20,15 @@ _ESCAPES = re.compile(
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # window titles and links (operating system commands)
     r"|\x1b."
 )
-#: C0 except tab and newline, C1, and characters that change the writing direction.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: C0 except tab and newline, and C1.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+#: Categories of characters that no reader sees: format (zero width, direction, tags), surrogates,
+#: separators of lines.
+_INVISIBLE = frozenset({"Cf", "Cs", "Zl", "Zp"})
+#: Characters of other categories without a shape: joiners, fillers, empty Braille.
+_BLANKS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
+)
 #: A CI system executes such a line of a log: GitHub if it begins with `::`, and GitHub, Azure and
 #: TeamCity if it contains one of these brackets.
 _CI_COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))", re.MULTILINE)
@@ -38,8 +47,25 @@ _CACHED_LENGTH = 400
 
 
 def remove_controls(text: str) -> str:
-    """Return `text` without control characters and escape sequences."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+    """Return `text` as all surfaces show it.
+
+    Returns:
+        The text without control characters and escape sequences. U+FFFD replaces each invisible
+        character, so that two texts that look equal are equal.
+    """
+    if not text.isprintable():
+        text = replace_invisible(_CONTROLS.sub("", _ESCAPES.sub("", text)))
+    return _BLANKS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def replace_invisible(text: str) -> str:
+    """Return the text with U+FFFD for each invisible character; controls remain."""
+    if text.isprintable():  # contains none of these categories
+        return text
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in _INVISIBLE else character
+        for character in text
+    )
 
 
 def escape_ci_commands(text: str) -> str:

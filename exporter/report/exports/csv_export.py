@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from exporter.core.onnxruntime_releases import find_first_release, format_release
 from exporter.core.sanitize import join_lines
 from exporter.report.rows.cells import Cell
-from exporter.report.text.markdown import replace_invisible
 
 _COLUMNS = (
     "model",
@@ -50,7 +49,7 @@ def format_csv(cells: Iterable[Cell]) -> str:
 
 def escape_formula(text: str) -> str:
     """Return the text on one line, in a form that spreadsheets do not evaluate."""
-    line = replace_invisible(join_lines(text))
+    line = join_lines(text)
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 

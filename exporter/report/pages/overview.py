@@ -129,7 +129,7 @@ def build_overview(
         green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
         counts=tuple(MarkCount(mark=mark, cells=counts[mark]) for mark in LEGEND if counts[mark]),
         legend=tuple(mark for mark in LEGEND if counts[mark]),
-        matrix=build_matrix(manifest, by_model),
+        matrix=build_matrix(manifest, by_model, history),
         rehearsals=build_rehearsal_table(by_model, run.tools, rehearsals or {}),
         support=tuple(
             summarize_support(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.sanitize import replace_invisible
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.audit import Audit
@@ -29,7 +30,6 @@ from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.failure_clusters import cluster_findings
 from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
 from exporter.report.rows.runtime_support import build_support_rows
-from exporter.report.text.markdown import replace_invisible
 
 OVERVIEW = "COMPATIBILITY.md"
 INDEX = "index.html"

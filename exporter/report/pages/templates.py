@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
+from exporter.core.sanitize import remove_controls
 from exporter.manifest import Style
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.text import markdown
@@ -57,7 +58,7 @@ def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> N
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:
     """Render a template for HTML; each value that is no `Markup` is escaped."""
-    return _render(_create_environment(folder).overlay(finalize=_return_unchanged), name, values)
+    return _render(_create_environment(folder).overlay(finalize=_clean_text), name, values)
 
 
 def render_script(name: str, **values: object) -> str:
@@ -78,6 +79,13 @@ def read_template_file(name: str, folder: Path | None) -> str:
     except (jinja2.TemplateNotFound, UnicodeDecodeError) as error:
         problem = Problem(message="cannot be read as text", location=Location(file=name))
         raise ExporterError(ExitCode.MANIFEST, [problem]) from error
+
+
+def _clean_text(value: object) -> object:
+    """Return text of a model without controls and invisible characters; autoescape follows."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return remove_controls(value)
+    return value
 
 
 def _return_unchanged(value: object) -> object:

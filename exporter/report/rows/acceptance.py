@@ -47,6 +47,10 @@ class AcceptanceHistory:
         is_equal = str(accepted) == str(extract_outcome(cell.record))
         return AS_ACCEPTED if is_equal else str(accepted)
 
+    def is_changed(self, cell: Cell) -> bool:
+        """Return whether the baseline has another outcome for the cell, or none."""
+        return self.find_outcome(cell) not in ("", AS_ACCEPTED)
+
     def describe(self, cell: Cell) -> str:
         """Return the accepted outcome, or since when the current one is accepted."""
         outcome = self.find_outcome(cell)

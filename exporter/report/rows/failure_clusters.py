@@ -17,8 +17,10 @@ from exporter.core.sanitize import join_lines
 from exporter.gate import GROWTH_KINDS, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId
-from exporter.report.rows.acceptance import AcceptanceHistory
+from exporter.report.rows.acceptance import AS_ACCEPTED, AcceptanceHistory
 from exporter.report.rows.cells import Cell
+from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
+from exporter.report.rows.failures import format_export_command
 from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.text.status_marks import Mark
 
@@ -61,6 +63,23 @@ class Cluster:
     """The entries of the models in the manifests."""
     accepted: tuple[str, ...]
     """The outcomes of these cells in the baseline; empty without a baseline."""
+    cell: str
+    """The cell that represents the others."""
+    lines: tuple[str, ...]
+    """Lines of the model of this cell: `models/vision.py:31`."""
+    export_command: str
+    repro_command: str
+    """Empty if no script shows the failure."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the baseline has another outcome for one of the cells."""
+        return any(outcome != AS_ACCEPTED for outcome in self.accepted)
+
+    @property
+    def model(self) -> str:
+        """The model of the cell that represents the others."""
+        return self.cell.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +108,11 @@ class _ClusteredFailure:
 def cluster_cells(
     cells: Iterable[Cell], manifest: Manifest, history: AcceptanceHistory | None = None
 ) -> tuple[Cluster, ...]:
-    """Return clusters of red cells; a cell with two missing operators is in two clusters."""
+    """Return clusters of red cells, those with new failures first, then the largest.
+
+    A cell with two missing operators is in two clusters.
+    """
+    command = manifest.project.command
     history = history or AcceptanceHistory()
     names = {spec.id: _collect_names(spec) for spec in manifest.models}
     failures = (each for cell in cells for each in _list_failures(cell, names[cell.id.model]))
@@ -98,6 +121,8 @@ def cluster_cells(
         first = group[0]
         is_same = all(failure.reason == first.reason for failure in group)
         accepted = (history.find_outcome(failure.cell) for failure in group)
+        record = first.cell.record
+        reasons = explain_failure(record, command) if record else FailureReasons()
         clusters.append(
             Cluster(
                 mark=first.cell.mark,
@@ -107,9 +132,13 @@ def cluster_cells(
                 affected=_count_cells([failure.cell.id for failure in group]),
                 locations=list_locations([failure.cell.id for failure in group], manifest),
                 accepted=tuple(dict.fromkeys(filter(None, accepted))),
+                cell=str(first.cell.id),
+                lines=reasons.lines,
+                export_command=format_export_command(str(first.cell.id), command),
+                repro_command=reasons.repro_command,
             )
         )
-    return tuple(sorted(clusters, key=lambda cluster: -cluster.affected.cells))
+    return tuple(sorted(clusters, key=lambda each: (not each.is_new, -each.affected.cells)))
 
 
 def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, ...]:

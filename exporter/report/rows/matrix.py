@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, find_lowest_opset
 from exporter.report.text.status_marks import Mark
 
@@ -42,6 +43,8 @@ class ModelRow:
     opset_runs: tuple[OpsetRun, ...]
     lowest_opset: str
     """The lowest opset from which on all pass; empty if the highest does not pass."""
+    is_changed: bool = False
+    """Whether the baseline has other outcomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +92,40 @@ class Matrix:
         return any(None in row.marks for part in narrow for row in part.rows)
 
 
-def build_matrix(manifest: Manifest, by_model: Mapping[str, Sequence[Cell]]) -> Matrix:
-    """Return the tables of the overview."""
+def build_matrix(
+    manifest: Manifest,
+    by_model: Mapping[str, Sequence[Cell]],
+    history: AcceptanceHistory | None = None,
+) -> Matrix:
+    """Return the tables of the overview: models with red cells first, then changed ones.
+
+    Args:
+        manifest: The promises.
+        by_model: The cells of each model.
+        history: The accepted outcomes; if None, no model counts as changed.
+    """
+    changed = {
+        model
+        for model, cells in by_model.items()
+        if history and any(history.is_changed(cell) for cell in cells)
+    }
+    red = {model for model, cells in by_model.items() if any(cell.is_red for cell in cells)}
     devices = dict.fromkeys(cell.id.device for cells in by_model.values() for cell in cells)
     anchors: Counter[str] = Counter()
-    models_by_part = _divide_models(manifest, by_model)
     parts = tuple(
-        _build_part(name, {model: by_model[model] for model in models}, anchors)
-        for name, models in models_by_part.items()
+        _build_part(
+            name,
+            {
+                model: by_model[model]
+                for model in sorted(models, key=lambda each: (each not in red, each not in changed))
+            },
+            anchors,
+            changed,
+        )
+        for name, models in sorted(
+            _divide_models(manifest, by_model).items(),
+            key=lambda item: (red.isdisjoint(item[1]), changed.isdisjoint(item[1])),
+        )
     )
     index = tuple(_build_index_row(part, by_model) for part in parts) if len(parts) > 1 else ()
     return Matrix(devices=tuple(devices), parts=parts, index=index)
@@ -131,7 +160,10 @@ def _divide_models(
 
 
 def _build_part(
-    name: str, by_model: Mapping[str, Sequence[Cell]], anchors: Counter[str]
+    name: str,
+    by_model: Mapping[str, Sequence[Cell]],
+    anchors: Counter[str],
+    changed: Collection[str],
 ) -> MatrixPart:
     opsets = tuple(sorted({cell.id.opset for cells in by_model.values() for cell in cells}))
     rows = []
@@ -144,6 +176,7 @@ def _build_part(
                 marks=tuple(marks.get(opset) for opset in opsets),
                 opset_runs=find_opset_runs(group),
                 lowest_opset=find_lowest_opset(group),
+                is_changed=model in changed,
             )
             rows.append(row)
     anchor = _create_anchor(name, anchors)

@@ -6,13 +6,13 @@ these functions as their `finalize` and their filters.
 
 An entity is never structure (CommonMark 0.31, 6.2). Each character that could be structure is
 therefore written as an entity. Code spans and fences do not decode entities. A span contains only
-harmless characters, and a fence is longer than any run of backticks inside it.
+harmless characters, and a fence is longer than any run of backticks inside it. GitHub links
+references and names after it decodes entities, but not in code spans.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
@@ -27,6 +27,8 @@ _ANYWHERE = frozenset("\\`*[]<>|&~$@")
 #: Structure at the start of a line: headings, lists, quotes, rules, underlines of headings.
 _LEADING = re.compile(r"[#+=_:>-]|\d{1,9}(?=[.)](?:\s|$))")
 _SPAN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}=+*'\"<>!?#%^~@-]+")
+#: Words that GitHub links: `#1`, `GH-1`, `user/repository#1`, `@name`, `name@example.org`.
+_REFERENCE = re.compile(r"[\w./-]*(?:#\d|@\w|\bGH-\d)[\w#@./-]*", re.ASCII | re.IGNORECASE)
 _BACKTICKS = re.compile(r"`+")
 
 
@@ -41,19 +43,29 @@ def escape_inline(value: object) -> Markup:
 
 @lru_cache(maxsize=1 << 15)  # thousands of cells have the same few texts
 def _escape_text(text: str) -> Markup:
-    text = replace_invisible(join_lines(text))
-    leading = _LEADING.match(text)
+    """Return the text with references in code spans: entities alone do not prevent their links."""
+    text = join_lines(text)
+    parts, start = [], 0
+    for match in _REFERENCE.finditer(text):
+        parts += [_encode(text, start, match.start()), f"`{match[0]}`"]
+        start = match.end()
+    return Markup("".join((*parts, _encode(text, start, len(text)))))  # noqa: S704 - see `_encode`
+
+
+def _encode(text: str, start: int, end: int) -> str:
+    """Return a part of the text with an entity for each special character."""
     encoded = [
-        f"&#{ord(character)};" if _is_structure(text, index, character) else character
-        for index, character in enumerate(text)
+        f"&#{ord(text[index])};" if _is_structure(text, index, text[index]) else text[index]
+        for index in range(start, end)
     ]
-    if leading:
+    if start == 0 and encoded and (leading := _LEADING.match(text)):
         # A number starts a list only with its delimiter, so that one is escaped.
         index = leading.end() if text[0].isdigit() else 0
-        encoded[index] = f"&#{ord(text[index])};"
-    if text.endswith("#"):  # would close a heading and disappear
+        if index < end:
+            encoded[index] = f"&#{ord(text[index])};"
+    if end == len(text) and encoded and text.endswith("#"):  # would close a heading
         encoded[-1] = f"&#{ord('#')};"
-    return Markup("".join(encoded))  # noqa: S704 - every special character is an entity
+    return "".join(encoded)
 
 
 def format_code(value: object) -> Markup:
@@ -66,8 +78,7 @@ def format_code(value: object) -> Markup:
 
 def format_fence(value: object, language: Literal["text", "diff"] = "text") -> Markup:
     """Return the value as a fenced block of lines."""
-    lines = remove_controls(str(value).replace("\r\n", "\n").replace("\r", "\n"))
-    text = replace_invisible(lines, keep="\n\t")
+    text = remove_controls(str(value).replace("\r\n", "\n").replace("\r", "\n"))
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     marks = "`" * max(3, longest + 1)
     body = text.rstrip("\n")
@@ -84,18 +95,6 @@ def join_escaped(values: Iterable[object], separator: str = ", ") -> Markup:
     """Escape each value, then join them; jinja2's own filter escapes only HTML."""
     trusted = Markup(separator)  # noqa: S704 - text of a template, never of a model
     return trusted.join(escape_inline(value) for value in values)
-
-
-def replace_invisible(text: str, keep: str = "") -> str:
-    """Return the text with U+FFFD for each control, format and surrogate character."""
-    if text.isprintable():  # contains none of these categories
-        return text
-    return "".join(
-        character
-        if character in keep or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
-        else "\N{REPLACEMENT CHARACTER}"
-        for character in text
-    )
 
 
 def _is_structure(text: str, index: int, character: str) -> bool:

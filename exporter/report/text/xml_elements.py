@@ -11,7 +11,6 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from exporter.core.sanitize import remove_controls
-from exporter.report.text.markdown import replace_invisible
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 
@@ -30,7 +29,7 @@ def add_element(parent: Element, tag: str, attributes: dict[str, str], text: str
 
 def clean_text(text: str) -> str:
     """Return the text without characters that XML forbids; newlines and tabs remain."""
-    text = replace_invisible(remove_controls(text), keep="\n\t")
+    text = remove_controls(text)
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.sanitize import join_lines, redact, remove_controls
+from exporter.core.sanitize import escape_ci_commands, join_lines, redact, remove_controls
+from exporter.report.text.markdown import escape_inline, format_fence
+from exporter.report.text.xml_elements import clean_text
 
 
 @pytest.mark.parametrize(
@@ -33,8 +35,26 @@ def test_the_middle_of_a_long_text_is_cut() -> None:
 
 
 def test_escapes_and_control_characters_are_removed() -> None:
-    assert remove_controls("\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\u202e") == "red end"
+    assert remove_controls("\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end") == "red end"
     assert join_lines("two\r\n  lines") == "two lines"
+
+
+#: Arabic letter mark, zero width, soft hyphen, tag, direction, joiner, filler, Braille, surrogate.
+INVISIBLE = "\u061c\u200b\u2060\ufeff\u00ad\U000e0041\u202e\u200d\u034f\u3164\u2800\u2028\ud800"
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
+def test_an_invisible_character_is_replaced_on_every_surface(character: str) -> None:
+    text, shown = f"al{character}ex", "al\ufffdex"
+    surfaces = {
+        "terminal": escape_ci_commands(text),
+        "line": join_lines(text),
+        "record": redact(text, limit=100),
+        "markdown": escape_inline(text),
+        "fence": format_fence(text).splitlines()[1],
+        "xml": clean_text(text),
+    }
+    assert surfaces == dict.fromkeys(surfaces, shown)
 
 
 @given(st.text())

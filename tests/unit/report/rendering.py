@@ -56,8 +56,13 @@ class Page:
 
     @property
     def shape(self) -> list[str]:
-        """Return every token without the texts: the structure of a page."""
-        return [token.type for token in self.tokens if token.type != "text"]
+        """Return every token without texts and code spans: the structure of a page."""
+        return [token.type for token in self.tokens if token.type not in ("text", "code_inline")]
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """Return the text of each paragraph, heading and cell."""
+        return [_text(token) for token in self.tokens if token.type == "inline"]
 
 
 def _flat(tokens: list[Token]) -> Iterator[Token]:

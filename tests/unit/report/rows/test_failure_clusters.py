@@ -6,7 +6,7 @@ import pytest
 
 from exporter.gate import compare_results
 from exporter.manifest import Input, Manifest, Output
-from exporter.records.baseline import Baseline
+from exporter.records.baseline import Baseline, make_baseline
 from exporter.records.record import (
     Blame,
     Culprit,
@@ -15,6 +15,7 @@ from exporter.records.record import (
     Record,
 )
 from exporter.report import render_gate, render_pages
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells, cluster_findings
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -151,9 +152,27 @@ def test_further_labels_are_counted() -> None:
 def test_red_cells_are_at_the_top_of_the_overview() -> None:
     records = [fail_without(f"{model}/9/cpu", "aten::foo") for model in "abc"]
     page = Page.of(render_pages(project("a", "b", "c"), make_run(*records))["COMPATIBILITY.md"])
-    assert page.headings[:3] == ["Compatibility", "Red cells", "Models by opset"]
-    assert page.rows[1][1:5] == ["3", "3", "error at convert", "aten::foo"]
-    assert page.rows[1][6] == "a/9/cpu, b/9/cpu, c/9/cpu"
+    assert page.headings[:4] == [
+        "Compatibility",
+        "Red cells",
+        "🟥 error at convert: 3 cells of 3 models",
+        "Models by opset",
+    ]
+    assert "cells: a/9/cpu, b/9/cpu, c/9/cpu" in page.paragraphs
+    assert "operator: aten::foo" in page.paragraphs
+    assert "reproduce: exporter repro a/9/cpu" in page.paragraphs
+
+
+def test_new_failures_are_before_larger_groups() -> None:
+    old = [fail_without(f"{model}/9/cpu", "aten::foo") for model in "abc"]
+    new = fail_without("d/9/cpu", "aten::bar")
+    accepted = make_baseline(make_run(*old, make_record("d/9/cpu")))
+    manifest = project("a", "b", "c", "d")
+    by_model = collect_cells(manifest, make_run(*old, new))
+    red = [cell for cells in by_model.values() for cell in cells if cell.is_red]
+    first, second = cluster_cells(red, manifest, AcceptanceHistory(accepted))
+    assert (first.cell, first.is_new, second.is_new) == ("d/9/cpu", True, False)
+    assert [cluster.cell for cluster in cluster_cells(red, manifest)] == ["a/9/cpu", "d/9/cpu"]
 
 
 def test_findings_of_many_models_are_one_cluster() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from exporter.manifest import Manifest, Project, Style
+from exporter.records.baseline import make_baseline
 from exporter.records.record import Record, Status
 from exporter.report import MARKS, NOT_RUN, render_pages
+from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.matrix import (
     LONG,
@@ -125,14 +127,14 @@ def test_many_models_are_divided_by_file() -> None:
     assert [
         (each.name, each.models, each.cells, each.green, each.red) for each in result.index
     ] == [
-        ("manifests/x.toml", 21, 21, 1, 0),
         ("manifests/y.toml", 21, 42, 0, 1),
+        ("manifests/x.toml", 21, 21, 1, 0),
     ]
     page = render_overview(manifest, *records)
-    assert page.headings[2:6] == [
+    assert page.headings[3:7] == [
         "Models by opset",
-        "manifests/x.toml",
         "manifests/y.toml",
+        "manifests/x.toml",
         "Runtimes",
     ]
     _every_anchor_is_a_heading(page)
@@ -194,3 +196,18 @@ def _every_anchor_is_a_heading(page: Page) -> None:
     anchors = [link.removeprefix("#") for link in page.links if link.startswith("#")]
     assert len(anchors) > 1
     assert set(anchors) <= slugs
+
+
+def test_red_models_are_first_and_changed_ones_are_marked() -> None:
+    names = ("green", "changed", "red")
+    manifest = make_manifest(*(make_spec(name, opsets=(18,)) for name in names))
+    statuses = {"green": "pass", "changed": "pass", "red": "fail"}
+    run = make_run(*(make_record(f"{name}/18/cpu", statuses[name]) for name in names))
+    before = make_run(make_record("green/18/cpu"), make_record("red/18/cpu", "fail"))
+    history = AcceptanceHistory(make_baseline(before))
+    (part,) = build_matrix(manifest, collect_cells(manifest, run), history).parts
+    assert [(row.model, row.is_changed) for row in part.rows] == [
+        ("red", False),
+        ("changed", True),
+        ("green", False),
+    ]
