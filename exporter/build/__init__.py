@@ -17,6 +17,7 @@ from exporter.build.folder.garbage import Garbage, find_garbage, remove_garbage
 from exporter.build.folder.stored_records import StoredRecords
 from exporter.build.pipeline import run_plan
 from exporter.build.requirements import require_packages
+from exporter.build.toolchain_export import require_toolchain
 
 __all__ = [
     "BuildFolder",
@@ -34,5 +35,6 @@ __all__ = [
     "find_garbage",
     "remove_garbage",
     "require_packages",
+    "require_toolchain",
     "run_plan",
 ]

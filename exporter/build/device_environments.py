@@ -20,6 +20,7 @@ from exporter.environments.installation import (
 )
 from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
+from exporter.manifest.syntax.device_names import split_device
 
 
 def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
@@ -44,7 +45,7 @@ def create_environments(
         on_note: Receives a message before an environment is created, and if that fails.
     """
     environments = []
-    for environment in _list_used(project, devices):
+    for environment in _list_used(project, {split_device(name)[0] for name in devices}):
         located = locate_environment(project, environment)
         if not located.interpreter:
             required = ", ".join(environment.requirements)
@@ -65,6 +66,7 @@ def list_garbage(project: Project) -> tuple[StoredEnvironment, ...]:
     for the maximum age of the store's entries are returned.
     """
     declared = {environment.definition.key for environment in project.environments}
+    declared |= {toolchain.definition.key for toolchain in project.toolchains}
     folder = project.environments_folder
     is_private = folder.is_relative_to(Path(project.root) / project.build)
     return tuple(

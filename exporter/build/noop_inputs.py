@@ -12,10 +12,18 @@ from pathlib import Path
 
 from exporter.build.decisions.build_results import Results
 from exporter.build.folder.build_folder import BuildFolder
-from exporter.cache.fingerprint import ALL_FILES, LISTING, MISSING, read_variables
+from exporter.cache.fingerprint import (
+    ALL_FILES,
+    DISTRIBUTIONS,
+    LISTING,
+    MISSING,
+    read_package_state,
+    read_variables,
+)
 from exporter.cache.noop_snapshot import NoopInputs
-from exporter.environments.installation import STAMP
+from exporter.environments.installation import STAMP, find_environment
 from exporter.manifest import LoadedProject, Project
+from exporter.manifest.syntax.device_names import split_device
 from exporter.planning.shards import SHARD_NOTE
 from exporter.records.record import Record, Status
 
@@ -48,6 +56,10 @@ def collect_noop_inputs(
         for device in project.devices
         if device.environment
     }
+    stamps |= {
+        project.environments_folder / toolchain.definition.key / STAMP
+        for toolchain in project.toolchains
+    }
     pages = (path for path in reports if not path.is_dir())
     paths = {root / _PYPROJECT, *stamps, *loaded.files, *pages}
     existing = {path for path in paths if path.exists()}
@@ -68,7 +80,13 @@ def collect_noop_inputs(
         absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
         trees=[project.manifests, *(_make_relative(p, root) for p in reports if p.is_dir())],
         listings=listings,
-        packages={name: state for each in records for name, state in each.packages.items()},
+        packages={
+            name: state
+            for each in records
+            if build.owns(each.cell)
+            for name, state in each.packages.items()
+        },
+        overlays=_list_overlays(project, records),
         variables={name: state for each in records for name, state in each.variables.items()},
         patterns={
             " ".join(patterns): read_variables(patterns)
@@ -81,13 +99,30 @@ def collect_noop_inputs(
 
 def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
     """Yield the record and the artifact of a cell, relative to the project."""
-    folder = f"{project.build}/{record.cell.model}"
-    path = build.model_folder(record.cell.model).record(record.cell)
+    model = build.cell_folder(record.cell)
+    folder = f"{project.build}/{model.path.relative_to(build.path).as_posix()}"
+    path = model.record(record.cell)
     yield f"{folder}/{path.parent.name}/{path.name}"
     if record.artifact:
         yield f"{project.build}/{record.artifact.file}"
         for name in record.artifact.external_data:
             yield f"{folder}/{name}"
+
+
+def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
+    """Return the states of the packages of each toolchain, by the folder of its packages."""
+    packages: dict[str, dict[str, str]] = {}
+    for record in records:
+        name = split_device(record.cell.device)[1]
+        packages.setdefault(name, {}).update(record.packages)
+    overlays = {}
+    for toolchain in project.toolchains:
+        installed = find_environment(toolchain.definition, project.environments_folder)
+        if installed and toolchain.name in packages:
+            folder = str(installed.package_folder)
+            tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
+            overlays[folder] = tools | packages[toolchain.name]
+    return overlays
 
 
 def _make_relative(path: Path, root: Path) -> str:

@@ -29,6 +29,7 @@ from exporter.build.folder.recovery import recover_killed_runs
 from exporter.build.folder.stored_records import StoredRecords
 from exporter.build.schedule.cost import estimate_costs
 from exporter.build.schedule.tasks import make_jobs, make_tasks
+from exporter.build.toolchain_export import ToolchainContext, export_toolchains
 from exporter.cache.store import Store
 from exporter.core.atomic_files import write_text
 from exporter.core.regular_files import read_regular_file
@@ -78,19 +79,20 @@ def run_plan(
         observer.on_decisions(decisions)
         for note in notes:
             observer.on_note(note)
+        to_build = tuple(planned for planned in decisions.to_run if build.owns(planned.cell))
         try:
-            if decisions.to_run:
+            if to_build:
                 models = manifest.models
                 if options.thorough:
                     models = tuple(m.model_copy(update={"thorough": True}) for m in models)
-                devices = {planned.cell.device for planned in decisions.to_run}
+                devices = {planned.cell.device for planned in to_build}
                 project = create_environments(manifest.project, devices, observer.on_note)
                 validator.fingerprints.forget_devices()
                 # A copy would keep the cached index of the other models.
                 manifest = Manifest(project=project, models=models, problems=manifest.problems)
                 jobs = make_jobs(
                     manifest,
-                    decisions,
+                    replace(decisions, to_run=to_build),
                     build,
                     validator.fingerprints,
                 )
@@ -98,6 +100,16 @@ def run_plan(
                 writer = StoreWriter(manifest, today, options.store)
                 Supervisor(manifest, plan, stored, validator, observer, writer).run(engine, tasks)
                 writer.evict_if_needed()
+            if len(to_build) < len(decisions.to_run):
+                context = ToolchainContext(
+                    project=manifest.project,
+                    stored=stored,
+                    validator=validator,
+                    observer=observer,
+                    options=options,
+                    workers=engine.workers,
+                )
+                export_toolchains(context, decisions)
         finally:
             results = collect_results(plan, stored, validator)
             _write_if_changed(results.run, build.results)

@@ -10,6 +10,7 @@ nevertheless, so that the gate can compare them and list the missing cells.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -73,16 +74,23 @@ def merge_shards(manifest: Manifest, plan: Plan, folders: Iterable[Path]) -> Mer
             message = f"{folder}: is this project's own build folder, the target of the merge"
             raise ExporterError(ExitCode.UNREADABLE, message)
     models = {spec.id for spec in manifest.models}
+    toolchains = [build.find_toolchain(each.name) for each in manifest.project.toolchains]
     records: list[Record] = []
-    with build.lock():
+    with build.lock(), contextlib.ExitStack() as stack:
+        for toolchain in toolchains:
+            stack.enter_context(toolchain.lock())
         remove_shard_note(build.path)
         build.results.unlink(missing_ok=True)  # no results before all shards are copied
         parts, problems = _read_parts(folders)
         for part in parts:
             records += part.records
             for model in part.note.models:
-                if model in models and (part.folder / model).exists():
-                    _copy_model(part.folder / model, model, build)
+                if model not in models:
+                    continue
+                for target in (build, *toolchains):
+                    source = part.folder / target.path.relative_to(build.path) / model
+                    if source.exists():
+                        _copy_model(source, model, target)
         records.sort(key=lambda record: record.cell.sort_key)
         run = RunRecord(tools=parts[0].run.tools, records=tuple(records))
         results = filter_valid_results(run, manifest, plan)

@@ -13,11 +13,12 @@ import hashlib
 import os
 import platform
 import posixpath
+import re
 import stat
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ THOROUGH = "thorough"
 #: The prefix of a tool among the parts.
 TOOL_PREFIX = "tool."
 _OF_ENVIRONMENT = " of "
+#: The hash of the files of a package, after its version.
+_DIGEST = re.compile(r" [0-9a-f]{12}$")
 #: Packages that a new environment may have in another version.
 _INSTALLERS = ("pip", "setuptools", "wheel")
 #: The last component of a source that represents the list of modules in a folder.
@@ -159,6 +162,15 @@ def is_known_everywhere(part: str) -> bool:
     return _OF_ENVIRONMENT not in part
 
 
+def extract_tool_versions(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the version of each tool in a fingerprint, without those of an environment."""
+    return {
+        part.removeprefix(TOOL_PREFIX): _DIGEST.sub("", state)
+        for part, state in parts.items()
+        if part.startswith(TOOL_PREFIX) and is_known_everywhere(part)
+    }
+
+
 def drop_tool_parts(parts: Mapping[str, str]) -> dict[str, str]:
     """Return the parts that depend on the project and not on the installed tools."""
     return {part: value for part, value in parts.items() if not part.startswith(TOOL_PREFIX)}
@@ -174,20 +186,35 @@ def read_tool_versions() -> dict[str, str]:
 
 
 @cache
-def read_package_state(name: str) -> str:
+def read_package_state(name: str, overlay: str = "") -> str:
     """Return the version of an installed distribution and a hash of its list of files.
 
     The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
     the same in every environment with the same wheel.
 
+    Args:
+        name: The distribution.
+        overlay: The package folder of an environment that adds to the current one.
+
     Returns:
         The state, or "" if the distribution is not installed.
     """
     try:
-        installed = distribution(name)
+        installed = _find_in_overlay(name, overlay) if overlay else distribution(name)
     except PackageNotFoundError:
         return ""
     return f"{installed.version} {_hash_text(_list_wheel_files(installed))[:12]}"
+
+
+def _find_in_overlay(name: str, overlay: str) -> Distribution:
+    """Return the distribution that Python finds in an environment that adds to the current one.
+
+    Raises:
+        PackageNotFoundError: If it is not installed.
+    """
+    for installed in distributions(name=name, path=[overlay, *sys.path]):
+        return installed
+    raise PackageNotFoundError(name)
 
 
 def _list_wheel_files(installed: Distribution) -> str:
@@ -202,16 +229,19 @@ def _list_wheel_files(installed: Distribution) -> str:
     return "\n".join(sorted(lines))
 
 
-def read_loaded_state(name: str, root: Path) -> str:
+def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
     """Return the current state of an item of `Record.packages`.
 
     Args:
         name: A distribution, the path of a file outside of the project, or `SEARCH_PATH`.
         root: The project's root.
+        overlay: The package folder of an environment that adds to the current one.
     """
     if name == SEARCH_PATH:
         return read_search_path(root, os.environ.get("PYTHONPATH", ""))
-    return f"file {read_source_state(root / name)}" if "/" in name else read_package_state(name)
+    if "/" in name:
+        return f"file {read_source_state(root / name)}"
+    return read_package_state(name, overlay) if overlay else read_package_state(name)
 
 
 def read_source_state(path: Path) -> str:
@@ -294,17 +324,20 @@ def _read_site_stamps() -> tuple[int, ...]:
 
 
 @cache
-def read_tool_parts() -> dict[str, str]:
+def read_tool_parts(overlay: str = "") -> dict[str, str]:
     """Return the parts of all cells: Python, the platform, this package, the other tools.
 
     The switch of private functions is a part if it is set, because some groups change results.
+
+    Args:
+        overlay: The package folder of an environment that adds to the current one.
     """
     _read_first_site_stamps()  # before the states are read
     parts = {
         "python": platform.python_version(),
         "platform": _read_platform(),
         "exporter": read_exporter_state(),
-        **{name: read_package_state(name) for name in DISTRIBUTIONS},
+        **{name: read_package_state(name, overlay) for name in DISTRIBUTIONS},
     }
     if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
         parts["torch_private"] = switch

@@ -33,7 +33,7 @@ from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
 #: Raised with every change that an older reader would misunderstand.
-_FORMAT = 3
+_FORMAT = 4
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
 #: A folder that Python fills.
@@ -56,6 +56,8 @@ class NoopInputs:
     """The hash of the importable names of a folder, by `folder/*.py`."""
     packages: Mapping[str, str]
     """The states of installed distributions, by name."""
+    overlays: Mapping[str, Mapping[str, str]]
+    """The same for each toolchain, by the folder of its packages."""
     variables: Mapping[str, str]
     """The states of environment variables that models read, by name."""
     patterns: Mapping[str, str]
@@ -148,6 +150,11 @@ def _is_unchanged(root: Path, inputs: NoopInputs) -> bool:
         not any(os.path.lexists(root / name) for name in inputs.absent)
         and all(hash_source(root / name) == before for name, before in inputs.listings.items())
         and all(read_loaded_state(name, root) == old for name, old in inputs.packages.items())
+        and all(
+            read_loaded_state(name, root, folder) == old
+            for folder, packages in inputs.overlays.items()
+            for name, old in packages.items()
+        )
         and all(read_variable_state(name) == old for name, old in inputs.variables.items())
         and all(
             read_variables(patterns.split()) == old for patterns, old in inputs.patterns.items()

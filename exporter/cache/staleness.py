@@ -44,10 +44,12 @@ class CurrentState:
 
     Args:
         root: The project's root. The sources of records are relative to it.
+        overlay: The package folder of an environment that adds to the current one.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, overlay: str = "") -> None:
         self._root = root
+        self._overlay = overlay
         self._states: dict[str, str] = {}
         self._packages: dict[str, str] = {}
 
@@ -84,7 +86,7 @@ class CurrentState:
         """Return which package of the record changed, or "" if none did."""
         for name, before in record.packages.items():
             if name not in self._packages:
-                self._packages[name] = read_loaded_state(name, self._root)
+                self._packages[name] = read_loaded_state(name, self._root, self._overlay)
             if (after := self._packages[name]) != before:
                 return _describe_change(name, before, after)
         return ""

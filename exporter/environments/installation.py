@@ -58,6 +58,12 @@ class InstalledEnvironment:
         """The interpreter."""
         return find_interpreter(self.folder)
 
+    @property
+    def package_folder(self) -> Path:
+        """The folder of the packages, if the environment has the running Python."""
+        base = str(self.folder)
+        return Path(sysconfig.get_path("purelib", "venv", {"base": base, "platbase": base}))
+
 
 def find_environment(
     definition: EnvironmentDefinition, folder: Path

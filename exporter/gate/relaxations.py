@@ -127,13 +127,14 @@ def _list_cells(spec: ModelSpec) -> list[CellId]:
 
 
 def _list_definition(device: Device) -> tuple[object, ...]:
-    environment = device.environment
+    environment, toolchain = device.environment, device.toolchain
     return (
         device.runtime,
         device.providers,
         device.module,
         device.device,
         *((environment.requirements, environment.python) if environment else ()),
+        *(toolchain.requirements if toolchain else ()),
         *(() if not device.optimization else (device.optimization,)),
         *sorted(device.session_options.items()),
         *sorted(device.provider_options.items()),

@@ -23,7 +23,7 @@ from exporter.manifest.spec.call import (
     InputsFrom,
 )
 from exporter.manifest.spec.conditions import Condition, Expectation, Skip
-from exporter.manifest.spec.device import Device, RuntimeEnvironment
+from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
 from exporter.manifest.spec.gate import (
     DEFAULT_GATE,
     Action,
@@ -34,15 +34,14 @@ from exporter.manifest.spec.gate import (
 from exporter.manifest.spec.model import (
     Bound,
     CustomOp,
-    Manifest,
     ModelSpec,
     Output,
     Override,
     ParameterNames,
-    Project,
     Style,
     Tolerance,
 )
+from exporter.manifest.spec.project import Manifest, Project
 from exporter.manifest.spec.tolerances import select_bound
 from exporter.manifest.syntax.call_paths import parse_call_path
 
@@ -76,6 +75,7 @@ __all__ = [
     "Skip",
     "Style",
     "Tolerance",
+    "Toolchain",
     "build_schema",
     "explain_cell",
     "load_devices",

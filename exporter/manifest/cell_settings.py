@@ -9,7 +9,6 @@ import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
@@ -17,6 +16,7 @@ from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import Table, list_explicit_values
 from exporter.manifest.spec.model import ModelSpec
+from exporter.manifest.syntax.device_names import matches_device
 from exporter.manifest.syntax.message_format import KeyPath, format_key
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
@@ -56,7 +56,7 @@ def explain_cell(
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)
-        if (table.opset is None or opset in table.opset) and fnmatchcase(device, table.device)
+        if (table.opset is None or opset in table.opset) and matches_device(device, table.device)
     ]
     for key in Settings.model_fields:
         if key == "overrides":

@@ -26,7 +26,8 @@ from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeats import expand_repeats
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.spec.device import Device
-from exporter.manifest.spec.model import Manifest, ModelSpec, Project
+from exporter.manifest.spec.model import ModelSpec
+from exporter.manifest.spec.project import Manifest, Project
 from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
@@ -107,7 +108,7 @@ def load_layers(
         entry_report = ProblemCollector()
         layers = (*base, *graph.list_layers(entry, entry_report))
         models.append(expand_repeats(merge_layers(entry.id, layers, entry_report)))
-    devices = frozenset(device.name for device in settings.project.devices)
+    devices = settings.project.device_names
     references = References(root, fallback_root)
     context = ResolveContext(
         devices=devices,

@@ -25,13 +25,14 @@ from exporter.manifest.rules.devices import (
     format_unknown_device,
     resolve_devices,
     resolve_environments,
+    resolve_toolchains,
 )
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import list_explicit_values
-from exporter.manifest.spec.device import Device, RuntimeEnvironment
+from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
 from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
-from exporter.manifest.spec.model import Project
+from exporter.manifest.spec.project import Project
 from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
 from exporter.manifest.syntax.message_format import KeyPath, format_value, quote
 
@@ -73,11 +74,22 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     )
     path = (*_PATH, "devices")
     devices = resolve_devices(file, path, tables, environments, root, report)
+    declared = table.get("toolchains")
+    toolchains = resolve_toolchains(
+        file,
+        (*_PATH, "toolchains"),
+        declared if isinstance(declared, dict) else (),
+        settings.toolchains,
+        report,
+    )
     _check_folders(file, settings, report)
+    project = _build_project(
+        root, settings, devices, tuple(environments.values()), toolchains, file
+    )
     values = {
         key: value for key, value in list_explicit_values(settings).items() if key in _MODEL_KEYS
     }
-    values["devices"] = _resolve_default_devices(file, settings, devices, report)
+    values["devices"] = _resolve_default_devices(file, settings, project.device_names, report)
     layer = Layer(
         file=file,
         path=_PATH,
@@ -88,7 +100,6 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
             if key[0] in Settings.model_fields
         },
     )
-    project = _build_project(root, settings, devices, tuple(environments.values()), file)
     return ProjectSettings(project=project, layer=layer, file=file)
 
 
@@ -110,6 +121,7 @@ def _build_project(
     table: ProjectTable,
     devices: Mapping[str, Device],
     environments: tuple[RuntimeEnvironment, ...] = (),
+    toolchains: tuple[Toolchain, ...] = (),
     file: TomlFile | None = None,
 ) -> Project:
     gate_table = table.gate
@@ -139,6 +151,7 @@ def _build_project(
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         devices=tuple(devices.values()),
         environments=environments,
+        toolchains=toolchains,
         jobs=table.jobs,
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
         style=table.style,
@@ -149,7 +162,7 @@ def _build_project(
 
 
 def _resolve_default_devices(
-    file: TomlFile, table: ProjectTable, devices: Mapping[str, Device], report: ProblemCollector
+    file: TomlFile, table: ProjectTable, devices: Collection[str], report: ProblemCollector
 ) -> tuple[str, ...]:
     """Return the devices of models without `devices`, from the list under either key."""
     is_list = isinstance(table.devices, tuple) and "devices" in table.model_fields_set

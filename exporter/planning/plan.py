@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
 from exporter.manifest import Condition, Manifest, ModelSpec
+from exporter.manifest.syntax.device_names import matches_device, matches_toolchain
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.records.record import CellId, Route
 
@@ -112,7 +113,8 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
 def condition_matches(condition: Condition, cell: CellId) -> bool:
     """Return True if a condition of `expect` or `skip` applies to this cell."""
     matches_opset = condition.opsets is None or cell.opset in condition.opsets
-    return matches_opset and fnmatchcase(cell.device, condition.device)
+    is_device = matches_device(cell.device, condition.device)
+    return matches_opset and is_device and matches_toolchain(cell.device, condition.toolchain)
 
 
 def pattern_matches(pattern: str, cell: CellId) -> bool:

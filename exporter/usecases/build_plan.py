@@ -16,6 +16,7 @@ from exporter.build import (
     RecordValidator,
     StoredRecords,
     decide,
+    require_toolchain,
 )
 from exporter.core.clock import get_today
 from exporter.manifest import Manifest
@@ -41,16 +42,28 @@ class ExportOptions:
     use_store: bool = True
     build: Path | None = None
     """Another build folder than the project's; then no reports are written."""
+    toolchain: str = ""
+    """Only the cells of this toolchain, whose packages this process has; `current` for those with
+    the project's own packages. If it is empty, all cells."""
 
     def make_build_options(
         self, manifest: Manifest, environment: Mapping[str, str]
     ) -> BuildOptions:
         """Return the options of the build, with the store."""
         store = open_store(manifest.project, environment) if self.use_store else None
-        return BuildOptions(force=self.force, thorough=self.thorough, store=store)
+        return BuildOptions(
+            force=self.force, thorough=self.thorough, store=store, environment=environment
+        )
 
-    def set_build_folder(self, manifest: Manifest) -> Manifest:
-        """Return the manifest with the build folder of these options."""
+    def adapt(self, manifest: Manifest) -> Manifest:
+        """Return the manifest with the build folder and the toolchain of these options.
+
+        Raises:
+            ExporterError: ENVIRONMENT if this process lacks the packages of the toolchain.
+        """
+        if self.toolchain:
+            require_toolchain(manifest.project, self.toolchain)
+            manifest = manifest.select_toolchain(self.toolchain)
         if self.build is None:
             return manifest
         folders = {
@@ -80,7 +93,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     Raises:
         ExporterError: NOTHING_SELECTED if no cell is selected.
     """
-    manifest = options.set_build_folder(manifest)
+    manifest = options.adapt(manifest)
     selected = options.make_plan(manifest)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     validator = RecordValidator(manifest, get_today())

@@ -85,7 +85,7 @@ def export(
     """
     started = 0 if options.build else read_filesystem_clock(find_build_folder(root))
     loaded = load_layers(root, keep_invalid=True)
-    manifest = options.set_build_folder(loaded.manifest)
+    manifest = options.adapt(loaded.manifest)
     project = manifest.project
     plan = options.make_plan(manifest)
     build_options = options.make_build_options(manifest, environment)

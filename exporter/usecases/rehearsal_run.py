@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.build import BuildFolder
+from exporter.build.nested_export import run_nested_export
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import (
@@ -20,10 +21,10 @@ from exporter.environments.installation import (
 )
 from exporter.gate import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest
+from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
-from exporter.processes.program import run_program
-from exporter.records.record import RunRecord, read_run
+from exporter.records.record import RunRecord
 from exporter.records.rehearsal import make_rehearsal, write_rehearsal
 from exporter.usecases.current_results import read_results
 from exporter.usecases.report_pages import ReportPaths, write_reports
@@ -70,15 +71,15 @@ def rehearse(
         ExporterError: UNREADABLE if there are no results in place. NOTHING_SELECTED. ENVIRONMENT if
             the packages cannot be installed, or the export with them fails as a whole.
     """
-    plan = make_plan(manifest, options.selection)
+    # Cells of a toolchain have packages of their own.
+    plan = make_plan(manifest.select_toolchain(CURRENT_TOOLCHAIN), options.selection)
     current = read_results(manifest).results.run
     build = BuildFolder.from_project(manifest.project)
     on_line(f"installing {', '.join(options.requirements)}")
     installed = _install(options, manifest.project.environments_folder)
     rehearsed = BuildFolder(build.rehearsals / installed.folder.name)
-    _export(manifest, options, installed, rehearsed, environment, on_line)
-    run = read_run(rehearsed.results)
-    _require_versions(run, installed)
+    arguments = _list_arguments(options)
+    run = run_nested_export(manifest.project, installed, rehearsed, arguments, environment, on_line)
     cells = frozenset(planned.cell for planned in plan.selected)
     in_place = current.by_cell()
     if options.keep:
@@ -102,48 +103,13 @@ def _install(options: RehearsalOptions, folder: Path) -> InstalledEnvironment:
         raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
 
 
-def _export(
-    manifest: Manifest,
-    options: RehearsalOptions,
-    installed: InstalledEnvironment,
-    build: BuildFolder,
-    environment: Mapping[str, str],
-    on_line: Callable[[str], None],
-) -> None:
-    """Run `exporter export` of the other environment.
-
-    Raises:
-        ExporterError: ENVIRONMENT if it did not export all selected cells.
-    """
+def _list_arguments(options: RehearsalOptions) -> list[str]:
+    """Return the arguments of the export with the other packages."""
     selection = options.selection
-    arguments = ["--root", manifest.project.root, "--build", str(build.path), "--no-store"]
+    arguments = ["--no-store", f"--toolchain={CURRENT_TOOLCHAIN}"]
     arguments += [f"--tag={tag}" for tag in selection.tags]
     arguments += [f"--opset={opset}" for opset in selection.opsets]
     arguments += [f"--device={device}" for device in selection.devices]
     arguments += [f"--jobs={options.jobs}"] if options.jobs else []
     arguments += ["--thorough"] if options.thorough else []
-    command = [str(installed.python), "-P", "-m", "exporter", "export", *arguments]
-    code = run_program([*command, "--", *selection.patterns], environment, on_line)
-    if code not in (ExitCode.OK, ExitCode.RED):
-        message = f"the export with the other packages exited with code {code}; see its output"
-        raise ExporterError(ExitCode.ENVIRONMENT, message)
-
-
-def _require_versions(run: RunRecord, installed: InstalledEnvironment) -> None:
-    """Raise if the export used other versions than those of the environment.
-
-    Otherwise a variable such as `PYTHONPATH` could hide the upgrade, and nothing would differ.
-
-    Raises:
-        ExporterError: ENVIRONMENT, with the versions.
-    """
-    problems = [
-        f"{name} {run.tools[name]} instead of {version}"
-        for name, version in installed.packages.items()
-        if run.tools.get(name, version) != version
-    ]
-    if problems:
-        message = (
-            f"the export used {', '.join(problems)}; remove the other versions from PYTHONPATH"
-        )
-        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    return [*arguments, "--", *selection.patterns]

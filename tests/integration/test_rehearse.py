@@ -7,43 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.integration.project import MODELS, make_project, run_exporter
-
-MODEL = """
-
-try:
-    import scale_of_rehearsal as package
-except ImportError:
-    package = None
-
-
-class Scaled(Good):
-    def forward(self, x):
-        if package is None:
-            return super().forward(x)
-        return super().forward(x) * package.read_scale()
-"""
+from tests.integration.wheels import SCALED_MODEL, write_wheel
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a package whose function fails."""
-    path = tmp_path_factory.mktemp("wheels") / "scale_of_rehearsal-2.0-py3-none-any.whl"
-    info = "scale_of_rehearsal-2.0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        code = "def read_scale():\n    raise RuntimeError('no scale in version 2')\n"
-        archive.writestr("scale_of_rehearsal.py", code)
-        metadata = "Metadata-Version: 2.1\nName: scale-of-rehearsal\nVersion: 2.0\n"
-        archive.writestr(f"{info}/METADATA", metadata)
-        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        archive.writestr(f"{info}/WHEEL", tags)
-        archive.writestr(f"{info}/RECORD", "")
-    return path
+    folder = tmp_path_factory.mktemp("wheels")
+    return write_wheel(folder, "2.0", "raise RuntimeError('no scale in version 2')")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = make_project(tmp_path_factory.mktemp("rehearse") / "project", scaled="Scaled")
     manifest = root / "manifests/tiny.toml"
     manifest.write_text(manifest.read_text().replace("[16, 17]", "[17]"))
-    (root / "manifests/models.py").write_text(MODELS + MODEL)
+    (root / "manifests/models.py").write_text(MODELS + SCALED_MODEL)
     command = run_exporter(root, "export")
     assert command.returncode == 0, command.stdout + command.stderr
     return root

@@ -20,10 +20,13 @@ from exporter.cache.fingerprint import (
     drop_tool_parts,
     format_environment_parts,
     hash_device,
+    read_tool_parts,
     read_tool_versions,
 )
 from exporter.cache.staleness import DURING_EXPORT, CurrentState
+from exporter.environments.installation import find_environment
 from exporter.manifest import Manifest
+from exporter.manifest.syntax.device_names import split_device
 from exporter.planning.expectations import apply_expectations
 from exporter.planning.plan import Plan
 from exporter.records.record import CellId, Record, RunRecord, Status
@@ -49,10 +52,35 @@ class FingerprintCache:
         self._manifest = manifest
         self._models: dict[str, dict[str, str]] = {}
         self._devices: dict[str, dict[str, str]] = {}
+        self._overlays: dict[str, str | None] = {}
 
     def get_cell_parts(self, cell: CellId) -> dict[str, str]:
-        """Return the fingerprint of a cell."""
-        return self.get_model_parts(cell.model) | self.get_device_parts(cell.device)
+        """Return the fingerprint of a cell.
+
+        It contains no tools if the cell's toolchain is not installed.
+        """
+        parts = self.get_model_parts(cell.model) | self.get_device_parts(cell.device)
+        overlay = self.find_overlay(cell.device)
+        if overlay == "":
+            return parts
+        return drop_tool_parts(parts) | (read_tool_parts(overlay) if overlay else {})
+
+    def find_overlay(self, device: str) -> str | None:
+        """Return the folder of the packages that a device's toolchain adds.
+
+        Returns:
+            The folder; "" if this process has the packages; None if they are not installed.
+        """
+        if device not in self._overlays:
+            project = self._manifest.project
+            toolchain = project.find_device(device).toolchain
+            if toolchain is None or toolchain.name == project.active_toolchain:
+                self._overlays[device] = ""
+            else:
+                folder = project.environments_folder
+                installed = find_environment(toolchain.definition, folder)
+                self._overlays[device] = str(installed.package_folder) if installed else None
+        return self._overlays[device]
 
     def get_model_parts(self, model: str) -> dict[str, str]:
         """Return the parts that all cells of a model share."""
@@ -76,6 +104,7 @@ class FingerprintCache:
     def forget_devices(self) -> None:
         """Read the packages of the devices again, after environments were created."""
         self._devices.clear()
+        self._overlays.clear()
 
 
 class RecordValidator:
@@ -90,7 +119,7 @@ class RecordValidator:
         self.fingerprints = FingerprintCache(manifest)
         self._manifest = manifest
         self._today = today
-        self._state = CurrentState(Path(manifest.project.root))
+        self._states: dict[str, CurrentState] = {}
 
     def find_staleness_reason(self, record: Record) -> str:
         """Return why a record is stale, or "" if it is up to date."""
@@ -107,8 +136,13 @@ class RecordValidator:
         return not self._find_reason(record, {p: v for p, v in parts.items() if p != CHECKS})
 
     def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
-        reason = self._state.find_staleness_reason(record, parts)
-        return reason or self._state.find_changed_package_reason(record)
+        overlay = self.fingerprints.find_overlay(record.cell.device)
+        if overlay is None and record.status is not Status.UNAVAILABLE:
+            return f"its toolchain {split_device(record.cell.device)[1]} was removed"
+        root = Path(self._manifest.project.root)
+        state = self._states.setdefault(overlay or "", CurrentState(root, overlay or ""))
+        reason = state.find_staleness_reason(record, parts)
+        return reason or state.find_changed_package_reason(record)
 
     def apply_expectations(self, record: Record) -> Record:
         """Return the record with the status `xfail` or `xpass` if an expectation applies."""

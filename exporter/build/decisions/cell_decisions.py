@@ -49,6 +49,8 @@ class BuildOptions:
     """Prove all selected cells thoroughly."""
     store: Store | None = None
     """The store for finished cells, or None."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables of exports with other packages."""
 
 
 DEFAULT_OPTIONS = BuildOptions()
@@ -98,7 +100,7 @@ def decide(
     )
     if options.store is None or options.force:
         return decisions
-    return _use_store(decisions, validator, options.store, thorough=options.thorough)
+    return _use_store(decisions, stored, validator, options)
 
 
 def _can_recheck(record: Record, validator: RecordValidator, verifier: ArtifactVerifier) -> bool:
@@ -110,14 +112,20 @@ def _can_recheck(record: Record, validator: RecordValidator, verifier: ArtifactV
 
 
 def _use_store(
-    decisions: Decisions, validator: RecordValidator, store: Store, *, thorough: bool
+    decisions: Decisions, stored: StoredRecords, validator: RecordValidator, options: BuildOptions
 ) -> Decisions:
-    """Return the decisions with the cells that the store can restore."""
+    """Return the decisions with the cells that the store can restore.
+
+    The export with a toolchain restores its cells itself.
+    """
+    cells = (planned.cell for planned in decisions.to_run)
+    if options.store is None:
+        return decisions
     lookup = look_up(
-        store,
-        {planned.cell: decisions.reasons[planned.cell] for planned in decisions.to_run},
+        options.store,
+        {cell: decisions.reasons[cell] for cell in cells if stored.build.owns(cell)},
         validator.fingerprints.get_cell_parts,
-        lambda record: validator.is_valid(record) and (record.thorough or not thorough),
+        lambda record: validator.is_valid(record) and (record.thorough or not options.thorough),
     )
     reasons = {
         cell: f"{reason}, and {lookup.problems[cell]}" if cell in lookup.problems else reason

@@ -19,21 +19,42 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.folder_access import describe_owner, make_accessible, remove_folder
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
+from exporter.manifest.syntax.device_names import split_device
+from exporter.records.record import CellId
 
 #: In the build folder. A model ID cannot start with a dot.
-REHEARSALS_FOLDER = ".rehearsals"
+REHEARSALS_FOLDER, TOOLCHAINS_FOLDER = ".rehearsals", ".toolchains"
 
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
-    """The build folder of a project."""
+    """The build folder of a project, or of one toolchain."""
 
     path: Path
+    toolchain: str = ""
+    """The toolchain of its cells; empty: the project's own packages."""
 
     @classmethod
     def from_project(cls, project: Project) -> BuildFolder:
         """Return the build folder of the project's settings."""
-        return cls(Path(project.root) / project.build)
+        return cls(Path(project.root) / project.build, project.active_toolchain)
+
+    def find_part(self, cell: CellId) -> BuildFolder:
+        """Return the build folder of a cell: this one, or that of the cell's toolchain."""
+        toolchain = split_device(cell.device)[1]
+        return self if toolchain in ("", self.toolchain) else self.find_toolchain(toolchain)
+
+    def find_toolchain(self, name: str) -> BuildFolder:
+        """Return the build folder of a toolchain, below this one."""
+        return BuildFolder(self.path / TOOLCHAINS_FOLDER / name, name)
+
+    def owns(self, cell: CellId) -> bool:
+        """Return False if the files of a cell are in the folder of a toolchain."""
+        return self.find_part(cell) == self
+
+    def cell_folder(self, cell: CellId) -> JobFolder:
+        """Return the folder with the files of a cell."""
+        return self.find_part(cell).model_folder(cell.model)
 
     @property
     def results(self) -> Path:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build.folder.build_folder import REHEARSALS_FOLDER
+from exporter.build.folder.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
 from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
+from exporter.manifest.syntax.device_names import split_device
 from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS_PATTERN)
@@ -43,6 +44,26 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
         build: The build folder.
         cells: All cells of all manifests, selected or not.
     """
+    by_toolchain: dict[str, list[CellId]] = {"": []}
+    for cell in cells:
+        by_toolchain.setdefault(split_device(cell.device)[1], []).append(cell)
+    garbage = _search_build(build, by_toolchain[""])
+    rehearsals = build / REHEARSALS_FOLDER
+    if _is_folder(build):
+        garbage += [
+            _make_garbage(path, "a rehearsal; another one writes it again")
+            for path in _list_folder(rehearsals)
+        ]
+        for path in _list_folder(build / TOOLCHAINS_FOLDER):
+            if path.name in by_toolchain:
+                garbage += _search_build(path, by_toolchain[path.name])
+            else:
+                garbage.append(_make_garbage(path, "no manifest contains this toolchain"))
+    return tuple(garbage)
+
+
+def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
+    """Search the build folder of the project or of a toolchain."""
     by_model: dict[str, set[tuple[int, str]]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))
@@ -57,13 +78,7 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
             garbage.append(_make_garbage(path, "no manifest contains this model"))
         else:
             garbage += _search_model(folder, by_model[path.name])
-    rehearsals = build / REHEARSALS_FOLDER
-    if _is_folder(build):
-        garbage += [
-            _make_garbage(path, "a rehearsal; another one writes it again")
-            for path in _list_folder(rehearsals)
-        ]
-    return tuple(garbage)
+    return garbage
 
 
 def remove_garbage(garbage: Garbage) -> None:

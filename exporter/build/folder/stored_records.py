@@ -64,7 +64,7 @@ class FolderRecords:
 
 
 class StoredRecords:
-    """The records of all models in a build folder.
+    """The records of all models in a build folder, and of its toolchains.
 
     Args:
         build: The build folder.
@@ -73,10 +73,30 @@ class StoredRecords:
     def __init__(self, build: BuildFolder) -> None:
         self.build = build
         self._models: dict[str, FolderRecords] = {}
+        self._toolchains: dict[str, StoredRecords] = {}
 
     def get(self, cell: CellId) -> Record | None:
-        """Return the record of a cell, or None if there is none."""
-        return self.get_model(cell.model).by_cell.get(cell)
+        """Return the record of a cell, or None if there is none.
+
+        The paths of a toolchain's files are relative to this build folder.
+        """
+        if self.build.owns(cell):
+            return self.get_model(cell.model).by_cell.get(cell)
+        part = self.build.find_part(cell)
+        record = self._get_toolchain(part).get(cell)
+        return _move_paths(record, part.path.relative_to(self.build.path)) if record else None
+
+    def write_to_toolchain(self, record: Record) -> None:
+        """Write a record of a cell that could not be exported with its toolchain."""
+        part = self._get_toolchain(self.build.find_part(record.cell))
+        part.get_model(record.cell.model).write(record)
+
+    def discard_toolchains(self) -> None:
+        """Read the records of toolchains again, because another process wrote them."""
+        self._toolchains.clear()
+
+    def _get_toolchain(self, part: BuildFolder) -> StoredRecords:
+        return self._toolchains.setdefault(part.toolchain, StoredRecords(part))
 
     def get_model(self, model: str) -> FolderRecords:
         """Return the records of a model."""
@@ -97,7 +117,7 @@ class StoredRecords:
 
     def is_damaged(self, cell: CellId) -> bool:
         """Return True if the cell's record file exists and is invalid."""
-        path = self.build.model_folder(cell.model).record(cell)
+        path = self.build.cell_folder(cell).record(cell)
         return self.get(cell) is None and os.path.lexists(path)
 
     def find_missing_reason(self, cell: CellId) -> str:
@@ -105,3 +125,12 @@ class StoredRecords:
         if self.is_damaged(cell):
             return "its record was changed or damaged"
         return "it has not been exported yet"
+
+
+def _move_paths(record: Record, folder: Path) -> Record:
+    """Return a record whose file and log are in `folder` of the build folder."""
+    artifact, log = record.artifact, record.log
+    if artifact is not None:
+        artifact = artifact.model_copy(update={"file": f"{folder.as_posix()}/{artifact.file}"})
+    log = f"{folder.as_posix()}/{log}" if log else ""
+    return record.model_copy(update={"artifact": artifact, "log": log})

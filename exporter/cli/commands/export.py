@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Use this build folder instead of the project's, and write no reports.",
 )
+@click.option("--toolchain", default="", hidden=True, help="Only the cells of this toolchain.")
 @click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
 def export(
@@ -51,6 +52,7 @@ def export(
     jobs: int | None,
     shard: Shard | None,
     build: Path | None,
+    toolchain: str,
     **flags: bool,
 ) -> int:
     """Build and prove the files of CELLS, or of all cells.
@@ -59,7 +61,7 @@ def export(
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
     names = ("dry_run", "force", "thorough", "timings")
-    has_options = shard or build or any(flags[name] for name in names)
+    has_options = shard or build or toolchain or any(flags[name] for name in names)
     if selection.is_everything and not has_options:
         summary = load_noop_summary(root, get_today())
         if summary:
@@ -74,8 +76,9 @@ def export(
         from exporter.cache.noop_snapshot import ExportSummary
         from exporter.cli.output.manifest_problems import open_project, print_file_problems
         from exporter.cli.output.plan_table import show_plan
-        from exporter.cli.output.progress import observe_progress
+        from exporter.cli.output.progress import ModelEvents, observe_progress
         from exporter.cli.output.summary import make_summary, print_summary
+        from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
 
         options = build_plan.ExportOptions(
@@ -86,9 +89,13 @@ def export(
             thorough=flags["thorough"],
             use_store=not flags["no_store"],
             build=build,
+            toolchain=toolchain,
         )
         if flags["dry_run"]:
             show_plan(build_plan.plan(open_project(root), options, os.environ))
+            return ExitCode.OK
+        if toolchain not in ("", CURRENT_TOOLCHAIN):
+            export_run.export(root, options, ModelEvents(), starter, os.environ)
             return ExitCode.OK
         with observe_progress(explain=flags["explain"]) as observer:
             result = export_run.export(root, options, observer, starter, os.environ)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from exporter.build import BuildObserver, Decisions
+from exporter.build.toolchain_export import DONE
 from exporter.cli.output.terminal import choose_color, is_terminal, print_line
 from exporter.jobs.job import Announcement
 from exporter.manifest.syntax.opsets import format_opsets
@@ -84,6 +85,17 @@ class LineProgress:
     def print(self, text: str, *, color: str | None = None) -> None:
         """Print one line."""
         print_line(text, color=color)
+
+
+class ModelEvents(LineProgress):
+    """Prints one line for each finished model, which the export of another process reads."""
+
+    def on_cell_done(self, record: Record) -> None:
+        """Do nothing: the other process reads the record."""
+
+    def on_model_done(self, model: str) -> None:
+        """Print the name of the model."""
+        self.print(f"{DONE}{model}")
 
 
 class LiveProgress(LineProgress):

@@ -80,8 +80,9 @@ def format_grid(
     opsets = sorted({planned.cell.opset for planned in cells})
     models = dict.fromkeys(planned.cell.model for planned in cells)
     by_opset = {(planned.cell.model, planned.cell.opset): planned for planned in cells}
-    width = max(len(model) for model in models)
-    lines = [f"{cells[0].cell.device:{width}}  " + " ".join(f"{opset:2}" for opset in opsets)]
+    device = cells[0].cell.device
+    width = max(len(name) for name in (device, *models))
+    lines = [f"{device:{width}}  " + " ".join(f"{opset:2}" for opset in opsets)]
     for model in models:
         marks = []
         for opset in opsets:

@@ -14,6 +14,7 @@ from exporter.cli.output.terminal import is_terminal, print_line, print_table
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
+from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
@@ -48,7 +49,8 @@ def audit(cells: tuple[str, ...], mutants: int, seed: int, threshold: float, roo
 
     The result is written to the reports folder; `exporter report` shows it on the model's page.
     """
-    manifest = open_project(root)
+    # The checks run with the current packages.
+    manifest = open_project(root).select_toolchain(CURRENT_TOOLCHAIN)
     plan = make_plan(manifest, Selection(patterns=cells))
     require_packages()
 

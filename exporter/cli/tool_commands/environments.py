@@ -15,6 +15,7 @@ from exporter.core.text_format import format_bytes
 from exporter.environments.inventory import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
+from exporter.manifest.syntax.device_names import join_device
 from exporter.tools.environments import RECIPES, add_recipe, make_recipe
 
 
@@ -47,6 +48,11 @@ def list_command(root: Path) -> int:
         created = f"{located.runtime_versions} ({format_bytes(size)})" if size else "not created"
         used = f"devices: {', '.join(devices)}" if devices else "no device uses it"
         rows.append((environment.name, ", ".join(environment.requirements), created, used))
+    for toolchain in project.toolchains:
+        size = sizes.get(toolchain.definition.key, 0)
+        created = f"created ({format_bytes(size)})" if size else "not created"
+        used = f"toolchain of devices such as {join_device('cpu', toolchain.name)}"
+        rows.append((toolchain.name, ", ".join(toolchain.requirements), created, used))
     if not rows:
         print_line("no environment; `exporter environments add onnxruntime 1.17` adds one")
     print_table(rows)

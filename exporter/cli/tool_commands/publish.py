@@ -14,6 +14,7 @@ from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
+from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
@@ -42,7 +43,8 @@ def publish(selection: Selection, root: Path, dest: str, include_red: bool) -> i
     contract, the proof and SHA256SUMS. A directory that this command did not write is never
     changed.
     """
-    manifest = open_project(root)
+    # The files of toolchains are proved for comparison only.
+    manifest = open_project(root).select_toolchain(CURRENT_TOOLCHAIN)
     cells = make_plan(manifest).cells if not Path(dest).exists() else ()
     if any(pattern_matches(dest, planned.cell) for planned in cells):
         message = (

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.build import BuildFolder, filter_valid_results
+from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line
@@ -42,9 +43,11 @@ def repro(cell: str, dest: Path | None, root: Path) -> int:
             spec=manifest.find_model(id.model).resolve_cell(id.opset, id.device),
             record=record,
             device=manifest.project.find_device(id.device),
-            tools=results.run.tools | record.runtime_packages,
+            tools=results.run.tools
+            | extract_tool_versions(record.fingerprint)
+            | record.runtime_packages,
             root=Path(manifest.project.root),
-            built=build.model_folder(id.model),
+            built=build.cell_folder(id),
         ),
         folder,
     )

@@ -35,7 +35,7 @@ def show(cell: str, html: Path | None, root: Path) -> int:
     """
     manifest = open_project(root)
     id = select_one_cell(manifest, cell).cell
-    folder = BuildFolder.from_project(manifest.project).model_folder(id.model)
+    folder = BuildFolder.from_project(manifest.project).cell_folder(id)
     path = folder.model(id.opset)
     if not path.is_file():
         record = folder.read_records().get(id)

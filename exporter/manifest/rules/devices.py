@@ -1,4 +1,4 @@
-"""Resolve the built-in devices, and the tables of devices and environments of pyproject.toml."""
+"""Resolve the built-in devices, and the tables of devices, environments and toolchains."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable
-from exporter.manifest.spec.device import BUILT_IN_RUNTIMES, Device, RuntimeEnvironment
+from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
+from exporter.manifest.spec.device import (
+    BUILT_IN_RUNTIMES,
+    Device,
+    RuntimeEnvironment,
+    Toolchain,
+)
 from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
+from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _PROVIDERS = {
@@ -66,6 +72,29 @@ def resolve_environments(
             location=f"{file.name}:{file.lines.get(table_path, 1)}",
         )
     return environments
+
+
+def resolve_toolchains(
+    file: TomlFile,
+    path: KeyPath,
+    declared: Iterable[str],
+    tables: Mapping[str, ToolchainTable],
+    report: ProblemCollector,
+) -> tuple[Toolchain, ...]:
+    """Return the toolchains; one without requirements has an invalid table."""
+    toolchains = []
+    for name in declared:
+        table_path = (*path, name)
+        if not re.fullmatch(ID_PATTERN, name):
+            message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
+            report.add(file.build_problem(table_path, message))
+        elif name == CURRENT_TOOLCHAIN:
+            message = f"{quote(name)} is the name of the project's own packages; use another name"
+            report.add(file.build_problem(table_path, message))
+        location = f"{file.name}:{file.lines.get(table_path, 1)}"
+        requirements = tables[name].requirements if name in tables else ()
+        toolchains.append(Toolchain(name=name, requirements=requirements, location=location))
+    return tuple(toolchains)
 
 
 def resolve_devices(
@@ -193,8 +222,20 @@ def add_consumer_devices(
 
 
 def format_unknown_device(name: str, devices: Collection[str]) -> str:
-    """Return the message for a device that does not exist."""
+    """Return the message for a device that does not exist.
+
+    Args:
+        name: `cpu`, or `cpu@TOOLCHAIN`.
+        devices: All devices, alone and in each toolchain.
+    """
+    base, toolchain = split_device(name)
+    bases = {each for each in devices if SEPARATOR not in each}
+    if SEPARATOR in name and base in bases:
+        toolchains = {split_device(each)[1] for each in devices} - {""}
+        hint = suggest_nearest(toolchain, toolchains)
+        hint = hint or f"; add [tool.exporter.toolchains.{toolchain or 'NAME'}] with `requirements`"
+        return f"{quote(name)}: no toolchain has the name {quote(toolchain)}{hint}"
     # Only letters of `gpu` and `npu` are similar to `cpu`, so short names get no suggestion.
-    hint = suggest_nearest(name, devices) if len(name) > len("cpu") else ""
-    hint = hint or f"; use {join_words(sorted(devices), 'or')}"
-    return f"no device has the name {quote(name)}{hint}"
+    hint = suggest_nearest(base, bases) if len(base) > len("cpu") else ""
+    hint = hint or f"; use {join_words(sorted(bases), 'or')}"
+    return f"no device has the name {quote(base)}{hint}"

@@ -9,6 +9,12 @@ from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import ExpectTable, SkipTable
 from exporter.manifest.spec.conditions import Expectation, Skip
+from exporter.manifest.syntax.device_names import (
+    CURRENT_TOOLCHAIN,
+    matches_device,
+    matches_toolchain,
+    split_device,
+)
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 from exporter.manifest.syntax.opsets import format_opsets
 
@@ -19,6 +25,7 @@ def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
         Expectation(
             opsets=resolve_condition(model, ("expect", index), table),
             device=table.device,
+            toolchain=check_toolchain(model, ("expect", index), table),
             stage=table.stage,
             checks=table.check or (),
             match=table.match,
@@ -37,10 +44,31 @@ def resolve_skips(model: EffectiveSettings) -> tuple[Skip, ...]:
         Skip(
             opsets=resolve_condition(model, ("skip", index), table),
             device=table.device,
+            toolchain=check_toolchain(model, ("skip", index), table),
             reason=table.reason,
         )
         for index, table in enumerate(model.settings.skip)
     )
+
+
+def check_toolchain(model: EffectiveSettings, path: KeyPath, table: ExpectTable | SkipTable) -> str:
+    """Return the pattern of toolchains; report one that matches no device of the model."""
+    devices = model.settings.devices
+    names = dict.fromkeys(split_device(name)[1] or CURRENT_TOOLCHAIN for name in devices)
+    if table.toolchain != "*" and model.has_valid("devices"):
+        if not any(fnmatchcase(name, table.toolchain) for name in names):
+            hint = suggest_nearest(table.toolchain, names)
+            message = f"{quote(table.toolchain)} matches no toolchain of the devices "
+            message += f"{join_words(devices)}{hint}"
+            model.add_problem((*path, "toolchain"), message)
+        elif not any(
+            matches_device(name, table.device) and matches_toolchain(name, table.toolchain)
+            for name in devices
+        ):
+            message = f"no device of {join_words(devices)} matches both {quote(table.toolchain)} "
+            message += f"and `device`, {quote(table.device)}; change one of them"
+            model.add_problem((*path, "toolchain"), message)
+    return table.toolchain
 
 
 def resolve_condition(
@@ -52,7 +80,9 @@ def resolve_condition(
         The matching opsets of the model, or None if the condition has no opset.
     """
     devices = model.settings.devices
-    if model.has_valid("devices") and not any(fnmatchcase(name, table.device) for name in devices):
+    if model.has_valid("devices") and not any(
+        matches_device(name, table.device) for name in devices
+    ):
         hint = suggest_nearest(table.device, devices)
         message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
         model.add_problem((*path, "device"), message)

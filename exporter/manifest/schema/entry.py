@@ -118,7 +118,8 @@ class Settings(Table):
     opsets: Opsets = Field(default_factory=tuple)
     """`17`, `"9..21"`, `[13, "17..20"]`: one file for each opset, with exactly that opset."""
     devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)
-    """The devices that check each file."""
+    """The devices that check each file. `"cpu@NAME"` exports and checks it with the packages of
+    `[tool.exporter.toolchains.NAME]`."""
     ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
     """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
     1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file

@@ -56,8 +56,8 @@ class OverrideTable(Table):
     opset: OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
     device: Line = "*"
-    """The devices: a name, or a pattern such as `"cu*"`. Only `tolerance` and `outputs` can depend
-    on it, because all devices use the same file of an opset."""
+    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains. Only `tolerance` and
+    `outputs` can depend on it, because all devices use the same file of an opset."""
     exporter: Literal["auto", "dynamo", "torchscript"] | None = None
     """The exporter of these opsets. If `capture` is not set, it uses its default capture."""
     capture: CaptureName | None = None

@@ -71,6 +71,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
     ("[tool.exporter.environments.NAME]", settings.EnvironmentTable),
+    ("[tool.exporter.toolchains.NAME]", settings.ToolchainTable),
     ("[tool.exporter.gate]", settings.GateTable),
 )
 _TYPES = {

@@ -95,6 +95,18 @@ class EnvironmentTable(Table):
     it, the Python of `exporter`."""
 
 
+class ToolchainTable(Table):
+    """Other packages for the export and the checks: `[tool.exporter.toolchains.NAME]`.
+
+    Its cells have devices such as `"cpu@NAME"`. Its environment is created at its first use, with
+    your configuration of pip, and also has all packages of the current one.
+    """
+
+    requirements: Annotated[Items[Requirement], Field(min_length=1)]
+    """The packages that differ, as pip reads them: `["onnxscript==0.6.2"]`. They and their
+    dependencies replace those of the current environment."""
+
+
 class ModelGateTable(GatePolicy, Table):
     """Other policies for some models: `[tool.exporter.gate.models.NAME]`."""
 
@@ -160,6 +172,9 @@ class ProjectTable(Table):
     environments: dict[str, EnvironmentTable] = Field(default_factory=dict)
     """Tables `[tool.exporter.environments.NAME]`: separate environments for runtimes, such as older
     releases of ONNX Runtime."""
+    toolchains: dict[str, ToolchainTable] = Field(default_factory=dict)
+    """Tables `[tool.exporter.toolchains.NAME]`: other packages, such as another onnxscript. The
+    device `"cpu@NAME"` exports and checks the files with them."""
     default_devices: Names = ("cpu",)
     """Devices of models without `devices`, if `devices` of the project contains tables."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

@@ -326,16 +326,16 @@ class ExpectTable(Table):
     opset: OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
     device: Line = "*"
-    """The devices: a name, or a pattern such as `"cu*"`."""
+    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains."""
+    toolchain: Line = "*"
+    """The toolchains: a name or a pattern. `"current"` is the project's own packages."""
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
     """The stage that fails; without it: any stage."""
     check: CheckNames | None = None
     """The checks that fail: `"parity"` or `["parity", "values"]`. Every check that does not pass
-    must be named, in this or another expectation. Without it: a stage that fails without a
-    check."""
+    must be named, in this or another expectation. Without it: a stage fails without a check."""
     match: Line = Field(default="")
-    """A part of the message of each of these checks, or of the stage, compared without regard to
-    case."""
+    """A part of the message of each of these checks, or of the stage, in any case."""
     reason: Line
     """The reason why the failure is accepted."""
     issue: Line = Field(default="")
@@ -367,6 +367,8 @@ class SkipTable(Table):
     """The opsets, as for `expect`."""
     device: Line = "*"
     """The devices, as for `expect`."""
+    toolchain: Line = "*"
+    """The toolchains, as for `expect`."""
     reason: Line
     """The reason why they are not run."""
 

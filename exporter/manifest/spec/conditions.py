@@ -11,7 +11,9 @@ class Condition(FrozenModel):
     opsets: Items[int] | None = None
     """None: every opset."""
     device: str = "*"
-    """A glob over device names."""
+    """A glob over device names. Without `@`, it matches a device in all toolchains."""
+    toolchain: str = "*"
+    """A glob over toolchains; `current` is the name of the project's own packages."""
 
 
 class Expectation(Condition):

@@ -1,4 +1,4 @@
-"""Devices, and the environments of their runtimes."""
+"""Devices, the environments of their runtimes, and toolchains."""
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ class RuntimeEnvironment(FrozenModel):
         return ", ".join(f"{name} {version}" for name, version in known.items())
 
 
+class Toolchain(FrozenModel):
+    """Other packages for the export and the checks: `[tool.exporter.toolchains.NAME]`."""
+
+    name: str
+    requirements: Items[str]
+    location: str = ""
+    """Its table, for messages: `pyproject.toml:12`."""
+
+    @property
+    def definition(self) -> EnvironmentDefinition:
+        """The definition of its environment, which also has all packages of the current one."""
+        return EnvironmentDefinition(requirements=self.requirements, adds_to_current=True)
+
+
 class Device(FrozenModel):
     """A runtime with its device or execution providers."""
 
@@ -69,11 +83,16 @@ class Device(FrozenModel):
     provider_library: str = ""
     """The shared library of the first provider: an absolute path, or `module:function`."""
 
+    toolchain: Toolchain | None = None
+    """The toolchain of its cells; None: the project's own packages."""
+
     @property
     def identity(self) -> Device:
-        """The device without the state of this machine."""
-        if self.environment is None:
-            return self
-        update = {"interpreter": "", "packages": {}, "problem": "", "location": ""}
-        environment = self.environment.model_copy(update=update)
-        return self.model_copy(update={"environment": environment})
+        """The device without the state of this machine and lines of files."""
+        environment, toolchain = self.environment, self.toolchain
+        if environment is not None:
+            state = {"interpreter": "", "packages": {}, "problem": "", "location": ""}
+            environment = environment.model_copy(update=state)
+        if toolchain is not None:
+            toolchain = toolchain.model_copy(update={"location": ""})
+        return self.model_copy(update={"environment": environment, "toolchain": toolchain})

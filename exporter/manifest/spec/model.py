@@ -1,4 +1,4 @@
-"""The resolved manifest: `Manifest` with its `Project` and one `ModelSpec` for each model.
+"""The resolved entry of a manifest: a `ModelSpec` for each model.
 
 All defaults are set, every axis has its example size, and every name is checked. The tables that
 users write are in `schema`; `rules/model_resolver.py` converts them.
@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
-from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from exporter.core.command_names import DEFAULT_COMMAND
-from exporter.core.errors import Location, Problem
+from exporter.core.errors import Location
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.spec.call import (
     Axis,
@@ -28,11 +24,9 @@ from exporter.manifest.spec.call import (
     TensorSpec,
 )
 from exporter.manifest.spec.conditions import Condition, Expectation, Skip
-from exporter.manifest.spec.device import Device, RuntimeEnvironment
-from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.size_rule import SizeRule, complete_sizes
-from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE, NO_STORE
+from exporter.manifest.syntax.device_names import matches_device
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 ExporterName = Literal["dynamo", "torchscript"]
@@ -315,82 +309,7 @@ class ModelSpec(FrozenModel):
             matches_opset = override.opsets is None or opset in override.opsets
             if matches_opset and (
                 override.device == "*"
-                or (device is not None and fnmatchcase(device, override.device))
+                or (device is not None and matches_device(device, override.device))
             ):
                 spec = override.apply_to(spec)
         return spec
-
-
-class Project(FrozenModel):
-    """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
-
-    root: str
-    manifests: str = "manifests"
-    build: str = "build"
-    environments_path: str = ""
-    """The folder of environments if `build` is not the folder of the settings."""
-    reports: str = "reports"
-    templates: str = "templates"
-    store: str = ""
-    """A path from `root`, from the home directory (`~`) or absolute. `off` disables the store; if
-    it is empty, the store is in the build folder."""
-    store_size: int = DEFAULT_STORE_SIZE
-    """Bytes."""
-    store_age: float = DEFAULT_STORE_AGE
-    """Seconds."""
-    devices: Items[Device]
-    environments: Items[RuntimeEnvironment] = ()
-    jobs: int | None = None
-    """Number of parallel workers; None: one for each core."""
-    gate: Gate = DEFAULT_GATE
-    style: Style = "emoji"
-    timings: bool = False
-    environment: Items[str] = ()
-    """Names of environment variables for workers, with wildcards."""
-    command: str = DEFAULT_COMMAND
-    """The command line that users type; `{}` is the name of the command."""
-
-    @property
-    def environments_folder(self) -> Path:
-        """The folder of the created environments, beside a shared store or in the build folder.
-
-        Names of models do not begin with a dot.
-        """
-        if self.environments_path:
-            return Path(self.environments_path)
-        if self.store in ("", NO_STORE):
-            return Path(self.root) / self.build / ".environments"
-        store = Path(self.root) / Path(self.store).expanduser()
-        return store.with_name(f"{store.name}-environments")
-
-    def find_device(self, name: str) -> Device:
-        """Return the device of that name.
-
-        Raises:
-            KeyError: If the project has no such device.
-        """
-        for device in self.devices:
-            if device.name == name:
-                return device
-        raise KeyError(name)
-
-
-class Manifest(FrozenModel):
-    """Every model of the project, in the order of files and entries."""
-
-    project: Project
-    models: Items[ModelSpec]
-    problems: Items[Problem] = ()
-    """The problems of manifest files that belong to none of these models."""
-
-    def find_model(self, id: str) -> ModelSpec:
-        """Return the model of that ID.
-
-        Raises:
-            KeyError: If the project has no such model.
-        """
-        return self._by_id[id]
-
-    @cached_property
-    def _by_id(self) -> dict[str, ModelSpec]:
-        return {model.id: model for model in self.models}

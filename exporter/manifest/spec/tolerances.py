@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exporter.manifest.spec.model import Bound, ModelSpec, Output
+from exporter.manifest.syntax.device_names import split_device
 
 #: The factor of the measured noise if a manifest does not set `noise`.
 DEFAULT_NOISE_FACTOR = 8.0
@@ -28,6 +29,7 @@ def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
 def _list_candidates(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
     for tolerance in (output.tolerance, spec.tolerance):
         if tolerance is not None:
-            yield tolerance.by_device.get(device, Bound())
+            general = tolerance.by_device.get(split_device(device)[0], Bound())
+            yield tolerance.by_device.get(device, general)
             yield tolerance.by_dtype.get(output.dtype, Bound())
             yield tolerance

@@ -31,6 +31,7 @@ from exporter.report.rows.runtime_support import (
     build_support_rows,
     summarize_support,
 )
+from exporter.report.rows.tool_versions import ToolTable, build_tool_table
 from exporter.report.text.status_marks import LEGEND, Mark
 
 #: The largest number of models that a row lists by name.
@@ -106,7 +107,7 @@ class Overview:
     unproved: Section
     """Skipped and unavailable cells."""
     routes: tuple[RouteRow, ...]
-    tools: tuple[tuple[str, str], ...]
+    tools: ToolTable
     findings: tuple[FindingCluster, ...]
 
 
@@ -145,7 +146,7 @@ def build_overview(
         flaky=build_flaky_rows(cells),
         unproved=_build_section(_select_status(cells, Status.SKIP, Status.UNAVAILABLE)),
         routes=_list_routes(cells),
-        tools=tuple(sorted(run.tools.items())),
+        tools=build_tool_table(run),
         findings=cluster_findings(findings or ()),
     )
 

@@ -1,7 +1,7 @@
 """Artifacts: their sizes, their operators, and the notes of the exporter.
 
 Input: the `Cell`s of a model. Output: rows; opsets with the same content share one row. All devices
-check the same file, so each opset counts once.
+of a toolchain check the same file, so each opset counts once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from exporter.core.onnxruntime_releases import (
     format_release,
 )
 from exporter.core.text_format import format_bytes
+from exporter.manifest.syntax.device_names import SEPARATOR, split_device
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import Artifact, Record
 from exporter.report.rows.cells import Cell
 from exporter.report.text import number_format as figures
+
+#: The toolchain and the opset of a file.
+_FileKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ class ArtifactNote:
 
 def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
     """Return one row for opsets with the same exporter and figures."""
-    opsets: dict[FileRow, list[int]] = {}
+    opsets: dict[FileRow, list[_FileKey]] = {}
     for opset, (record, artifact) in _collect_artifacts(cells).items():
         route = record.route
         row = FileRow(
@@ -83,23 +87,23 @@ def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
             external_data=str(len(artifact.external_data) or ""),
         )
         opsets.setdefault(row, []).append(opset)
-    return tuple(replace(row, opsets=format_opsets(group)) for row, group in opsets.items())
+    return tuple(replace(row, opsets=_format_files(group)) for row, group in opsets.items())
 
 
 def group_releases(cells: Iterable[Cell]) -> tuple[RuntimeRow, ...]:
     """Return one row for opsets with the same first release of ONNX Runtime."""
-    opsets: dict[str, list[int]] = {}
+    opsets: dict[str, list[_FileKey]] = {}
     for opset, (_, artifact) in _collect_artifacts(cells).items():
         opsets.setdefault(_describe_releases(artifact), []).append(opset)
     return tuple(
-        RuntimeRow(opsets=format_opsets(group), releases=releases)
+        RuntimeRow(opsets=_format_files(group), releases=releases)
         for releases, group in opsets.items()
     )
 
 
 def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
     """Return the operators of all files, with one column for opsets with equal counts."""
-    opsets: dict[Hashable, list[int]] = {}
+    opsets: dict[Hashable, list[_FileKey]] = {}
     counts: dict[Hashable, dict[str, int]] = {}
     for opset, (_, artifact) in _collect_artifacts(cells).items():
         key = frozenset(artifact.operators.items())
@@ -107,7 +111,7 @@ def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
         counts[key] = artifact.operators
     names = sorted({name for table in counts.values() for name in table})
     return OperatorCounts(
-        opsets=tuple(format_opsets(group) for group in opsets.values()),
+        opsets=tuple(_format_files(group) for group in opsets.values()),
         rows=tuple(
             OperatorCount(operator=name, counts=tuple(counts[key].get(name, 0) for key in opsets))
             for name in names
@@ -117,22 +121,37 @@ def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
 
 def group_notes(cells: Iterable[Cell]) -> tuple[ArtifactNote, ...]:
     """Return each note once, with its opsets."""
-    opsets: dict[str, list[int]] = {}
+    opsets: dict[str, list[_FileKey]] = {}
     for cell in cells:
         for note in cell.record.notes if cell.record else ():
-            opsets.setdefault(figures.clean_message(note), []).append(cell.id.opset)
+            opsets.setdefault(figures.clean_message(note), []).append(_find_key(cell))
     return tuple(
-        ArtifactNote(opsets=format_opsets(group), text=text) for text, group in opsets.items()
+        ArtifactNote(opsets=_format_files(group), text=text) for text, group in opsets.items()
     )
 
 
-def _collect_artifacts(cells: Iterable[Cell]) -> dict[int, tuple[Record, Artifact]]:
-    """Return the first record with an artifact for each opset."""
-    artifacts: dict[int, tuple[Record, Artifact]] = {}
+def _collect_artifacts(cells: Iterable[Cell]) -> dict[_FileKey, tuple[Record, Artifact]]:
+    """Return the first record with an artifact for each file."""
+    artifacts: dict[_FileKey, tuple[Record, Artifact]] = {}
     for cell in cells:
         if cell.record and cell.record.artifact:
-            artifacts.setdefault(cell.id.opset, (cell.record, cell.record.artifact))
+            artifacts.setdefault(_find_key(cell), (cell.record, cell.record.artifact))
     return artifacts
+
+
+def _find_key(cell: Cell) -> _FileKey:
+    return split_device(cell.id.device)[1], cell.id.opset
+
+
+def _format_files(keys: Iterable[_FileKey]) -> str:
+    """Return `18, 20; 18 @onnxscript0.6`: the opsets of each toolchain."""
+    opsets: dict[str, list[int]] = {}
+    for toolchain, opset in keys:
+        opsets.setdefault(toolchain, []).append(opset)
+    return "; ".join(
+        f"{format_opsets(each)} {SEPARATOR}{toolchain}" if toolchain else format_opsets(each)
+        for toolchain, each in opsets.items()
+    )
 
 
 def _describe_releases(artifact: Artifact) -> str:

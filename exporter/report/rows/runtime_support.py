@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.onnxruntime_releases import Release, find_first_release, format_release
 from exporter.manifest import Axis, Manifest, ModelSpec
+from exporter.manifest.syntax.device_names import split_device
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import Record
 from exporter.report.rows.cells import Cell
@@ -115,7 +117,9 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
         return f"{name} {record.runtime_packages.get(tool, '')}".strip() if tool else record.runtime
     # A package that is no tool of every cell is a dependency of the record.
     loaded = record.packages.get(tool, "").split(" ")[0]
-    version = (loaded or tools.get(tool, "missing")) if tool else ""
+    has_toolchain = bool(split_device(record.cell.device)[1])
+    known = {**tools, **extract_tool_versions(record.fingerprint)} if has_toolchain else tools
+    version = (loaded or known.get(tool, "missing")) if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
 
 

@@ -53,7 +53,7 @@ def _diagnose_problems(problems: Sequence[str]) -> Diagnosis:
 
 
 def examine_environments(project: Project) -> Iterator[Diagnosis]:
-    """List the environments of runtimes that were created."""
+    """List the environments of runtimes and toolchains, and whether they were created."""
     sizes = {
         each.key: each.measure_size() for each in list_environments(project.environments_folder)
     }
@@ -65,6 +65,11 @@ def examine_environments(project: Project) -> Iterator[Diagnosis]:
         else:
             message = f"{', '.join(environment.requirements)}: not created yet"
         yield Diagnosis.ok(f"environment {environment.name}", message)
+    for toolchain in project.toolchains:
+        size = sizes.get(toolchain.definition.key, 0)
+        state = format_bytes(size) if size else "not created yet"
+        message = f"{', '.join(toolchain.requirements)} ({state})"
+        yield Diagnosis.ok(f"toolchain {toolchain.name}", message)
     if garbage := list_garbage(project):
         message = f"{pluralize(len(garbage), 'environment')} not declared; `exporter gc` removes it"
         yield Diagnosis.note("environments", message)
@@ -78,6 +83,10 @@ def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Itera
     project = locate_environments(manifest.project)
     for name, count in cells.items():
         device = project.find_device(name)
+        if device.toolchain:
+            message = f"runs with the packages of the toolchain {device.toolchain.name}"
+            yield Diagnosis.ok(f"device {name}", message)
+            continue
         if device.environment and not device.environment.interpreter:
             message = f"the next export creates its environment, {device.environment.name}"
             yield Diagnosis.ok(f"device {name}", message)

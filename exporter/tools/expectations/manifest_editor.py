@@ -96,7 +96,7 @@ def _change_present(
         elif remaining[0].is_changed:
             keys = _format_keys(remaining[0], spec)
             table = cast("Table | InlineTable", present[index])
-            for key in ("opset", "device"):
+            for key in ("opset", "device", "toolchain"):
                 if key in keys:
                     table[key] = keys[key]
         added = [*remaining[1:], *added]
@@ -119,6 +119,8 @@ def _format_keys(entry: ExpectEntry, spec: ModelSpec) -> dict[str, Any]:
         keys["opset"] = format_opset_condition(item.opsets, spec.opsets)
     if item.device != "*":
         keys["device"] = item.device
+    if item.toolchain != "*":
+        keys["toolchain"] = item.toolchain
     if item.stage:
         keys["stage"] = item.stage
     if item.checks:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from exporter.manifest import Expectation, ModelSpec
+from exporter.manifest import Condition, Expectation, ModelSpec
+from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, split_device
 from exporter.manifest.syntax.opsets import format_opset_run
 from exporter.planning.expectations import (
     CellFailure,
@@ -72,9 +73,11 @@ def propose_entries(
             entries.append(ExpectEntry(expectation=item, index=index))
             continue
         devices = tuple(dict.fromkeys(cell.device for cell in cells))
-        for opsets, device in _list_conditions(remaining, devices):
-            update = {"opsets": opsets, "device": device if device != "*" else item.device}
-            narrowed = item.model_copy(update=update)
+        for condition in _list_conditions(remaining, devices):
+            # A pattern that still matches exactly these devices stays.
+            names = {"device": condition.device, "toolchain": condition.toolchain}
+            changed = {key: name for key, name in names.items() if name != "*"}
+            narrowed = item.model_copy(update={"opsets": condition.opsets, **changed})
             entries.append(ExpectEntry(expectation=narrowed, index=index, is_changed=True))
     unforeseen = {
         cell: failures
@@ -106,19 +109,28 @@ def _list_unforeseen(spec: ModelSpec, record: Record, today: date) -> tuple[Cell
     )
 
 
-def _list_conditions(
-    cells: Iterable[CellId], devices: Sequence[str]
-) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield opsets with a device, or with `*` if the opsets are the same on all `devices`."""
-    opsets: dict[str, list[int]] = {}
+def _list_conditions(cells: Iterable[CellId], devices: Sequence[str]) -> Iterator[Condition]:
+    """Yield conditions that match these cells of the `devices`.
+
+    A condition names no device or no toolchain if the opsets are the same on all of them.
+    """
+    by_device: dict[str, list[int]] = {}
     for cell in cells:
-        opsets.setdefault(cell.device, []).append(cell.opset)
-    distinct = {tuple(sorted(of_device)) for of_device in opsets.values()}
-    if len(distinct) == 1 and set(opsets) == set(devices):
-        yield distinct.pop(), "*"
+        by_device.setdefault(cell.device, []).append(cell.opset)
+    opsets = {device: tuple(sorted(each)) for device, each in by_device.items()}
+    if len(set(opsets.values())) == 1 and set(opsets) == set(devices):
+        yield Condition(opsets=next(iter(opsets.values())))
         return
-    for device, of_device in opsets.items():
-        yield tuple(sorted(of_device)), device
+    has_toolchains = any(split_device(device)[1] for device in devices)
+    for name in dict.fromkeys(split_device(device)[1] for device in opsets):
+        toolchain = name or CURRENT_TOOLCHAIN if has_toolchains else "*"
+        members = {device: opsets[device] for device in opsets if split_device(device)[1] == name}
+        of_toolchain = {device for device in devices if split_device(device)[1] == name}
+        if has_toolchains and len(set(members.values())) == 1 and set(members) == of_toolchain:
+            yield Condition(opsets=next(iter(members.values())), toolchain=toolchain)
+            continue
+        for device, each in members.items():
+            yield Condition(opsets=each, device=split_device(device)[0], toolchain=toolchain)
 
 
 def _expect(
@@ -130,10 +142,11 @@ def _expect(
         for stage, checks, match in _join_failures(failures):
             groups.setdefault((stage, checks, match), []).append(cell)
     for (stage, checks, match), cells in groups.items():
-        for opsets, device in _list_conditions(cells, spec.devices):
+        for condition in _list_conditions(cells, spec.devices):
             yield Expectation(
-                opsets=opsets,
-                device=device,
+                opsets=condition.opsets,
+                toolchain=condition.toolchain,
+                device=condition.device,
                 stage=stage,
                 checks=checks,
                 match=match,

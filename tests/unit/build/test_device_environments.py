@@ -41,6 +41,7 @@ class FakeInstaller:
         if self._error:
             raise InstallationFailure(self._error)
         self.created.append(definition)
+        folder.mkdir(parents=True, exist_ok=True)
         return InstalledEnvironment(folder=folder / definition.key, packages=self.packages)
 
 

@@ -44,6 +44,7 @@ def make_inputs(project: Path) -> NoopInputs:
         trees=["manifests", "templates"],
         listings={"manifests/*.py": hash_source(project / "manifests/*.py")},
         packages={"pydantic": read_package_state("pydantic")},
+        overlays={str(project / "packages"): {"pytest": read_package_state("pytest")}},
         variables={"MY_FLAG": read_variable_state("MY_FLAG")},
         patterns={"MY_LIST_*": read_variables(["MY_LIST_*"])},
     )
@@ -137,6 +138,13 @@ def other_package(project: Path) -> None:
     path.write_text(json.dumps(snapshot))
 
 
+def other_package_of_toolchain(project: Path) -> None:
+    info = project / "packages/pytest-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: pytest\nVersion: 1.0\n")
+    read_package_state.cache_clear()  # each export is a process of its own
+
+
 def damaged(project: Path) -> None:
     path = project / "build/untouched.json"
     path.write_text(path.read_text()[:-20])
@@ -161,6 +169,7 @@ def other_form(project: Path) -> None:
         killed_run,
         other_tools,
         other_package,
+        other_package_of_toolchain,
         damaged,
         other_form,
     ],

@@ -29,7 +29,7 @@ def test_templates_are_loaded_while_workers_start(monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_build_folder_uses_the_environments_of_the_project(tmp_path: Path) -> None:
-    project = ExportOptions(build=tmp_path / "other").set_build_folder(MANIFEST).project
+    project = ExportOptions(build=tmp_path / "other").adapt(MANIFEST).project
     assert project.build == str(tmp_path / "other")
     assert project.environments_folder == MANIFEST.project.environments_folder
-    assert ExportOptions().set_build_folder(MANIFEST) is MANIFEST
+    assert ExportOptions().adapt(MANIFEST) is MANIFEST

@@ -1,4 +1,4 @@
-"""The use case `rehearse`."""
+"""An export with other packages must use them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.build.nested_export import _require_versions
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments.installation import InstalledEnvironment
-from exporter.usecases.rehearsal_run import _require_versions
 from tests.unit.factory import make_run
 
 

@@ -1,0 +1,119 @@
+"""Cells of toolchains are exported with other packages, beside those of the project.
+
+The other packages are wheels that the test writes, so no index is needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.records.record import CellId, Status, read_run
+from tests.integration.project import MODELS, make_project, run_exporter
+from tests.integration.wheels import SCALED_MODEL, write_wheel
+
+SETTINGS = """[tool.exporter]
+default_devices = ["cpu", "cpu@two"]
+
+[tool.exporter.toolchains.two]
+requirements = ["scale-of-test @ {wheel}"]
+"""
+EXPECTATION = 'expect = [{ toolchain = "two", stage = "source", reason = "no scale" }]\n'
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project with two models, of which the toolchain cannot run one."""
+    folder = tmp_path_factory.mktemp("toolchains")
+    wheel = write_wheel(folder, "2.0", "raise RuntimeError('no scale in version 2')")
+    root = make_project(folder / "project", good="Good", scaled="Scaled")
+    manifest = root / "manifests/tiny.toml"
+    manifest.write_text(manifest.read_text().replace("[16, 17]", "[17]"))
+    (root / "manifests/models.py").write_text(MODELS + SCALED_MODEL)
+    (root / "pyproject.toml").write_text(SETTINGS.format(wheel=wheel.as_uri()))
+    command = run_exporter(root, "export")
+    assert command.returncode == 1, command.stdout + command.stderr
+    return root
+
+
+def read_statuses(root: Path) -> dict[str, Status]:
+    run = read_run(root / "build/results.json")
+    return {f"{record.cell.model} {record.cell.device}": record.status for record in run.records}
+
+
+def test_each_toolchain_has_its_own_result(exported: Path) -> None:
+    passing = dict.fromkeys(("good cpu", "good cpu@two", "scaled cpu"), Status.PASS)
+    assert read_statuses(exported) == {**passing, "scaled cpu@two": Status.ERROR}
+    records = read_run(exported / "build/results.json").by_cell()
+    artifact = records[CellId(model="good", opset=17, device="cpu@two")].artifact
+    assert artifact is not None
+    assert (exported / "build" / artifact.file).is_file()
+    failed = records[CellId(model="scaled", opset=17, device="cpu@two")]
+    assert failed.message.startswith("RuntimeError: no scale in version 2")
+    assert (exported / "build" / failed.log).is_file()
+    tables = (exported / "reports/COMPATIBILITY.md").read_text()
+    assert "| [good](models/good.md) | cpu, cpu&#64;two | ✅ | 17 |" in tables
+    assert "| [scaled](models/scaled.md) | cpu&#64;two | 🟥 |" in tables
+    assert "| tool | version | two |" in tables
+
+
+def test_an_unchanged_export_starts_no_process(exported: Path) -> None:
+    before = (exported / "build/.toolchains/two/results.json").stat().st_mtime_ns
+    command = run_exporter(exported, "export", "--explain")
+    assert "runs:" not in command.stdout
+    assert "exporting" not in command.stdout
+    assert (exported / "build/.toolchains/two/results.json").stat().st_mtime_ns == before
+
+
+def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
+    graph = run_exporter(exported, "show", "good/17/cpu@two")
+    assert "Gemm" in graph.stdout, graph.stderr
+    command = run_exporter(exported, "plan", "*/*/*@two")
+    assert command.stdout.splitlines()[-1] == "0 cells to run, 2 to keep, 0 to skip"
+    command = run_exporter(exported, "gc", "--dry-run")
+    assert "nothing to remove" in command.stdout
+    command = run_exporter(exported, "publish", "scaled", "dist")
+    assert command.returncode == 0, command.stderr
+
+
+def test_an_expectation_may_concern_one_toolchain(exported: Path) -> None:
+    manifest = exported / "manifests/tiny.toml"
+    text = manifest.read_text()
+    manifest.write_text(text + EXPECTATION)
+    try:
+        command = run_exporter(exported, "export")
+        assert command.returncode == 0, command.stdout
+        assert "exporting" not in command.stdout
+        assert read_statuses(exported)["scaled cpu@two"] is Status.XFAIL
+        assert run_exporter(exported, "baseline").returncode == 0
+    finally:
+        manifest.write_text(text)
+    assert run_exporter(exported, "export").returncode == 1
+    command = run_exporter(exported, "gate")
+    assert command.returncode == 1
+    assert command.stdout.startswith("scaled/17/cpu@two: newly red: xfail"), command.stdout
+
+
+def test_a_toolchain_that_cannot_be_installed_is_unavailable(exported: Path) -> None:
+    settings = exported / "pyproject.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace("scale_of_test-2.0", "scale_of_test-3.0"))
+    try:
+        command = run_exporter(exported, "export")
+        assert command.returncode == 0, command.stdout
+        statuses = read_statuses(exported)
+        assert statuses["scaled cpu@two"] is Status.UNAVAILABLE
+        assert statuses["good cpu@two"] is Status.UNAVAILABLE
+        assert statuses["scaled cpu"] is Status.PASS
+        records = read_run(exported / "build/results.json").by_cell()
+        message = records[CellId(model="scaled", opset=17, device="cpu@two")].message
+        assert message.startswith("pyproject.toml:4: the toolchain two cannot be created: pip")
+    finally:
+        settings.write_text(text)
+
+
+def test_the_packages_of_a_toolchain_are_necessary(exported: Path) -> None:
+    command = run_exporter(exported, "export", "--toolchain", "two")
+    assert command.returncode == 4
+    assert "lacks the packages of the toolchain two" in command.stderr
