@@ -70,6 +70,10 @@ class EffectiveSettings:
         problem = layer.file.build_problem((*layer.path, *path), message)
         self.report.add(problem, model="" if layer is self.entry else self.id)
 
+    def is_own(self, path: KeyPath) -> bool:
+        """Return whether the entry itself sets the value, and no layer below it."""
+        return self.find_layer(self.find_source_path(path)) is self.entry
+
     def has_valid(self, *keys: str) -> bool:
         """Return whether all keys exist and are valid, as rules require."""
         missing = (key in Settings.required and (key,) not in self.origins for key in keys)

@@ -89,7 +89,8 @@ def resolve_condition(
     if table.opset is None:
         return None
     opsets = tuple(opset for opset in table.opset if opset in model.settings.opsets)
-    if not opsets and model.has_valid("opsets"):
+    # A condition of the defaults is for all models, of which some may have other opsets.
+    if not opsets and model.has_valid("opsets") and model.is_own(path):
         promised = format_opsets(model.settings.opsets)
         model.add_problem((*path, "opset"), f"matches none of the model's opsets {promised}")
     return opsets

@@ -126,6 +126,20 @@ def test_a_problem_in_defaults_is_reported_once_with_the_models(tmp_path: Path) 
     assert str(problem).endswith("(for models.m0, models.m1, models.m2 and 2 more)")
 
 
+@pytest.mark.parametrize("key", ["skip", "expect"])
+def test_a_default_condition_may_match_no_opset_of_a_model(tmp_path: Path, key: str) -> None:
+    stage = ", stage = 'load'" if key == "expect" else ""
+    condition = f"{key} = [{{ opset = '>=20', reason = 'r'{stage} }}]\n"
+    old = ENTRY.replace('"9..21"', '"9..17"')
+    load(tmp_path, f"[defaults]\n{condition}[models.new]\n{ENTRY}[models.old]\n{old}")
+    new, old_model = load_project(tmp_path).models
+    assert getattr(new, key)[0].opsets == (20, 21)
+    assert getattr(old_model, key)[0].opsets == ()
+    with pytest.raises(ExporterError) as raised:
+        load(tmp_path, f"[models.old]\n{old}{condition}")
+    assert "matches none of the model's opsets 9..17" in str(raised.value.problems[0])
+
+
 def test_an_invalid_default_that_an_entry_replaces_hides_no_problem(tmp_path: Path) -> None:
     entry = ENTRY.replace('"9..21"', "21")
     with pytest.raises(ExporterError) as raised:
