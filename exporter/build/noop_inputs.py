@@ -78,7 +78,11 @@ def collect_noop_inputs(
         day=today.isoformat(),
         files=by_folder,
         absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
-        trees=[project.manifests, *(_make_relative(p, root) for p in reports if p.is_dir())],
+        trees=[
+            project.manifests,
+            *(_make_relative(path, root) for path in reports if path.is_dir()),
+            *_list_samples(records, project, build),
+        ],
         listings=listings,
         packages={
             name: state
@@ -104,6 +108,7 @@ def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> It
     path = model.record(record.cell)
     yield f"{folder}/{path.parent.name}/{path.name}"
     if record.artifact:
+        yield f"{folder}/{model.reference.name}"
         yield f"{project.build}/{record.artifact.file}"
         for name in record.artifact.external_data:
             yield f"{folder}/{name}"
@@ -123,6 +128,15 @@ def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dic
             tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
             overlays[folder] = tools | packages[toolchain.name]
     return overlays
+
+
+def _list_samples(records: Iterable[Record], project: Project, build: BuildFolder) -> Iterator[str]:
+    """Yield the folders of all samples with which artifacts were proved."""
+    for folder in dict.fromkeys(
+        build.cell_folder(record.cell).path for record in records if record.artifact
+    ):
+        for path in sorted(folder.glob("test_data_set_*")):
+            yield f"{project.build}/{path.relative_to(build.path).as_posix()}"
 
 
 def _make_relative(path: Path, root: Path) -> str:

@@ -1,6 +1,7 @@
 """Check that the files of the build folder have their recorded hashes.
 
-Input: an artifact of a record. Output: the problem with its files, or "" if there is none.
+Input: an artifact of a record, or a model with its reference and samples. Output: the problem with
+its files, or "" if there is none.
 
 A file is hashed unless its size, inode and change time equal those at its last hash. No program can
 set the change time (`st_ctime`). A file that changed less than two seconds ago is always hashed,
@@ -9,6 +10,7 @@ because two changes can have the same timestamp.
 
 from __future__ import annotations
 
+import hashlib
 import stat
 import time
 from contextlib import suppress
@@ -19,9 +21,10 @@ from pydantic import Field, ValidationError
 from exporter.cache.fingerprint import hash_source
 from exporter.core.errors import ExporterError
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
-from exporter.jobs.job_folder import format_weights_name, write_json
-from exporter.records.record import Artifact
+from exporter.core.regular_files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
+from exporter.jobs.job_folder import JobFolder, format_weights_name, write_json
+from exporter.jobs.reference import Reference
+from exporter.records.record import Artifact, Record
 
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
@@ -43,6 +46,8 @@ class _FileStamps(FrozenModel):
     """The content of `stamps.json`: stamps by path relative to the build folder."""
 
     files: dict[str, _FileStamp] = Field(default_factory=dict)
+    samples: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """The hash of each sample's folder, by the hash of the reference."""
 
 
 class ArtifactVerifier:
@@ -60,6 +65,8 @@ class ArtifactVerifier:
         except (OSError, ValidationError):
             stamps = _FileStamps()  # every file is hashed again
         self._stored = stamps.files
+        self._samples = stamps.samples
+        self._reference_problems: dict[str, str] = {}
         self._current: dict[str, _FileStamp | None] = {}
         self._changed: dict[str, _FileStamp] = {}
 
@@ -80,14 +87,69 @@ class ArtifactVerifier:
                 return f"{folder}/{name} is not the file that was proved"
         return ""
 
+    def find_record_problem(self, record: Record) -> str:
+        """Return why the files or the samples of a record are damaged, or "" if they are not."""
+        if record.artifact is None:
+            return ""
+        folder = record.artifact.file.rpartition("/")[0]
+        return self.find_problem(record.artifact) or self.find_reference_problem(folder)
+
+    def find_reference_problem(self, folder: str) -> str:
+        """Return why the reference or a sample of a model differs from the written one, or "".
+
+        Args:
+            folder: The model's folder, relative to the build folder.
+        """
+        if folder not in self._reference_problems:
+            self._reference_problems[folder] = self._examine_reference(folder)
+        return self._reference_problems[folder]
+
+    def _examine_reference(self, folder: str) -> str:
+        name = f"{folder}/reference.json"
+        stamp = self._get_stamp(name, PROJECT_LIMIT)
+        if stamp is None or not stamp.sha256:
+            return f"{name} is missing or damaged"
+        if stamp.sha256 not in self._samples:
+            try:
+                content = read_regular_file(self._build / name, PROJECT_LIMIT)
+                reference = Reference.read(content)
+            except (OSError, ValueError):
+                return f"{name} is damaged"
+            job = JobFolder(self._build / folder)
+            self._samples[stamp.sha256] = {
+                job.sample(sample.index).name: sample.sha256 for sample in reference.samples
+            }
+        for sample, digest in self._samples[stamp.sha256].items():
+            if digest and self._hash_sample(f"{folder}/{sample}") != digest:
+                return f"{folder}/{sample} is not the written sample"
+        return ""
+
+    def _hash_sample(self, folder: str) -> str:
+        """Return the digest as `hash_sample` in `checks`, or "" if the folder cannot be read."""
+        digest = hashlib.sha256()
+        try:
+            names = sorted(path.name for path in (self._build / folder).iterdir())
+        except OSError:
+            return ""
+        for name in names:
+            stamp = self._get_stamp(f"{folder}/{name}", TENSOR_LIMIT)
+            if stamp is None or not stamp.sha256:
+                return ""
+            digest.update(name.encode() + b"\0")
+            digest.update(bytes.fromhex(stamp.sha256))
+        return digest.hexdigest()
+
     def save(self) -> None:
         """Write the hashes for the next run. An error is ignored: it only costs time."""
         if self._changed:
             remaining = {
                 n: stamp for n, stamp in self._stored.items() if self._current.get(n, stamp)
             }
+            files = {**remaining, **self._changed}
+            used = {stamp.sha256 for stamp in files.values()}
+            samples = {key: value for key, value in self._samples.items() if key in used}
             with suppress(ExporterError):
-                write_json(self._path, _FileStamps(files={**remaining, **self._changed}))
+                write_json(self._path, _FileStamps(files=files, samples=samples))
 
     def _get_stamp(self, name: str, limit: int) -> _FileStamp | None:
         if name not in self._current:

@@ -18,12 +18,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from exporter.jobs.reference import Reference
 from exporter.records.record import Record
 
 JOB: dict[str, Any] = json.loads(Path(sys.argv[-1]).read_text())
 ROOT, FOLDER, MODEL = Path(JOB["root"]), Path(JOB["folder"]), JOB["spec"]["id"]
 ENDS: dict[str, str] = json.loads((ROOT / "ends.json").read_text())
 PAUSE: float = json.loads((ROOT / "shape.json").read_text())["pause"]
+
+REFERENCE = Reference(samples=(), noise=(), output_spread=()).to_json()
 
 
 class UnprintableError(Exception):
@@ -173,7 +176,7 @@ def main() -> None:
     add_process(os.getpid())
     # Each worker has a child that sleeps longer.
     add_process(subprocess.Popen(["sleep", "600"]).pid)
-    write_file(FOLDER / "reference.json", "PyTorch's outputs")
+    write_file(FOLDER / "reference.json", REFERENCE)
     for opset in JOB["opsets"]:
         for device in opset["devices"]:
             prove(opset["opset"], device["name"])

@@ -331,7 +331,7 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
         ("source", "manifests/models.py changed since it was exported; run"),
         ("file", "18.onnx is not the file that was proved; run"),
         ("weights", ".data is not the file that was proved; run"),
-        ("data", "test_data_set_1: is not what was proved; export the model again"),
+        ("data", "test_data_set_1 is not the written sample; run `exporter export large`"),
     ],
 )
 def test_changed_files_are_not_published(
@@ -356,6 +356,9 @@ def test_changed_files_are_not_published(
     assert command.returncode == 1
     assert message in command.stderr
     assert not list(root.glob("dist/*/*"))
+    if change == "data":  # the proposed command heals it
+        assert run_exporter(root, "export", "large").returncode == 0
+        assert run_exporter(root, "publish", "large/18", "dist").returncode == 0
 
 
 def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def decide(
             reasons[cell] = reason
             if _can_recheck(record, validator, verifier):
                 rechecks.add(cell)
-        elif record.artifact and (problem := verifier.find_problem(record.artifact)):
+        elif problem := verifier.find_record_problem(record):
             reasons[cell] = problem
         elif options.thorough and not record.thorough:
             reasons[cell] = "it was not proved thoroughly"

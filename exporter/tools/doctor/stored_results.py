@@ -75,7 +75,7 @@ def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Ite
             missing += 1
         elif reason := validator.find_staleness_reason(record):
             stale[cell] = reason
-        elif record.artifact and (reason := verifier.find_problem(record.artifact)):
+        elif reason := verifier.find_record_problem(record):
             damaged[cell] = reason
         else:
             valid += 1

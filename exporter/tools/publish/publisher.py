@@ -151,7 +151,9 @@ class _ModelPublisher:
         if problem := find_obstacle(self._final_path(candidate)):
             item.problem = problem
             return
+        folder = candidate.artifact.file.rpartition("/")[0]
         problem = verifier.find_problem(candidate.artifact)
+        problem = problem or verifier.find_reference_problem(folder)
         if not problem:
             item.folder.mkdir(parents=True)
             try:

@@ -16,6 +16,7 @@ from exporter.build.engine import (
 )
 from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs.reference import Reference
 from exporter.manifest import Manifest, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import (
@@ -146,11 +147,16 @@ def write(of: Job, value: Record) -> None:
     write_json(JobFolder(Path(of.folder)).record(value.cell), value)
 
 
+def format_reference(text: str) -> str:
+    """Return a reference without samples; other texts give others."""
+    return Reference(samples=(), noise=(), output_spread=(), unstable=text).to_json()
+
+
 def write_reference(of: Job, text: str) -> None:
     """Write the reference."""
     folder = JobFolder(Path(of.folder))
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.reference.write_text(text)
+    folder.reference.write_text(text if text.startswith("{") else format_reference(text))
 
 
 class BuildLog:

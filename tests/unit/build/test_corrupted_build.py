@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from exporter.build import BuildFolder, run_plan
+from exporter.build.decisions.cell_decisions import BuildOptions
 from exporter.build.engine import ExitKind, JobResult
+from exporter.cache.store import Store, StoreLimits
+from exporter.checks.files.sample_files import hash_sample
 from exporter.core.errors import ExporterError
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run
@@ -39,7 +43,7 @@ CONTENT = "the only right file " * 4
 
 def worker(of: Job) -> JobResult:
     write_json(JobFolder(Path(of.folder)).job, of)
-    return finish_with('{"samples": []}', CONTENT)(of)
+    return finish_with("same", CONTENT)(of)
 
 
 def export(of: Manifest) -> BuildLog:
@@ -119,6 +123,79 @@ def test_the_next_run_has_the_results_of_a_run_from_nothing(
             return
         export(of)
         assert_complete(of)
+
+
+def read_reference(of: Job) -> Reference:
+    return Reference.read(JobFolder(Path(of.folder)).reference.read_bytes())
+
+
+def worker_with_sample(of: Job) -> JobResult:
+    """Prove all cells with one sample of two files."""
+    result = worker(of)
+    folder = JobFolder(Path(of.folder))
+    folder.sample(0).mkdir()
+    for name in ("input_0.pb", "output_0.pb"):
+        (folder.sample(0) / name).write_text(f"values of {name}")
+    sample = Sample(
+        index=0, name="declared", kind="declared", axes={}, sha256=hash_sample(folder.sample(0))
+    )
+    reference = read_reference(of).model_copy(update={"samples": (sample,)})
+    write_json(folder.reference, reference)
+    return result
+
+
+def remove_folder(sample: Path) -> None:
+    shutil.rmtree(sample)
+
+
+def change_file(sample: Path) -> None:
+    path = sample / "output_0.pb"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")  # the hard link in the store changes, too
+
+
+def remove_file(sample: Path) -> None:
+    (sample / "output_0.pb").unlink()
+
+
+def add_file(sample: Path) -> None:
+    (sample / "output_1.pb").write_text("more")
+
+
+def replace_file(sample: Path) -> None:
+    (sample / "output_0.pb").unlink()
+    os.mkfifo(sample / "output_0.pb")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("has_store", [False, True], ids=["without a store", "with a store"])
+@pytest.mark.parametrize("spoil", [remove_folder, change_file, remove_file, add_file, replace_file])
+def test_a_damaged_sample_is_written_again(
+    tmp_path: Path, spoil: Callable[[Path], None], *, has_store: bool
+) -> None:
+    of = manifest(tmp_path)
+    limits = StoreLimits(size=1 << 30, age=3600.0)
+    store = Store(tmp_path / "store", limits) if has_store else None
+    options = BuildOptions(store=store)
+    sample = tmp_path / "build/tiny/test_data_set_0"
+
+    def run() -> BuildLog:
+        log = BuildLog()
+        engine = FakeEngine(worker_with_sample)
+        run_plan(of, make_plan(of), engine, log, TODAY, options)
+        return log
+
+    run()
+    assert run().reasons == {}
+    before = hash_sample(sample)
+    spoil(sample)
+    log = run()
+    problem = "tiny/test_data_set_0 is not the written sample"
+    texts = [*log.reasons.values(), *log.hits.values()]
+    assert len(texts) == 3
+    assert all(text.startswith(problem) for text in texts)
+    assert hash_sample(sample) == before
+    assert run().reasons == {}
+    assert_complete(of)
 
 
 CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}

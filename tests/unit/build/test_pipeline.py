@@ -218,6 +218,7 @@ def test_transient_results_are_retried_by_the_next_run(tmp_path: Path, ended: Ex
 
 def test_a_deterministic_failure_is_reused(tmp_path: Path) -> None:
     def write_failure(of: Job) -> JobResult:
+        write_reference(of, "same")
         for cell in of.cells():
             write(of, record(of, cell, Status.FAIL))
         return outcome(of, ExitKind.EXITED, 0)

@@ -30,7 +30,16 @@ from exporter.records.record import (
     Status,
     read_run,
 )
-from tests.unit.build.builders import BuildLog, FakeEngine, die_at, manifest, outcome, spec, write
+from tests.unit.build.builders import (
+    BuildLog,
+    FakeEngine,
+    die_at,
+    format_reference,
+    manifest,
+    outcome,
+    spec,
+    write,
+)
 from tests.unit.build.test_increments import STATE, Project
 from tests.unit.build.test_pipeline import TODAY, as_asked, never
 from tests.unit.factory import key_by_text
@@ -141,7 +150,7 @@ def test_valid_results_of_the_build_folder_have_priority(tmp_path: Path) -> None
     other.put("torch", STATE["torch"])
     other.store, shared = None, other.store
     other.export("a/17")
-    (other.root / "build/a/reference.json").write_text("another digit")
+    (other.root / "build/a/reference.json").write_text(format_reference("another digit"))
     before = (other.root / "build/a/17.onnx").stat().st_ino
     other.store = shared
     other.export("a/18")

@@ -183,10 +183,11 @@ def test_a_file_is_not_carried_over_to_parts_without_a_reference(tmp_path: Path)
 
     some = manifest(tmp_path, six())
     plan = make_plan(some)
-    (tmp_path / "build/tiny/20.onnx").write_text("another")
-    engine = FakeEngine(fails_at_once)
-    run_plan(some, plan, engine, BuildLog(), TODAY)
-    assert opsets(engine) == [[20], [18, 19, 21, 22, 23]]
+    engine, log = FakeEngine(fails_at_once), BuildLog()
+    run_plan(some, plan, engine, log, TODAY)
+    built = [opset for group in opsets(engine) for opset in group]
+    assert sorted(built) == [18, 19, 20, 21, 22, 23]
+    assert set(log.reasons.values()) == {"tiny/reference.json is missing or damaged"}
 
 
 @pytest.mark.parametrize("itself", [False, True], ids=["by the system", "by its own word"])

@@ -20,6 +20,7 @@ from tests.unit.build.builders import (
     announcement,
     finish,
     finish_with,
+    format_reference,
     manifest,
     record,
     spec,
@@ -94,7 +95,7 @@ def test_valid_results_have_priority_over_those_of_a_killed_run(tmp_path: Path) 
     log, _ = again(project)
     assert not log.reasons
     assert not log.notes
-    assert (tmp_path / "build/tiny/reference.json").read_text() == "same"
+    assert (tmp_path / "build/tiny/reference.json").read_text() == format_reference("same")
 
 
 def test_nothing_of_a_changed_entry_is_recovered(tmp_path: Path) -> None:
