@@ -6,6 +6,7 @@ If nothing changed since the last export, print its summary and exit without loa
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ def export(
     CELLS are globs over cell ids, such as 'alexnet', 'resnet*/18' or '*/*/cpu'. A cell that is up
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
+    started = time.monotonic()
     names = ("dry_run", "force", "thorough", "timings")
     has_options = shard or build or toolchain or any(flags[name] for name in names)
     if selection.is_everything and not has_options:
@@ -112,7 +114,8 @@ def export(
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         elif not build:
             tables = (f"tables: {manifest.project.reports}/COMPATIBILITY.md", None)
-            summary = ExportSummary(lines=(*summary.lines, tables), code=summary.code)
-        print_summary(summary)
+            *others, counts = summary.lines
+            summary = ExportSummary(lines=(*others, tables, counts), code=summary.code)
+        print_summary(summary, time.monotonic() - started)
         export_run.save_noop_summary(result, summary)
         return summary.code

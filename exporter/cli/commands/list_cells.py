@@ -33,6 +33,8 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
             print_line(model)
             print_table([HEADER, *build_call_rows(manifest.find_model(model))], indent="  ")
         return ExitCode.OK
+    models = len({planned.cell.model for planned in plan.selected})
+    print_line(f"{pluralize(models, 'model')}, {pluralize(len(plan.selected), 'cell')}")
     rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
     for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
         cells = list(group)
@@ -50,7 +52,6 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
             )
         )
     print_table(rows)
-    print_line(f"{pluralize(len(rows) - 1, 'model')}, {pluralize(len(plan.selected), 'cell')}")
     return ExitCode.OK
 
 

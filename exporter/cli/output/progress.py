@@ -19,6 +19,7 @@ from exporter.jobs.job import Announcement
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record
+from exporter.report.rows.opset_groups import group_by_opset
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,16 +51,23 @@ class LineProgress:
         self._explain = explain
         self._total = 0
         self._done = 0
+        self._red = 0
+        self._restored = 0
         self._statuses: dict[str, Counter[str]] = {}
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Store the number of cells; print the reasons if requested."""
         self._total = len(decisions.to_run)
+        self._restored = len(decisions.hits)
         if self._explain:
-            for cell, reason in decisions.reasons.items():
-                self.print(f"{cell} runs: {reason}")
-            for cell, hit in decisions.hits.items():
-                self.print(f"{cell} is restored from the store: {hit.reason}")
+            hits = {cell: hit.reason for cell, hit in decisions.hits.items()}
+            for verb, reasons in (
+                ("runs", decisions.reasons),
+                ("is restored from the store", hits),
+            ):
+                groups = group_by_opset(reasons.items(), lambda each: each[0], lambda each: each[1])
+                for group in groups:
+                    self.print(f"{group.label} {verb}: {group.first[1]}")
 
     def on_announcement(self, announcement: Announcement) -> None:
         """Do nothing: without a terminal, only finished cells are printed."""
@@ -69,6 +77,7 @@ class LineProgress:
         self._done += 1
         self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
         if record.status.is_red:
+            self._red += 1
             line = f"{record.cell}: {extract_outcome(record)}"
             self.print(line, color=choose_color(record.status))
 
@@ -150,11 +159,22 @@ class LiveProgress(LineProgress):
         now = time.monotonic()
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(
-            total=max(self._total, 1), completed=self._done, width=40, complete_style="green"
+            total=max(self._total, 1),
+            completed=self._done,
+            width=24,
+            complete_style="red" if self._red else "green",
         )
         remaining = self._total - self._done
-        clock = _format_clock(now - self._started)
-        head.add_row(bar, f"{self._done}/{self._total} cells, {remaining} left, {clock}")
+        texts = [f"{self._done}/{self._total} cells"]
+        texts += [f"{self._red} red"] if self._red else []
+        texts += [f"{self._restored} restored"] if self._restored else []
+        texts.append(_format_clock(now - self._started))
+        if self._done and remaining:
+            seconds = (now - self._started) / self._done * remaining
+            texts.append(f"about {_format_clock(seconds)} left")
+        else:
+            texts.append(f"{remaining} left")
+        head.add_row(bar, ", ".join(texts))
         table = Table.grid(padding=(0, 2))
         for (model, _), (announcement, since) in self._in_progress.items():
             opsets = format_opsets(cell.opset for cell in announcement.cells)

@@ -23,10 +23,21 @@ from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from exporter.report.rows.timings import format_timings, sum_timings
 
 
-def print_summary(summary: ExportSummary) -> None:
-    """Print the summary line by line."""
-    for line, color in summary.lines:
-        print_line(line, color=color)
+def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
+    """Print the summary line by line, and the time of the export in the last one."""
+    *lines, (counts, color) = summary.lines
+    for line, line_color in lines:
+        print_line(line, color=line_color)
+    print_line(
+        counts if seconds is None else f"{counts} in {_format_duration(seconds)}", color=color
+    )
+
+
+def _format_duration(seconds: float) -> str:
+    """Return `8.2 s` or `2:05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
 
 
 def make_summary(
@@ -59,7 +70,7 @@ def make_summary(
     restored_text = f", {restored} of them restored from the store" if restored else ""
     counts = f"{pluralize(len(records), 'cell')}: {format_counts(records)}"
     last = f"{counts}{thorough_text}{restored_text}"
-    is_red = red or len(existing) < len(records)
+    is_red = bool(red) or len(existing) < len(records)
     green_code = ExitCode.MANIFEST if manifest.problems else ExitCode.OK
     return ExportSummary(
         lines=(
@@ -67,7 +78,7 @@ def make_summary(
             ("", None),
             *_format_red_groups(manifest, red),
             *(_format_timings(existing) if timings else ()),
-            (last, None),
+            (last, "red" if is_red else "green"),
         ),
         code=ExitCode.RED if is_red else green_code,
     )

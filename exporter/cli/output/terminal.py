@@ -6,7 +6,9 @@ Input: text, trusted or not. Output: lines on stdout and stderr.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from functools import cache
@@ -23,6 +25,9 @@ if TYPE_CHECKING:  # `--version` must not import pydantic
     from exporter.records.record import Status
 
 
+#: The least columns for a wrapped column.
+_NARROW = 24
+
 #: The project's folder, for the setting `command`.
 PROJECT_ROOT = ContextVar("PROJECT_ROOT", default=Path())
 
@@ -34,8 +39,9 @@ def print_line(text: str = "", *, color: str | None = None) -> None:
 
 
 def print_table(rows: Iterable[Sequence[str]], indent: str = "") -> None:
-    """Print rows with aligned columns."""
-    for line in align_columns(rows):
+    """Print rows with aligned columns, within the width of a terminal."""
+    width = find_width()
+    for line in fit_columns(rows, width - len(indent) if width else None):
         print_line(f"{indent}{line}")
 
 
@@ -76,6 +82,46 @@ def choose_color(status: Status) -> str | None:
     if status.is_red:
         return "red"
     return "green" if status.is_green else None
+
+
+def find_width() -> int | None:
+    """Return the columns of the terminal, or of the variable COLUMNS; None if there is no limit."""
+    if os.environ.get("COLUMNS", "").isdigit() or is_terminal():
+        return shutil.get_terminal_size().columns
+    return None  # other programs read complete lines
+
+
+def fit_columns(rows: Iterable[Sequence[str]], width: int | None) -> list[str]:
+    """Return the rows as lines with columns of equal width, within a width.
+
+    Args:
+        rows: The rows.
+        width: Columns of the terminal; None for no limit.
+
+    Returns:
+        If the rows are too wide, the last column is wrapped. If it would be narrow, each row begins
+        with its first entry, and the others follow on indented lines.
+    """
+    rows = [[remove_controls(entry) for entry in row] for row in rows]
+    lines = align_columns(rows)
+    if width is None or all(len(line) <= width for line in lines):
+        return lines
+    start = max(len(line) for line in align_columns(row[:-1] for row in rows)) + 2
+    if width - start >= _NARROW:
+        fitted = []
+        for line, row in zip(align_columns([*row[:-1], "|"] for row in rows), rows, strict=True):
+            first, *others = textwrap.wrap(row[-1], width - start) or [""]
+            fitted.append(f"{line[:-1].ljust(start)}{first}".rstrip())
+            fitted += [" " * start + other for other in others]
+        return fitted
+    fitted = []
+    for first, *entries in rows:
+        text = "  ".join(entry for entry in entries if entry)
+        fitted.append(first)
+        fitted += textwrap.wrap(
+            text, max(width, _NARROW), initial_indent="    ", subsequent_indent="      "
+        )
+    return fitted
 
 
 def align_columns(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -76,4 +76,4 @@ def test_models_and_cells_are_listed_by_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = run_list(tmp_path, capsys)
-    assert rows[-1] == ["2", "models,", "4", "cells"]
+    assert rows[0] == ["2", "models,", "4", "cells"]

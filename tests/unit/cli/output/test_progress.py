@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from exporter.build import Decisions
+from exporter.build.decisions.store_reader import StoreHit
+from exporter.cache.store.store_entry import StoreEntry
 from exporter.cli.output.progress import LineProgress, LiveProgress, observe_progress
 from exporter.jobs.job import Announcement
 from exporter.planning.plan import make_plan
@@ -41,7 +45,7 @@ def announce(*opsets: int) -> Announcement:
 
 def test_the_screen_shows_the_cells_in_progress_and_the_rest() -> None:
     screen = start(LiveProgress())
-    assert "0/3 cells, 3 left" in render(screen)
+    assert "0/3 cells, 0:00, 3 left" in render(screen)
     screen.on_announcement(announce(17, 18))
     shown = render(screen)
     assert "opset 17..18" in shown
@@ -57,7 +61,7 @@ def test_a_finished_cell_leaves_the_screen_and_is_printed(
     screen.on_cell_done(make_record("a/18/cpu", "fail"))
     screen.on_model_done("a")
     shown = render(screen)
-    assert "2/3 cells, 1 left" in shown
+    assert re.search(r"2/3 cells, 1 red, 0:00, about 0:00 left", shown)
     assert "capture" not in shown
     output = capsys.readouterr().out
     assert "a/18/cpu: fail at parity\n" in output
@@ -101,6 +105,21 @@ def test_on_a_terminal_there_is_a_screen(
 
 def test_explain_prints_the_reason_of_each_cell(capsys: pytest.CaptureFixture[str]) -> None:
     LineProgress(explain=True).on_decisions(ALL)
-    assert capsys.readouterr().out.splitlines()[0] == "a/17/cpu runs: it has not been exported yet"
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "a/17..18/cpu runs: it has not been exported yet"
     LineProgress().on_decisions(ALL)
     assert capsys.readouterr().out == ""
+
+
+def test_restored_cells_are_counted_and_reasons_fold_opsets(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (last,) = (planned.cell for planned in PLAN.to_run if planned.cell.model == "b")
+    entry = StoreEntry(record=make_record("b/18/cpu"), files=())
+    hit = StoreHit(entry=entry, reason="net.py changed")
+    screen = LiveProgress(explain=True)
+    screen.on_decisions(replace(ALL, hits={last: hit}))
+    assert "1 restored" in render(screen)
+    output = capsys.readouterr().out
+    assert "a/17..18/cpu runs: it has not been exported yet\n" in output
+    assert "b/18/cpu is restored from the store: net.py changed\n" in output

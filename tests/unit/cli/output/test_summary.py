@@ -49,7 +49,7 @@ def test_counts_have_the_order_of_the_statuses() -> None:
 def test_all_green_is_code_0() -> None:
     summary = make_summary(MANIFEST, PLAN, make_run(*(make_record(cell) for cell in ALL)))
     assert summary.code == 0
-    assert summary.lines[-1] == ("4 cells: 4 pass", None)
+    assert summary.lines[-1] == ("4 cells: 4 pass", "green")
 
 
 @pytest.mark.parametrize("status", [s for s in Status if s.is_red])

@@ -4,13 +4,55 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.output.terminal import align_columns, choose_color, has_color, print_line
+from exporter.cli.output.terminal import (
+    align_columns,
+    choose_color,
+    fit_columns,
+    has_color,
+    print_line,
+    print_table,
+)
 from exporter.records.record import Status
 
 
 def test_columns_are_aligned_without_trailing_spaces() -> None:
     assert align_columns([("a", "b"), ("long", ""), ("x", "y")]) == ["a     b", "long", "x     y"]
     assert align_columns([]) == []
+
+
+WIDE = [("CELL", "ROUTE", "REASON"), ("indexed/9..17/cpu", "torchscript", "word " * 12)]
+
+
+def test_a_wide_last_column_is_wrapped() -> None:
+    assert fit_columns(WIDE, None) == align_columns(WIDE)
+    lines = fit_columns(WIDE, 80)
+    assert max(map(len, lines)) <= 80
+    assert [line[:32].split() for line in lines] == [
+        ["CELL", "ROUTE"],
+        ["indexed/9..17/cpu", "torchscript"],
+        [],
+    ]
+    assert lines[2] == f"{'':32}{'word ' * 3}".rstrip()
+
+
+def test_a_row_that_is_too_wide_continues_on_the_next_line() -> None:
+    assert fit_columns(WIDE, 40)[:4] == [
+        "CELL",
+        "    ROUTE  REASON",
+        "indexed/9..17/cpu",
+        "    torchscript  word word word word",
+    ]
+
+
+def test_the_width_is_that_of_the_terminal_or_of_a_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_table(WIDE)
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
+    monkeypatch.setenv("COLUMNS", "60")
+    print_table(WIDE, indent="  ")
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
 
 
 def test_control_characters_of_text_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
