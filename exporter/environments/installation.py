@@ -11,6 +11,7 @@ that create the same environment.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import site
 import subprocess
@@ -30,6 +31,9 @@ from exporter.environments.definition import EnvironmentDefinition
 STAMP = "environment.json"
 _LINES_OF_MESSAGE = 12
 _SECONDS = 1800.0
+#: pip lists all versions of a package, in ascending order.
+_VERSIONS = re.compile(r"\(from versions: ([^)]+)\)")
+_LISTED_VERSIONS = 5
 #: Run by an environment's own Python: print the version of each package.
 _LIST_PACKAGES = """
 import json, importlib.metadata as metadata
@@ -232,4 +236,13 @@ def _select_reason(output: str) -> str:
     """Return pip's own errors, or the last lines of the output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return "; ".join((errors or lines)[-_LINES_OF_MESSAGE:])
+    reason = "; ".join((errors or lines)[-_LINES_OF_MESSAGE:])
+    return _VERSIONS.sub(_select_newest, reason)
+
+
+def _select_newest(match: re.Match[str]) -> str:
+    """Return pip's list of hundreds of versions with the newest ones only."""
+    versions = match[1].split(", ")
+    if len(versions) <= _LISTED_VERSIONS:
+        return match[0]
+    return f"(newest versions: {', '.join(versions[-_LISTED_VERSIONS:])})"

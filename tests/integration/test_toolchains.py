@@ -53,8 +53,8 @@ def test_each_toolchain_has_its_own_result(exported: Path) -> None:
     assert failed.message.startswith("RuntimeError: no scale in version 2")
     assert (exported / "build" / failed.log).is_file()
     tables = (exported / "reports/COMPATIBILITY.md").read_text()
-    assert "| [good](models/good.md) | cpu, cpu&#64;two | ✅ | 17 |" in tables
-    assert "| [scaled](models/scaled.md) | cpu&#64;two | 🟥 |" in tables
+    assert "| [good](models/good.md) | cpu, `cpu@two` | ✅ | 17 |" in tables
+    assert "| [scaled](models/scaled.md) | `cpu@two` | 🟥 |" in tables
     assert "| tool | version | two |" in tables
 
 
@@ -75,6 +75,19 @@ def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
     assert "nothing to remove" in command.stdout
     command = run_exporter(exported, "publish", "scaled", "dist")
     assert command.returncode == 0, command.stderr
+
+
+def test_toolchains_of_one_file_are_compared(exported: Path) -> None:
+    results = "build/results.json"
+    command = run_exporter(exported, "diff", results, f"{results}@two")
+    lines = command.stdout.splitlines()
+    assert (command.returncode, lines[-1]) == (1, "1 difference")
+    assert lines[0] == "scaled/17/cpu: newly red: pass -> error at source"
+    command = run_exporter(exported, "diff", results, f"{results}@too")
+    assert command.returncode == 3
+    assert command.stderr.endswith("no cell has the toolchain 'too'; did you mean 'two'?\n")
+    command = run_exporter(exported, "diff", f"{results}@two", f"{results}@two")
+    assert (command.returncode, command.stdout) == (0, "2 cells, no difference\n")
 
 
 def test_an_expectation_may_concern_one_toolchain(exported: Path) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 
+from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.output.findings import show_findings
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.text_format import pluralize
 from exporter.gate import compare_baselines
+from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.records.baseline import Baseline, make_baseline, read_baseline
 from exporter.records.record import CellId, Record, read_run
 
@@ -27,23 +29,45 @@ class _ComparedFile:
     """Empty for a baseline, which contains no messages."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileArgument:
+    path: Path
+    toolchain: str = ""
+    """Only the cells of this toolchain; empty: all cells."""
+
+
+def _parse_file(context: click.Context, parameter: click.Parameter, value: str) -> _FileArgument:
+    path, _, toolchain = value.rpartition(SEPARATOR)
+    if Path(value).exists() or not path:
+        return _FileArgument(path=Path(str(_FILE.convert(value, parameter, context))))
+    file = Path(str(_FILE.convert(path, parameter, context)))
+    return _FileArgument(path=file, toolchain=toolchain)
+
+
 @click.command()
-@click.argument("before", type=_FILE)
-@click.argument("after", type=_FILE)
-def diff(before: Path, after: Path) -> int:
+@click.argument("before", callback=_parse_file)
+@click.argument("after", callback=_parse_file)
+def diff(before: _FileArgument, after: _FileArgument) -> int:
     """Compare two results or baselines.
 
-    Each file is a results.json or a baseline.json. The exit code is 1 if they differ.
+    Each file is a results.json or a baseline.json. FILE@NAME selects the cells of a toolchain, and
+    the other file those of its own toolchain or of the project's packages. The exit code is 1 if
+    they differ.
     """
+    if before.toolchain or after.toolchain:
+        before, after = (
+            each if each.toolchain else replace(each, toolchain=CURRENT_TOOLCHAIN)
+            for each in (before, after)
+        )
     old, new = _read_file(before), _read_file(after)
     old_tools, new_tools = old.baseline.tools, new.baseline.tools
     for name in sorted(old_tools.keys() | new_tools.keys()):
         versions = (old_tools.get(name, "?"), new_tools.get(name, "?"))
         if versions[0] != versions[1]:
             print_line(f"{name}: {versions[0]} -> {versions[1]}")
-    for path, file in ((before, old), (after, new)):
+    for argument, file in ((before, old), (after, new)):
         if not file.baseline.has_figures:
-            print_error(f"warning: {path}: has no figures; drift is not compared")
+            print_error(f"warning: {argument.path}: has no figures; drift is not compared")
     findings = compare_baselines(old.baseline, new.baseline, new.records)
     if not findings:
         print_line(f"{pluralize(len(new.baseline.cells), 'cell')}, no difference", color="green")
@@ -53,8 +77,9 @@ def diff(before: Path, after: Path) -> int:
     return ExitCode.RED
 
 
-def _read_file(path: Path) -> _ComparedFile:
-    """Read a results file or a baseline, depending on its keys."""
+def _read_file(argument: _FileArgument) -> _ComparedFile:
+    """Read a results file or a baseline, depending on its keys, and select the toolchain."""
+    path = argument.path
     try:
         table = json.loads(path.read_bytes())
     except OSError as error:
@@ -65,5 +90,46 @@ def _read_file(path: Path) -> _ComparedFile:
         raise ExporterError(ExitCode.UNREADABLE, message) from error
     if isinstance(table, dict) and "records" in table:
         run = read_run(path)
-        return _ComparedFile(baseline=make_baseline(run), records=run.by_cell())
-    return _ComparedFile(baseline=read_baseline(path))
+        file = _ComparedFile(baseline=make_baseline(run), records=run.by_cell())
+    else:
+        file = _ComparedFile(baseline=read_baseline(path))
+    return _select_toolchain(file, argument) if argument.toolchain else file
+
+
+def _select_toolchain(file: _ComparedFile, argument: _FileArgument) -> _ComparedFile:
+    """Return the cells of one toolchain as cells of the devices without it.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if the file has no such cell.
+    """
+    names = {
+        split_device(outcome.cell.device)[1] or CURRENT_TOOLCHAIN for outcome in file.baseline.cells
+    }
+    if argument.toolchain not in names:
+        hint = suggest_nearest(argument.toolchain, names) or f"; it has {', '.join(sorted(names))}"
+        message = f"{argument.path}: no cell has the toolchain '{argument.toolchain}'{hint}"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    outcomes = tuple(
+        outcome.model_copy(update={"cell": cell})
+        for outcome in file.baseline.cells
+        if (cell := _find_cell(outcome.cell, argument.toolchain))
+    )
+    records = {
+        cell: record.model_copy(update={"cell": cell})
+        for record in file.records.values()
+        if (cell := _find_cell(record.cell, argument.toolchain))
+    }
+    versions = (extract_tool_versions(record.fingerprint) for record in records.values())
+    is_current = argument.toolchain == CURRENT_TOOLCHAIN
+    tools = {} if is_current else next((each for each in versions if each), {})
+    known = {name: tools.get(name, version) for name, version in file.baseline.tools.items()}
+    baseline = file.baseline.model_copy(update={"cells": outcomes, "tools": known})
+    return _ComparedFile(baseline=baseline, records=records)
+
+
+def _find_cell(cell: CellId, toolchain: str) -> CellId | None:
+    """Return the cell without its toolchain, or None if it has another one."""
+    device, name = split_device(cell.device)
+    if (name or CURRENT_TOOLCHAIN) != toolchain:
+        return None
+    return cell.model_copy(update={"device": device})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.environments import installation
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import (
     STAMP,
@@ -109,3 +110,12 @@ def test_the_shared_folders_of_an_addition_are_known(tmp_path: Path) -> None:
     separate = install_environment(EMPTY, tmp_path)
     assert not read_shared_packages(separate.folder)
     assert not read_shared_packages(tmp_path)
+
+
+def test_the_message_of_pip_lists_the_newest_versions_only() -> None:
+    versions = ", ".join(f"1.{number}" for number in range(300))
+    error = f"ERROR: No version satisfies a==2 (from versions: {versions})"
+    message = "No version satisfies a==2 (newest versions: 1.295, 1.296, 1.297, 1.298, 1.299)"
+    assert installation._select_reason(error) == message
+    short = "No version satisfies a==2 (from versions: 1.0, 1.1)"
+    assert installation._select_reason(f"ERROR: {short}") == short
