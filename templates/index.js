@@ -6,10 +6,13 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const MARKS = new Map(DATA.head.marks.map((mark) => [mark.word, mark]));
 const ROWS = DATA.rows.map((row, index) => ({ ...row, index }));
 const BATCH = 60; // rows that are built at once; the others follow when they become visible
+const redCells = (row) => row.cells.filter((cell) => family(cell) === "bad").length;
+const changedCells = (row) => row.cells.filter((cell) => cell.is_changed).length;
 const ORDERS = {
+  "red first": (row) => (redCells(row) ? 0 : changedCells(row) ? 1 : 2),
   "as in the manifest": (row) => row.index,
   name: (row) => row.model,
-  "most red": (row) => -row.cells.filter((cell) => family(cell) === "bad").length,
+  "most red": (row) => -redCells(row),
   "largest error": (row) => -Math.max(...row.cells.map(errorOf)),
   "largest file": (row) => -Math.max(...row.cells.map((cell) => fileOf(row, cell)?.bytes ?? 0)),
   "lowest opset": (row) => Number(row.lowest_opset || Infinity),
@@ -19,7 +22,7 @@ const family = (cell) => MARKS.get(cell.mark).family;
 const errorOf = (cell) => (cell.is_unbounded ? Infinity : (cell.error ?? -1));
 const fileOf = (row, cell) => row.files[cell.file ?? -1];
 const keyOf = (row, cell) => `${row.model}/${cell.opset}/${row.device}`;
-const state = { words: [], marks: new Set(), device: "", tables: [], active: null, open: null };
+const state = { words: [], marks: new Set(), cluster: null, changed: false, device: "", tables: [], active: null, open: null };
 
 /** Create an element with properties and children; strings become text nodes. */
 function create(tag, properties = {}, ...children) {
@@ -42,14 +45,24 @@ function reasonOf(row, cell) {
 function searchTextOf(row) {
   const texts = row.outcomes.flatMap(
     (each) => [each.outcome, each.reason, each.expected_reason, each.culprit]);
-  return [row.model, row.device, row.description, row.tags, row.owner, ...texts]
+  return [row.model, row.device, row.description, row.tags, row.owner, row.operators, ...texts]
     .filter(Boolean).join("\n").toLowerCase();
+}
+
+function isFiltered() {
+  return state.marks.size > 0 || state.cluster !== null || state.changed;
+}
+
+function isSelected(cell) {
+  return (!state.marks.size || state.marks.has(cell.mark))
+    && (state.cluster === null || (cell.clusters ?? []).includes(state.cluster))
+    && (!state.changed || Boolean(cell.is_changed));
 }
 
 function isShown(row) {
   row.text ??= searchTextOf(row);
   return (!state.device || row.device === state.device)
-    && (!state.marks.size || row.cells.some((cell) => state.marks.has(cell.mark)))
+    && (!isFiltered() || row.cells.some(isSelected))
     && state.words.every((word) => row.text.includes(word));
 }
 
@@ -118,10 +131,11 @@ function createRow(row, opsets) {
 
 function createCell(row, cell) {
   const mark = MARKS.get(cell.mark);
-  const dim = state.marks.size && !state.marks.has(cell.mark) ? " dim" : "";
+  const dim = isFiltered() && !isSelected(cell) ? " dim" : "";
+  const changed = cell.is_changed ? " changed" : "";
   const button = create("button", {
-    type: "button", className: `cell ${mark.family}${dim}`, tabIndex: -1,
-    "aria-label": `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}`,
+    type: "button", className: `cell ${mark.family}${dim}${changed}`, tabIndex: -1,
+    "aria-label": `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}${cell.is_changed ? ", changed" : ""}`,
   }, mark.symbol);
   button.at = [row, cell];
   return button;
@@ -232,7 +246,9 @@ function openPanel(button, focus = false) {
   const panel = byId("panel");
   panel.replaceChildren(...panelOf(row, cell));
   panel.hidden = false;
+  document.body.classList.add("with-panel");
   panel.scrollTop = 0;
+  button.scrollIntoView({ block: "nearest", inline: "nearest" });
   if (focus) panel.focus({ preventScroll: true });
   remember(`#${encodeURIComponent(keyOf(row, cell))}`);
 }
@@ -242,6 +258,7 @@ function closePanel() {
   state.open = null;
   markOpen();
   byId("panel").hidden = true;
+  document.body.classList.remove("with-panel");
   remember("#");
   (button ?? byId("search")).focus();
 }
@@ -266,7 +283,7 @@ function panelOf(row, cell) {
   const facts = [
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
     ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.location],
-    ["in the model", outcome.lines], ["accepted before", outcome.acceptance],
+    ["in the model", outcome.lines], [cell.is_changed ? "changed, before" : "accepted before", outcome.acceptance],
     ["message", outcome.reason === mark.meaning ? "" : outcome.reason],
     ["foreseen", outcome.expected_reason],
     ["flaky", outcome.flaky],
@@ -281,7 +298,8 @@ function panelOf(row, cell) {
     definitions(facts),
     ...section("Commands", create("div", {},
       command("run the cell again", cell.export_command),
-      command("reproduce the failure", cell.repro_command))),
+      command("reproduce the failure", cell.repro_command),
+      command("write the graph as a page", cell.show_command))),
     ...section("Advice", listOf(outcome.advice)),
     ...section("Evidence", listOf(outcome.evidence)),
     ...section("Missing operators", table(["operator", "times", "used at"],
@@ -484,9 +502,52 @@ function markButton(mark) {
   return button;
 }
 
+function clusterButton(cluster, index) {
+  const button = create("button", { type: "button", "aria-pressed": "false" },
+    create("strong", {}, cluster.title), cluster.is_new ? create("span", { className: "new" }, " new") : "",
+    create("span", { className: "reason" }, [cluster.operator, cluster.reason].filter(Boolean).join(": ")));
+  button.addEventListener("click", () => {
+    state.cluster = state.cluster === index ? null : index;
+    for (const each of byId("clusters").querySelectorAll("button")) {
+      each.setAttribute("aria-pressed", String(each === button && state.cluster === index));
+    }
+    show();
+  });
+  return create("li", {}, button);
+}
+
+function showClusters() {
+  const clusters = DATA.head.clusters ?? [];
+  if (!clusters.length) return;
+  const buttons = clusters.map(clusterButton);
+  const more = buttons.slice(6);
+  byId("clusters").append(
+    create("h2", { id: "clusters-title" }, "Failures; select one to filter"),
+    create("ul", {}, ...buttons.slice(0, 6)),
+    more.length ? create("details", {}, create("summary", {}, `${more.length} more`), create("ul", {}, ...more)) : "");
+  byId("clusters").hidden = false;
+}
+
+function changedButton() {
+  const cells = ROWS.reduce((sum, row) => sum + changedCells(row), 0);
+  if (!cells) return "";
+  const button = create("button", { type: "button", "aria-pressed": "false" },
+    `changed since ${DATA.head.compared_with} ${cells}`);
+  button.addEventListener("click", () => {
+    state.changed = !state.changed;
+    button.setAttribute("aria-pressed", String(state.changed));
+    show();
+  });
+  return button;
+}
+
 function start() {
   initializeTheme();
-  byId("marks").append(...DATA.head.marks.filter((mark) => mark.cells).map(markButton));
+  showClusters();
+  byId("marks").append(...DATA.head.marks.filter((mark) => mark.cells).map(markButton), changedButton());
+  byId("legend").querySelector("dl").append(...DATA.head.marks.filter((mark) => mark.cells)
+    .flatMap((mark) => [create("dt", {}, `${mark.symbol} ${mark.word}`), create("dd", {}, mark.meaning)]),
+    create("dt", {}, "dot"), create("dd", {}, "the cell has another outcome than the baseline"));
   byId("device").append(create("option", { value: "" }, "all"),
     ...DATA.head.devices.map((device) => create("option", { value: device }, device)));
   byId("sort").append(...Object.keys(ORDERS).map((name) => create("option", { value: name }, name)));

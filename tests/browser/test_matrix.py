@@ -303,3 +303,25 @@ def test_without_javascript_there_is_a_link_to_the_text(open_page: Opener) -> No
     page = open_page(MANIFEST, RUN, java_script_enabled=False)
     assert "COMPATIBILITY.md does not" in page.locator("noscript").inner_text()
     assert page.locator("#controls").is_hidden()
+
+
+def test_a_cluster_filters_and_the_drawer_hides_no_column(page: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    shown = page.locator("#tables tbody tr")
+    every = shown.count()
+    button = page.locator("#clusters button").first
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert 0 < shown.count() < every
+    button.click()
+    assert shown.count() == every
+    page.locator(".cell").first.click()
+    panel = page.locator("#panel").bounding_box()
+    table = page.locator(".matrix").first.bounding_box()
+    assert table["x"] + table["width"] <= 1280
+    assert panel["y"] > 900 * 0.45
+    assert page.locator(".cell").first.bounding_box()["y"] < panel["y"]
+    page.set_viewport_size({"width": 400, "height": 800})
+    panel_element = "document.querySelector('#panel')"
+    overflow = f"{panel_element}.scrollWidth > {panel_element}.clientWidth"
+    assert not page.evaluate(overflow)

@@ -10,16 +10,18 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from exporter.core.command_names import format_command
 from exporter.core.sanitize import join_lines
-from exporter.core.text_format import format_bytes, format_two_digits
+from exporter.core.text_format import format_bytes, format_two_digits, pluralize
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.history import History
-from exporter.records.record import Artifact, CheckResult, Record, RunRecord, Status
+from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.report.pages.browser_schema import (
     AcceptedData,
     CellData,
     CellView,
     CheckData,
+    ClusterData,
     FileData,
     IndexData,
     IndexHead,
@@ -34,6 +36,7 @@ from exporter.report.rows.acceptance import (
 )
 from exporter.report.rows.cells import Cell, find_lowest_opset
 from exporter.report.rows.check_table import summarize_result
+from exporter.report.rows.failure_clusters import Cluster, cluster_cells
 from exporter.report.rows.failure_reasons import explain_failure
 from exporter.report.rows.failures import format_export_command, keep_last_lines
 from exporter.report.text import number_format as figures
@@ -61,8 +64,13 @@ def build_index_data(
         history: The accepted outcomes.
     """
     cells = [cell for each in by_model.values() for cell in each]
+    clusters = cluster_cells((cell for cell in cells if cell.is_red), manifest, history)
+    indices: dict[CellId, list[int]] = {}
+    for index, cluster in enumerate(clusters):
+        for id in cluster.members:
+            indices.setdefault(id, []).append(index)
     rows = tuple(
-        _build_row(spec, device, by_model[spec.id], manifest.project, history)
+        _build_row(spec, device, by_model[spec.id], manifest.project, history, indices)
         for spec in manifest.models
         for device in dict.fromkeys(spec.devices)
     )
@@ -74,10 +82,32 @@ def build_index_data(
         tools=tuple(
             (join_lines(name), join_lines(version)) for name, version in sorted(run.tools.items())
         ),
+        export_tools=format_export_tools(run.tools),
+        clusters=tuple(_describe_cluster(cluster) for cluster in clusters),
+        compared_with="the baseline" if history.baseline else "",
         history=tuple(_list_baselines(history.history)),
         problems=tuple(join_lines(str(problem)) for problem in manifest.problems),
     )
     return IndexData(head=head, rows=rows)
+
+
+def _describe_cluster(cluster: Cluster) -> ClusterData:
+    affected = cluster.affected
+    models = f"{affected.models} models" if affected.models > 1 else cluster.model
+    return ClusterData(
+        title=join_lines(f"{cluster.outcome}: {pluralize(affected.cells, 'cell')} of {models}"),
+        reason=join_lines(cluster.reason),
+        operator=join_lines(cluster.operator),
+        is_new=cluster.is_new,
+    )
+
+
+def _list_operators(cells: Iterable[Cell]) -> str:
+    """Return the operators of the files and the missing ones, for a search."""
+    records = [cell.record for cell in cells if cell.record]
+    names = {name for record in records if record.artifact for name in record.artifact.operators}
+    names |= {item.operator for record in records for item in record.missing}
+    return join_lines(" ".join(sorted(names)))
 
 
 def _list_baselines(history: History) -> Iterable[AcceptedData]:
@@ -128,6 +158,7 @@ def _build_row(
     model_cells: Sequence[Cell],
     project: Project,
     history: AcceptanceHistory,
+    clusters: Mapping[CellId, Sequence[int]],
 ) -> RowData:
     outcomes: dict[CellView, int] = {}
     checks: dict[tuple[CheckData, ...], int] = {}
@@ -153,6 +184,13 @@ def _build_row(
                 repro_command=join_lines(explain_failure(record, project.command).repro_command)
                 if record
                 else "",
+                show_command=join_lines(
+                    format_command(project.command, "show", f"'{cell.id}' --html graph.html")
+                )
+                if file
+                else "",
+                is_changed=history.is_changed(cell),
+                clusters=tuple(clusters.get(cell.id, ())),
             )
         )
     is_red = any(cell.is_red for cell in cells)
@@ -165,6 +203,7 @@ def _build_row(
         tags=join_lines(", ".join(spec.tags)),
         owner=join_lines(spec.owner),
         lowest_opset=find_lowest_opset(cells),
+        operators=_list_operators(cells),
         outcomes=tuple(outcomes),
         checks=tuple(checks),
         files=tuple(files),

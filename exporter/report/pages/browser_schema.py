@@ -90,6 +90,12 @@ class CellData(FrozenModel):
     log: str = ""
     export_command: str
     repro_command: str = ""
+    show_command: str = ""
+    """Writes the graph as a page; empty without a file."""
+    is_changed: bool = False
+    """Whether the baseline has another outcome, or none."""
+    clusters: Items[int] = ()
+    """Indices into the clusters of the head."""
 
 
 class RowData(FrozenModel):
@@ -105,6 +111,8 @@ class RowData(FrozenModel):
     tags: str = ""
     owner: str = ""
     lowest_opset: str = ""
+    operators: str = ""
+    """The operators of the files, and the missing ones."""
     outcomes: Items[CellView]
     checks: Items[Items[CheckData]]
     files: Items[FileData]
@@ -122,6 +130,17 @@ class AcceptedData(FrozenModel):
     """Cell, old outcome, new outcome."""
 
 
+class ClusterData(FrozenModel):
+    """Cells that fail in the same way, as a filter."""
+
+    title: str
+    """`error at convert: 12 cells of 3 models`."""
+    reason: str = ""
+    operator: str = ""
+    is_new: bool = False
+    """Whether the baseline has another outcome for one of the cells."""
+
+
 class IndexHead(FrozenModel):
     """Data for the whole page."""
 
@@ -129,6 +148,12 @@ class IndexHead(FrozenModel):
     marks: Items[MarkData]
     devices: Items[str]
     tools: Items[tuple[str, str]]
+    export_tools: str = ""
+    """The tools that create and run the files: `torch 2.13.0, onnx 1.23.2`."""
+    clusters: Items[ClusterData] = ()
+    """New failures first, then the largest."""
+    compared_with: str = ""
+    """The state that changed cells are compared with."""
     history: Items[AcceptedData] = ()
     problems: Items[str] = ()
     """The problems of manifest files that belong to no cell."""

@@ -104,7 +104,7 @@ def render_pages(
     return files
 
 
-def render_index(data: IndexData, templates: Path | None) -> str:
+def render_index(data: IndexData, templates: Path | None, stamp: str = "") -> str:
     """Return `index.html`, which works from a disk and needs no network.
 
     The content security policy of the page contains the hashes of its script and style. It allows
@@ -122,6 +122,8 @@ def render_index(data: IndexData, templates: Path | None) -> str:
         templates,
         data=f'{{"head":{_format_json(data.head)},\n"rows":[\n{rows}\n]}}',
         summary=data.head.summary,
+        export_tools=data.head.export_tools,
+        stamp=stamp,
         problems=data.head.problems,
         script=script,
         style=style,

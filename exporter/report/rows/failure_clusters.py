@@ -65,6 +65,7 @@ class Cluster:
     """The outcomes of these cells in the baseline; empty without a baseline."""
     cell: str
     """The cell that represents the others."""
+    members: tuple[CellId, ...]
     lines: tuple[str, ...]
     """Lines of the model of this cell: `models/vision.py:31`."""
     export_command: str
@@ -133,6 +134,7 @@ def cluster_cells(
                 locations=list_locations([failure.cell.id for failure in group], manifest),
                 accepted=tuple(dict.fromkeys(filter(None, accepted))),
                 cell=str(first.cell.id),
+                members=tuple(failure.cell.id for failure in group),
                 lines=reasons.lines,
                 export_command=format_export_command(str(first.cell.id), command),
                 repro_command=reasons.repro_command,

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import Manifest
+from exporter.records.baseline import make_baseline
 from exporter.records.record import (
     Blame,
     CheckResult,
     Culprit,
+    MissingOperator,
     Record,
     RunRecord,
     Status,
@@ -266,3 +268,28 @@ def test_problems_of_files_are_listed() -> None:
     page = page_of(manifest.model_copy(update={"problems": (problem,)}), run)
     assert "<li>manifests/a.toml:3: &lt;b&gt;: expected ::error::</li>" in page
     assert data_of(page)["head"]["problems"] == ["manifests/a.toml:3: <b>: expected ::error::"]
+
+
+def test_clusters_changes_and_operators_are_in_the_data() -> None:
+    missing = (MissingOperator(operator="aten::stft", count=1),)
+    red = make_record("alexnet/17/cpu", "error", message="no", missing=missing)
+    green = make_record("alexnet/18/cpu")
+    manifest, run = make_manifest(make_spec()), make_run(red, green)
+    accepted = make_baseline(make_run(make_record("alexnet/17/cpu"), green))
+    history = AcceptanceHistory(accepted)
+    data = build_index_data(manifest, run, collect_cells(manifest, run), history)
+    (cluster,) = data.head.clusters
+    assert (cluster.title, cluster.operator, cluster.is_new) == (
+        "error at convert: 1 cell of alexnet",
+        "aten::stft",
+        True,
+    )
+    (row,) = data.rows
+    assert row.operators == "Conv Relu aten::stft"
+    first, second = row.cells
+    assert (first.clusters, first.is_changed, first.show_command) == ((0,), True, "")
+    assert (second.clusters, second.is_changed) == ((), False)
+    assert second.show_command == "exporter show 'alexnet/18/cpu' --html graph.html"
+    assert data.head.export_tools == "torch 2.13.0, onnx 1.23.2"
+    alone = build_index_data(manifest, run, collect_cells(manifest, run), AcceptanceHistory())
+    assert not any(cell.is_changed for row in alone.rows for cell in row.cells)
