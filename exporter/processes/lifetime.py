@@ -11,6 +11,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> None:
@@ -27,6 +28,25 @@ def clear_parent_death_signal() -> None:
     """Undo `die_with_parent`."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of each descendant whose parent ends (Linux).
+
+    https://man7.org/linux/man-pages/man2/pr_set_child_subreaper.2const.html
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def list_children() -> list[int]:
+    """Return the processes whose parent is this process; none if the system does not list them."""
+    path = Path(f"/proc/self/task/{os.getpid()}/children")
+    try:
+        return [int(pid) for pid in path.read_text(encoding="ascii").split()]
+    except OSError:
+        return []
 
 
 def hide_memory() -> None:

@@ -24,9 +24,11 @@ import traceback
 from typing import NoReturn
 
 from exporter.processes.lifetime import (
+    adopt_orphans,
     clear_parent_death_signal,
     die_with_parent,
     hide_memory,
+    list_children,
     prefer_for_oom_kill,
     show_memory,
 )
@@ -35,6 +37,8 @@ from exporter.worker.process.output_log import flush_output
 
 #: The number of digits of the secret.
 _SECRET_LENGTH = 32
+#: How often orphans of orphans are searched, which a process can create without end.
+_MAX_GENERATIONS = 1000
 
 
 class ForkServer:
@@ -77,6 +81,8 @@ class ForkServer:
                 for send in (os.kill, os.killpg):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         send(pid, signal.SIGKILL)
+            self._numbers.clear()
+            self._kill_orphans()
 
     def _read_requests(self) -> bool:
         """Start the requested workers; return False at the end of stdin."""
@@ -98,6 +104,7 @@ class ForkServer:
                 self._secret[:] = bytes(len(self._secret))  # the model must not find it
                 die_with_parent(server)
                 show_memory()
+                adopt_orphans()
                 prefer_for_oom_kill()
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -111,16 +118,35 @@ class ForkServer:
         self._report(started=self._numbers[pid], pid=pid)
 
     def _report_exits(self) -> None:
-        while self._numbers:
+        while list_children():
             # WNOWAIT keeps the process ID, so no other process gets it before `killpg`.
             exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if exited is None:
                 return
+            if exited.si_pid not in self._numbers:
+                os.waitpid(exited.si_pid, 0)
+                continue
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(exited.si_pid, signal.SIGKILL)  # the remaining children of the worker
             _, status = os.waitpid(exited.si_pid, 0)
             number = self._numbers.pop(exited.si_pid)
+            self._kill_orphans()
             self._report(ended=number, code=os.waitstatus_to_exitcode(status))
+
+    def _kill_orphans(self) -> None:
+        """Kill all descendants of ended workers, also those that left the process group.
+
+        Orphans of a running worker are children of that worker.
+        """
+        for _ in range(_MAX_GENERATIONS):
+            orphans = [pid for pid in list_children() if pid not in self._numbers]
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                os.waitpid(pid, 0)  # its children are orphans now
+            if not orphans:
+                return
 
     def _report(self, **fields: int) -> None:
         # One call, so that the event is one piece and no other copy of the secret exists.
@@ -185,6 +211,7 @@ def main() -> None:
     # From here on, the end of stdin shows the end of the parent and leaves time to kill workers.
     clear_parent_death_signal()
     hide_memory()
+    adopt_orphans()
     if secret := _read_secret():
         ForkServer(script, secret).run()
     os._exit(0)

@@ -148,6 +148,22 @@ def puts_a_huge_record() -> None:
     os._exit(1)
 
 
+def daemonizes() -> None:
+    """Leave a process in another session whose parent ended, with a child of its own."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    os.setsid()
+    if os.fork() == 0:
+        add_process(subprocess.Popen(["sleep", "600"]).pid)
+        add_process(os.getpid())
+        os.close(1)
+        os.close(2)
+        time.sleep(600)
+    time.sleep(0.3)
+    os._exit(0)
+
+
 def stops_the_fork_server() -> None:
     if is_forked():
         os.kill(os.getppid(), signal.SIGSTOP)

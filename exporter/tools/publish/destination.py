@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.regular_files import CELL_LIMIT, read_regular_file
@@ -18,6 +23,12 @@ from exporter.tools.publish.published_folder import (
     list_files,
     read_listed_files,
 )
+
+#: The start of the name of the folder of a run. A model ID cannot start with a dot.
+_PRIVATE = ".publish-"
+_LOCK = ".lock"
+#: Seconds.
+_MIN_AGE = 60.0
 
 
 def prepare_destination(destination: Path, build: Path) -> Path:
@@ -37,6 +48,25 @@ def prepare_destination(destination: Path, build: Path) -> Path:
         raise ExporterError(ExitCode.ENVIRONMENT, f"{destination}: {problem}")
     destination.mkdir(parents=True, exist_ok=True)
     return destination.resolve()
+
+
+@contextmanager
+def open_private_folder(destination: Path) -> Iterator[Path]:
+    """Yield a new folder in the destination, and remove those of killed runs.
+
+    Each run locks its folder, so an unlocked one belongs to no run.
+    """
+    for path in destination.glob(f"{_PRIVATE}*"):
+        # Between its creation and its lock, a folder of another run is young.
+        if not path.is_symlink() and time.time() - path.lstat().st_mtime > _MIN_AGE:
+            with suppress(Timeout, OSError), FileLock(path / _LOCK, timeout=0):
+                shutil.rmtree(path, ignore_errors=True)
+    private = Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=destination))
+    with FileLock(private / _LOCK):
+        try:
+            yield private
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
 
 
 def find_obstacle(final: Path) -> str:

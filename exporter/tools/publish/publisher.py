@@ -10,7 +10,6 @@ imports onnx and the runtimes.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -25,7 +24,7 @@ from exporter.core.sanitize import redact
 from exporter.manifest import Manifest, ModelSpec
 from exporter.processes.request import send_request
 from exporter.tools.publish.candidates import Candidate
-from exporter.tools.publish.destination import find_obstacle, move_into_place
+from exporter.tools.publish.destination import find_obstacle, move_into_place, open_private_folder
 from exporter.tools.publish.protocol import (
     Allowance,
     PublishRequest,
@@ -80,19 +79,15 @@ def publish(
     """
     build = BuildFolder.from_project(options.manifest.project)
     results = []
-    with build.lock():
-        private = Path(tempfile.mkdtemp(prefix=".publish-", dir=options.destination))
-        try:
-            verifier = ArtifactVerifier(build.path)
-            for model, group in groupby(candidates, key=lambda candidate: candidate.model):
-                (private / model).mkdir()
-                publisher = _ModelPublisher(options, model, private / model, build)
-                for result in publisher.publish(list(group), verifier):
-                    on_result(result)
-                    results.append(result)
-                shutil.rmtree(private / model)
-        finally:
-            shutil.rmtree(private, ignore_errors=True)
+    with build.lock(), open_private_folder(options.destination) as private:
+        verifier = ArtifactVerifier(build.path)
+        for model, group in groupby(candidates, key=lambda candidate: candidate.model):
+            (private / model).mkdir()
+            publisher = _ModelPublisher(options, model, private / model, build)
+            for result in publisher.publish(list(group), verifier):
+                on_result(result)
+                results.append(result)
+            shutil.rmtree(private / model)
     return tuple(results)
 
 

@@ -7,6 +7,7 @@ of the model and the end of the traceback.
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from exporter.core.text_format import pluralize
 from exporter.records.record import Attempt, MissingOperator, Stage, Status
 from exporter.worker.process.error_origin import find_origin
 
+#: The import path and the finders before any model was loaded.
+_IMPORT_PATH, _FINDERS = tuple(sys.path), tuple(sys.meta_path)
 _DETAIL_LINES = 30
 #: Problems of an invalid entry that its message contains; the log has all of them.
 _SHOWN_PROBLEMS = 4
@@ -57,6 +60,18 @@ class Failure(Exception):
         """All failed attempts, if there was more than one."""
 
 
+def restore_import_path() -> None:
+    """Put entries back that a model removed from the import path.
+
+    Without them, this package finds neither its own modules nor the versions of packages.
+    """
+    current: object = sys.path
+    if not isinstance(current, list):
+        sys.path = []
+    sys.path += [entry for entry in _IMPORT_PATH if entry not in sys.path]
+    sys.meta_path += [finder for finder in _FINDERS if finder not in sys.meta_path]
+
+
 def report_invalid_entry(problems: Sequence[str]) -> Failure:
     """Return the failure of a model with an invalid entry; its detail has all problems."""
     message = "; ".join(problems[:_SHOWN_PROBLEMS])
@@ -75,6 +90,7 @@ def wrap_errors(stage: Stage) -> Iterator[None]:
         raise
     except Exception as error:
         status = Status.KILLED if isinstance(error, MemoryError) else Status.ERROR
+        restore_import_path()  # reading the error may import modules
         message, detail = format_error(error), format_traceback_tail(error)
         # The working folder of a worker is the root of the project.
         origin = find_origin(error, Path())
@@ -82,6 +98,8 @@ def wrap_errors(stage: Stage) -> Iterator[None]:
             message = f"{message}; the operator is {origin.operator}"
         lines = (origin.line,) if origin.line else ()
         raise Failure(stage, message, detail=detail, status=status, lines=lines) from error
+    finally:
+        restore_import_path()
 
 
 def format_error(error: BaseException) -> str:
@@ -110,7 +128,9 @@ def format_message(text: str) -> str:
 
 
 def _format_first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # A method `__str__` of the model can fail; this class handles it.
+    text = str(traceback.TracebackException(type(error), error, None))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     name = type(error).__name__
     if not lines:
         return name

@@ -1,0 +1,52 @@
+"""Errors that cannot be printed are failures, and a changed import path is repaired."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from exporter.records.record import Stage
+from exporter.worker.process.failure import Failure, restore_import_path, wrap_errors
+
+
+class UnprintableError(Exception):
+    """An error that fails if it is printed."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (UnprintableError(), "UnprintableError: <exception str() failed>"),
+        (ValueError("bad \udcff name"), "ValueError: bad \N{REPLACEMENT CHARACTER} name"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_an_unprintable_error_is_a_failure_with_a_message(error: Exception, message: str) -> None:
+    with pytest.raises(Failure) as caught, wrap_errors(Stage.SOURCE):
+        raise error
+    assert caught.value.message == message
+    assert caught.value.detail
+    (caught.value.message + caught.value.detail).encode()
+
+
+@pytest.mark.parametrize("path", [[], ["elsewhere"], None])
+def test_removed_entries_of_the_import_path_are_restored(
+    monkeypatch: pytest.MonkeyPatch, path: list[str] | None
+) -> None:
+    before, finders = list(sys.path), list(sys.meta_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    with wrap_errors(Stage.SOURCE):
+        monkeypatch.setattr(sys, "path", path)
+        sys.meta_path.clear()
+    assert sys.path == [*(path or []), *(entry for entry in sys.path if entry not in (path or []))]
+    restore_import_path()
+    missing = set(before) - set(sys.path)
+    assert not any("site-packages" in entry for entry in missing)
+    assert set(map(type, finders)) - set(map(type, sys.meta_path)) == set()
