@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from exporter.cache.search_path import list_package_folders
+from exporter.environments.installation import read_shared_packages
 
 #: Folders of the operating system. A change of the system is not detected.
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys")
@@ -102,6 +103,9 @@ def _list_foreign() -> tuple[str, ...]:
     """Return the folders of this tool, of installed packages and of Python."""
     paths = {sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib", "platstdlib")}
     paths |= {sys.prefix, sys.base_prefix, *list_package_folders()}
+    if read_shared_packages(Path(sys.prefix)):
+        # The folder of created environments may be in the project.
+        paths.add(str(Path(sys.prefix).parent))
     paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there
     folders = {Path(path).resolve() for path in paths}
     return (str(Path(__file__).resolve().parents[2]), *sorted(map(str, folders - {Path("/usr")})))

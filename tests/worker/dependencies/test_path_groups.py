@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import sysconfig
 from pathlib import Path
@@ -65,3 +66,26 @@ def test_packages_of_a_shared_environment_in_the_project_are_no_sources(
     finally:
         for each in caches:
             each.cache_clear()
+
+
+def test_created_environments_in_the_project_are_no_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path.resolve()
+    prefix = root / "build/.environments/abc"
+    prefix.mkdir(parents=True)
+    caches = (classify_path, path_groups._list_foreign)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    groups = []
+    try:
+        for stamp in ({}, {"shared": ["/packages"]}):
+            (prefix / "environment.json").write_text(json.dumps(stamp))
+            for each in caches:
+                each.cache_clear()
+            folder, other = classify_path(str(prefix.parent), str(root)), f"{root}/build"
+            groups.append((folder, classify_path(other, str(root))))
+    finally:
+        for each in caches:
+            each.cache_clear()
+    # Another program may create an environment in a folder of the project.
+    assert groups == [(Group.PROJECT, Group.PROJECT), (Group.FOREIGN, Group.PROJECT)]
