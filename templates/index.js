@@ -310,6 +310,7 @@ function panelOf(row, cell) {
     ...section("Detail", outcome.detail ? create("pre", { tabIndex: 0 }, outcome.detail) : null),
     ...section("Notes", listOf(outcome.notes)),
     ...section("History", historyTable(keyOf(row, cell))),
+    ...section("Trend over commits", trendCharts(DATA.head.trends?.[row.model])),
     ...section("Error by opset, relative to its limit", errorChart(row, cell)),
     ...section("Size by opset", sizeChart(row, cell)),
     create("p", {}, create("a", { href: row.page }, `All about ${row.model}`)),
@@ -451,6 +452,46 @@ function historyChart(history, label) {
   return chart;
 }
 
+// --- trends over commits ------------------------------------------------------------------------------
+
+const TRENDS = [
+  ["green", "green cells", String], ["error", "largest error, as a multiple of its limit", String],
+  ["bytes", "largest file, bytes", (value) => value.toLocaleString("en")],
+  ["nodes", "most nodes", String], ["latency", "latency, as a multiple of PyTorch's time", String],
+];
+
+/** Draw the values at each commit as steps; a change is a dot with its commit. */
+function trendChart(title, values, formatValue) {
+  const points = values.map((value, index) => [index, value]).filter(([, value]) => value !== null);
+  if (points.length < 2) return null;
+  const most = Math.max(...points.map(([, value]) => value)) || 1;
+  const x = (index) => PLOT.left + (index * (PLOT.width - PLOT.left - PLOT.right)) / Math.max(values.length - 1, 1);
+  const y = (value) => 8 + 70 * (1 - value / most);
+  const steps = points.filter(([, value], index) => index === 0 || value !== points[index - 1][1]);
+  const textOf = ([index, value]) => `${DATA.head.commits[index]}: ${formatValue(value)}`;
+  const path = points.map(([index, value], at) => (at ? `H${x(index)}V${y(value)}` : `M${x(index)} ${y(value)}`)).join("");
+  const label = `${title}: ${steps.map(textOf).join("; ")}`;
+  const drawing = svg("svg", { viewBox: `0 0 ${PLOT.width} 90`, role: "img", "aria-label": label },
+    svg("text", { x: PLOT.left - 5, y: 14, "text-anchor": "end" }, formatValue(most)),
+    svg("path", { d: path, class: "trend" }),
+    ...steps.map((step) => svg("circle", { cx: x(step[0]), cy: y(step[1]), r: 3.5, class: "step" }, svg("title", {}, textOf(step)))));
+  const last = steps.slice(-4).reverse().map(textOf);
+  return create("figure", {}, create("figcaption", {}, title), drawing, listOf(last));
+}
+
+function trendCharts(trend) {
+  if (!trend) return null;
+  const charts = TRENDS.map(([key, title, formatValue]) => trendChart(title, trend[key] ?? [], formatValue)).filter(Boolean);
+  return charts.length ? create("div", { className: "trends" }, ...charts) : null;
+}
+
+function showTrend() {
+  const charts = trendCharts(DATA.head.trend);
+  if (!charts) return;
+  byId("trend").append(create("h2", { id: "trend-title" }, `Trend over ${DATA.head.commits.length} commits`), charts);
+  byId("trend").hidden = false;
+}
+
 function historyTable(key) {
   const lines = (DATA.head.history ?? []).flatMap((entry, index) => (entry.changes ?? [])
     .filter(([cell]) => cell === key)
@@ -562,6 +603,7 @@ function start() {
   });
   show();
   showHistory();
+  showTrend();
   openLinked();
   addEventListener("hashchange", openLinked);
 }

@@ -217,6 +217,43 @@ def find_last_change(
     return None if is_cut or not id else Commit(id=id[:12], day=day)
 
 
+def list_versions(
+    file: Path, environment: Mapping[str, str], limit: int
+) -> list[tuple[Commit, bytes]]:
+    """Return the last versions of a file with their commits, the oldest first.
+
+    Args:
+        file: A file in a repository.
+        environment: The environment variables for git.
+        limit: The largest number of versions.
+
+    Returns:
+        Empty if git cannot read the history. A shallow clone has only its own commits.
+    """
+    git = _Git(file.parent, environment)
+    versions = []
+    try:
+        arguments = ("log", f"--max-count={limit}", "--format=%H %cs", "--", file.name)
+        for line in (git.try_run(*arguments) or "").splitlines():
+            id, day = line.split()
+            content = git.try_run("show", f"{id}:./{file.name}")
+            if content:
+                versions.append((Commit(id=id[:12], day=day), content.encode()))
+    except (ExporterError, OSError):
+        return []
+    return versions[::-1]
+
+
+def find_head(root: Path, environment: Mapping[str, str]) -> Commit | None:
+    """Return the current commit; None if the folder is not in a repository with a commit."""
+    try:
+        line = _Git(root, environment).try_run("log", "-1", "--format=%H %cs")
+    except (ExporterError, OSError):
+        return None
+    id, day = (line or " ").split(" ")
+    return Commit(id=id[:12], day=day) if id else None
+
+
 def diff_files(
     root: Path, commit: str, files: Collection[str], environment: Mapping[str, str]
 ) -> dict[str, str]:

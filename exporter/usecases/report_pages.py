@@ -6,14 +6,18 @@ folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.cache.fingerprint import hash_source, read_exporter_state
+from exporter.core.errors import ExporterError
+from exporter.core.git import find_head, list_versions
 from exporter.gate import GROWTH_KINDS, compare_results
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
-from exporter.records.baseline import read_baseline
+from exporter.records.baseline import parse_baseline, read_baseline
 from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
 from exporter.records.rehearsal import REHEARSALS, read_rehearsals
@@ -23,6 +27,7 @@ from exporter.report.exports.plugins import describe_plugins, list_plugin_folder
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.audits import AUDITS, read_audits
+from exporter.report.rows.trends import build_trend
 from exporter.report.written_pages import (
     are_unmodified,
     compute_key,
@@ -34,6 +39,8 @@ from exporter.report.written_pages import (
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
 BASELINE_FILE = "baseline.json"
+#: The number of commits in a trend.
+_MOST_POINTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +76,21 @@ class ReportPaths:
         )
 
 
-def write_reports(manifest: Manifest, run: RunRecord) -> None:
-    """Write all files of the report, unless they are up to date."""
+def write_reports(
+    manifest: Manifest, run: RunRecord, git_environment: Mapping[str, str] | None = None
+) -> None:
+    """Write all files of the report, unless they are up to date.
+
+    Args:
+        manifest: The project.
+        run: The results.
+        git_environment: The environment variables for git, to add the commit of the results and
+            trends over commits. None for pages that a commit can contain.
+    """
     paths = ReportPaths(manifest.project)
     history = _read_acceptance(paths)
+    if git_environment is not None:
+        history = _add_commits(history, paths, git_environment)
     key = _compute_key(manifest, run, history)
     if is_up_to_date(paths.note, key, paths.reports):
         return
@@ -124,6 +142,8 @@ def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory)
         *(value.model_dump_json() for value in values),
         read_exporter_state(),
         describe_plugins(),
+        history.commit,
+        *(str(point.commit) for point in history.trend),
     )
     folders = (*ReportPaths(manifest.project).folders, *list_plugin_folders())
     return compute_key(texts, folders)
@@ -149,6 +169,23 @@ def _render(
         history,
     )
     return {**pages, **render_exports(manifest, run, history)}
+
+
+def _add_commits(
+    history: AcceptanceHistory, paths: ReportPaths, environment: Mapping[str, str]
+) -> AcceptanceHistory:
+    """Return the history with the commit of the results and the trend over commits."""
+    head = find_head(Path(paths.project.root), environment)
+    versions = []
+    for commit, content in list_versions(paths.baseline, environment, _MOST_POINTS):
+        with suppress(ExporterError):  # an old version may have another format
+            versions.append((commit, parse_baseline(content, str(commit))))
+    return AcceptanceHistory(
+        history.baseline,
+        history.history,
+        build_trend(versions),
+        f"commit {head}" if head else "",
+    )
 
 
 def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -18,13 +19,18 @@ from exporter.usecases.report_pages import write_reports
 
 @click.command()
 @root_option
-def report(root: Path) -> int:
+@click.option(
+    "--commits",
+    is_flag=True,
+    help="Add the commit and trends over commits from git, for pages that are not committed.",
+)
+def report(root: Path, *, commits: bool) -> int:
     """Write the tables and the pages of the models."""
     manifest = open_project(root)
     current = read_results(manifest)
     print_result_notes(current)
     run = current.results.run
-    write_reports(manifest, run)
+    write_reports(manifest, run, os.environ if commits else None)
     cells = pluralize(len(run.records), "cell")
     print_line(f"{cells}: {manifest.project.reports}/COMPATIBILITY.md")
     return ExitCode.OK

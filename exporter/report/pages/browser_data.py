@@ -28,6 +28,7 @@ from exporter.report.pages.browser_schema import (
     MarkData,
     MissingData,
     RowData,
+    TrendData,
 )
 from exporter.report.rows.acceptance import (
     AcceptanceHistory,
@@ -39,6 +40,7 @@ from exporter.report.rows.check_table import summarize_result
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells
 from exporter.report.rows.failure_reasons import explain_failure
 from exporter.report.rows.failures import format_export_command, keep_last_lines
+from exporter.report.rows.trends import ModelFigures
 from exporter.report.text import number_format as figures
 from exporter.report.text.markdown import quote_link_target
 from exporter.report.text.status_marks import MARKS, NOT_RUN
@@ -85,6 +87,12 @@ def build_index_data(
         export_tools=format_export_tools(run.tools),
         clusters=tuple(_describe_cluster(cluster) for cluster in clusters),
         compared_with="the baseline" if history.baseline else "",
+        commits=tuple(str(point.commit) for point in history.trend),
+        trend=TrendData(green=tuple(point.green for point in history.trend)),
+        trends={
+            spec.id: _list_figures([point.models.get(spec.id) for point in history.trend])
+            for spec in (manifest.models if history.trend else ())
+        },
         history=tuple(_list_baselines(history.history)),
         problems=tuple(join_lines(str(problem)) for problem in manifest.problems),
     )
@@ -99,6 +107,16 @@ def _describe_cluster(cluster: Cluster) -> ClusterData:
         reason=join_lines(cluster.reason),
         operator=join_lines(cluster.operator),
         is_new=cluster.is_new,
+    )
+
+
+def _list_figures(points: Sequence[ModelFigures | None]) -> TrendData:
+    return TrendData(
+        green=tuple(each.green if each else None for each in points),
+        error=tuple(each.error if each else None for each in points),
+        bytes=tuple(each.bytes if each else None for each in points),
+        nodes=tuple(each.nodes if each else None for each in points),
+        latency=tuple(each.latency if each else None for each in points),
     )
 
 

@@ -7,6 +7,8 @@ changes one line.
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from exporter.core.frozen_model import FrozenModel, Items
 
 
@@ -141,6 +143,16 @@ class ClusterData(FrozenModel):
     """Whether the baseline has another outcome for one of the cells."""
 
 
+class TrendData(FrozenModel):
+    """The figures of all models, or of one, at each commit; None if there is none."""
+
+    green: Items[int | None] = ()
+    error: Items[float | None] = ()
+    bytes: Items[int | None] = ()
+    nodes: Items[int | None] = ()
+    latency: Items[float | None] = ()
+
+
 class IndexHead(FrozenModel):
     """Data for the whole page."""
 
@@ -152,6 +164,12 @@ class IndexHead(FrozenModel):
     """The tools that create and run the files: `torch 2.13.0, onnx 1.23.2`."""
     clusters: Items[ClusterData] = ()
     """New failures first, then the largest."""
+    commits: Items[str] = ()
+    """The commits of the trends: `2a9548ebe314 of 2026-11-21`."""
+    trend: TrendData = TrendData()
+    """The number of green cells of the project."""
+    trends: dict[str, TrendData] = Field(default_factory=dict)
+    """By model."""
     compared_with: str = ""
     """The state that changed cells are compared with."""
     history: Items[AcceptedData] = ()

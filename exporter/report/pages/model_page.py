@@ -38,6 +38,7 @@ from exporter.report.rows.matrix import WIDE, OpsetRun, find_opset_runs
 from exporter.report.rows.measurement_rows import MeasurementRow, build_measurement_rows
 from exporter.report.rows.runtime_support import RuntimeSupport
 from exporter.report.rows.timings import TimingRow, build_timing_rows
+from exporter.report.rows.trends import TrendStep, list_steps
 from exporter.report.text.status_marks import LEGEND, Mark
 
 
@@ -79,6 +80,8 @@ class ModelPage:
     """Empty unless the project requests them."""
     operators: OperatorCounts
     notes: tuple[ArtifactNote, ...]
+    trend: tuple[TrendStep, ...]
+    """The newest first; empty for pages that a commit can contain."""
     export_command: str
 
     @property
@@ -146,6 +149,7 @@ def build_model_page(
         timings=build_timing_rows(cells) if project.timings else (),
         operators=count_operators(cells),
         notes=group_notes(cells),
+        trend=list_steps(history.trend, spec.id),
         export_command=format_export_command(f"{spec.id}/*", project.command),
     )
 

@@ -87,7 +87,9 @@ def render_pages(
     by_model = collect_cells(manifest, run)
     files = {
         OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
-        INDEX: render_index(build_index_data(manifest, run, by_model, history), templates),
+        INDEX: render_index(
+            build_index_data(manifest, run, by_model, history), templates, history.commit
+        ),
     }
     for spec in manifest.models:
         model_audits = saved.audits.get(spec.id, ())

@@ -6,7 +6,7 @@ and no date, because a page is written before its own commit exists. `exporter g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from exporter.core.sanitize import join_lines
 from exporter.gate import NOT_ACCEPTED
@@ -14,6 +14,7 @@ from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
 from exporter.records.history import History, HistoryEntry, OutcomeChange
 from exporter.records.record import CellId
 from exporter.report.rows.cells import Cell
+from exporter.report.rows.trends import TrendPoint
 
 #: Tools that create and run the files.
 _EXPORT_TOOLS = ("torch", "onnx", "onnxscript", "onnxruntime")
@@ -23,7 +24,23 @@ AS_ACCEPTED = "as accepted"
 class AcceptanceHistory:
     """The accepted outcomes; without a baseline, all texts are empty."""
 
-    def __init__(self, baseline: Baseline | None = None, history: History | None = None) -> None:
+    def __init__(
+        self,
+        baseline: Baseline | None = None,
+        history: History | None = None,
+        trend: Sequence[TrendPoint] = (),
+        commit: str = "",
+    ) -> None:
+        """Store the accepted states.
+
+        Args:
+            baseline: The accepted outcomes.
+            history: The accepted baselines without their commits.
+            trend: The figures over commits, for pages that are not committed.
+            commit: The commit of the results, for pages that are not committed.
+        """
+        self.trend = tuple(trend)
+        self.commit = commit
         self.baseline = baseline
         self.history = history or History()
         self._outcomes: Mapping[CellId, CellOutcome] = baseline.by_cell() if baseline else {}

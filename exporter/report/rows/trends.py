@@ -1,0 +1,103 @@
+"""The figures of all models over commits, from the versions of the baseline.
+
+Input: the baselines of commits, the oldest first. Output: `TrendPoint`s, and the steps of a model.
+Only copies of pages that are not committed contain them, because a page has no commit yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from exporter.core.git import Commit
+from exporter.core.text_format import format_bytes
+from exporter.records.baseline import Baseline, CellOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFigures:
+    """The worst figures of the cells of a model; None if no cell has the figure."""
+
+    green: int
+    cells: int
+    error: float | None = None
+    """As a multiple of the limit."""
+    bytes: int | None = None
+    nodes: int | None = None
+    latency: float | None = None
+    """As a multiple of PyTorch's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint:
+    """The accepted state at one commit."""
+
+    commit: Commit
+    models: Mapping[str, ModelFigures]
+
+    @property
+    def green(self) -> int:
+        """The number of green cells."""
+        return sum(figures.green for figures in self.models.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendStep:
+    """A commit that changed a figure of a model."""
+
+    commit: str
+    """`2a9548ebe314 of 2026-11-21`."""
+    green: str
+    error: str
+    size: str
+    nodes: str
+    latency: str
+
+
+def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint, ...]:
+    """Return one point for each version of the baseline."""
+    points = []
+    for commit, baseline in versions:
+        by_model: dict[str, list[CellOutcome]] = {}
+        for outcome in baseline.cells:
+            by_model.setdefault(outcome.cell.model, []).append(outcome)
+        models = {model: _summarize(outcomes) for model, outcomes in by_model.items()}
+        points.append(TrendPoint(commit=commit, models=models))
+    return tuple(points)
+
+
+def list_steps(trend: Sequence[TrendPoint], model: str) -> tuple[TrendStep, ...]:
+    """Return the commits at which a figure of the model changed, the newest first."""
+    steps: list[TrendStep] = []
+    before: ModelFigures | None = None
+    for point in trend:
+        figures = point.models.get(model)
+        if figures and figures != before:
+            steps.insert(0, _format_step(point.commit, figures))
+        before = figures
+    return tuple(steps)
+
+
+def _summarize(outcomes: Sequence[CellOutcome]) -> ModelFigures:
+    known = [outcome.figures for outcome in outcomes if outcome.figures]
+    errors = [each.error for each in known if each.error is not None]
+    latencies = [each.latency for each in known if each.latency is not None]
+    return ModelFigures(
+        green=sum(outcome.status.is_green for outcome in outcomes),
+        cells=len(outcomes),
+        error=max(errors, default=None),
+        bytes=max((each.bytes for each in known), default=None),
+        nodes=max((each.nodes for each in known), default=None),
+        latency=max(latencies, default=None),
+    )
+
+
+def _format_step(commit: Commit, figures: ModelFigures) -> TrendStep:
+    return TrendStep(
+        commit=str(commit),
+        green=f"{figures.green} of {figures.cells}",
+        error="" if figures.error is None else f"{figures.error:g}",
+        size="" if figures.bytes is None else format_bytes(figures.bytes),
+        nodes="" if figures.nodes is None else str(figures.nodes),
+        latency="" if figures.latency is None else f"{figures.latency:g}",
+    )
