@@ -21,13 +21,13 @@ from exporter.records.baseline import parse_baseline, read_baseline
 from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
 from exporter.records.rehearsal import REHEARSALS, read_rehearsals
+from exporter.records.trends import build_trend
 from exporter.report import SavedResults, preload_templates, render_exports, render_pages
 from exporter.report import write_reports as write_files
 from exporter.report.exports.plugins import describe_plugins, list_plugin_folders
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.audits import AUDITS, read_audits
-from exporter.report.rows.trends import build_trend
 from exporter.report.written_pages import (
     are_unmodified,
     compute_key,

@@ -16,6 +16,7 @@ from exporter.core.text_format import format_bytes, format_two_digits, pluralize
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.history import History
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
+from exporter.records.trends import ModelFigures
 from exporter.report.pages.browser_schema import (
     AcceptedData,
     CellData,
@@ -40,7 +41,6 @@ from exporter.report.rows.check_table import summarize_result
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells
 from exporter.report.rows.failure_reasons import explain_failure
 from exporter.report.rows.failures import format_export_command, keep_last_lines
-from exporter.report.rows.trends import ModelFigures
 from exporter.report.text import number_format as figures
 from exporter.report.text.markdown import quote_link_target
 from exporter.report.text.status_marks import MARKS, NOT_RUN

@@ -13,8 +13,8 @@ from exporter.gate import NOT_ACCEPTED
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
 from exporter.records.history import History, HistoryEntry, OutcomeChange
 from exporter.records.record import CellId
+from exporter.records.trends import TrendPoint
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.trends import TrendPoint
 
 #: Tools that create and run the files.
 _EXPORT_TOOLS = ("torch", "onnx", "onnxscript", "onnxruntime")

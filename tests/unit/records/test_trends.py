@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from exporter.core.git import Commit
 from exporter.records.baseline import Baseline, make_baseline
+from exporter.records.trends import build_trend, list_steps
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
-from exporter.report.rows.trends import build_trend, list_steps
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 COMMITS = 60
