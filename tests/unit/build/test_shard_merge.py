@@ -13,7 +13,7 @@ from exporter.build.shard_merge import MergedShards, merge_shards
 from exporter.cache.fingerprint import compute_fingerprint, hash_device
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import write_json
-from exporter.manifest import Manifest
+from exporter.manifest import Manifest, Toolchain
 from exporter.planning.plan import make_plan
 from exporter.planning.shards import Shard, read_shard_note, write_shard_note
 from exporter.records.record import Record, RunRecord, read_run
@@ -253,3 +253,17 @@ def test_without_a_readable_shard_no_earlier_result_remains(
         merged(manifest, folders)
     assert caught.value.exit_code is ExitCode.UNREADABLE
     assert not (Path(manifest.project.root) / "build/results.json").exists()
+
+
+def test_the_files_of_toolchains_are_merged(manifest: Manifest, folders: list[Path]) -> None:
+    old = Toolchain(name="old", requirements=("onnxscript==0.6.2",))
+    settings = manifest.project.model_copy(update={"toolchains": (old,)})
+    manifest = manifest.model_copy(update={"project": settings})
+    for folder, model in ((folders[0], "a"), (folders[0], "b"), (folders[1], "b")):
+        path = folder / ".toolchains/old" / model / "18.onnx"
+        path.parent.mkdir(parents=True)
+        path.write_text(folder.name)
+    merged(manifest, folders)
+    build = Path(manifest.project.root) / "build/.toolchains/old"
+    texts = {path.parent.name: path.read_text() for path in build.rglob("18.onnx")}
+    assert texts == {"a": "one", "b": "two"}

@@ -12,6 +12,7 @@ from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.cache.store import Store, StoreLimits
 from exporter.cli.entry_point import run
 from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.records.record import CellId
 from tests.unit.build.builders import job, record, spec, write, write_reference
 from tests.unit.cache.store.cells import make_cell
 from tests.unit.factory import key_by_text
@@ -281,3 +282,18 @@ def test_the_results_of_rehearsals_are_garbage(tmp_path: Path) -> None:
     rehearsed = BuildFolder(tmp_path).rehearsals / "0123"
     make_model_folder(rehearsed)
     assert list_garbage(tmp_path) == {".rehearsals/0123"}
+
+
+def test_a_removed_toolchain_is_garbage(tmp_path: Path) -> None:
+    for name in ("old", "gone"):
+        make_model_folder(tmp_path / ".toolchains" / name)
+    cells = [
+        CellId(model="tiny", opset=opset, device=device)
+        for opset in (17, 18)
+        for device in ("cpu", "cpu@old")
+    ]
+    items = {item.path.relative_to(tmp_path).as_posix() for item in find_garbage(tmp_path, cells)}
+    assert ".toolchains/gone" in items
+    # The records there are of the device `cpu`, which belongs to another folder.
+    records = {f".toolchains/old/tiny/records/{opset}.cpu.json" for opset in (17, 18)}
+    assert items == {".toolchains/gone", *records}
