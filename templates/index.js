@@ -203,7 +203,8 @@ document.addEventListener("keydown", (event) => {
 function showTip(button) {
   const [row, cell] = button.at;
   const tip = byId("tip");
-  tip.textContent = `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}. ${reasonOf(row, cell)}`;
+  tip.textContent = `${keyOf(row, cell)}: ${row.outcomes[cell.outcome].outcome}. ${reasonOf(row, cell)}`
+    + (cell.is_changed ? `. Before: ${row.outcomes[cell.outcome].acceptance}` : "");
   tip.hidden = false;
   const box = button.getBoundingClientRect();
   const { width, height } = tip.getBoundingClientRect();

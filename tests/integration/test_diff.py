@@ -81,3 +81,18 @@ def test_a_missing_file_is_an_error_and_a_baseline_without_figures_is_noted(root
     assert command.returncode == 1
     assert "one.json: has no figures" in command.stderr
     assert "net/18/cpu: new cell, green" in command.stdout
+
+
+def test_a_page_marks_the_changed_cells(root: Path) -> None:
+    write_results(root, _18=Status.FAIL, tools={"torch": "2.14.0"})
+    command = run_exporter(root, "diff", "old.json", NEW, "--html", "diff.html")
+    assert command.returncode == 1, command.stderr
+    page = (root / "diff.html").read_text()
+    assert "compared with torch 2.13.0; changed: torch 2.13.0 to 2.14.0" in page
+    assert page.count('"is_changed":true') == 1
+    assert '"acceptance":"pass in the baseline, with torch 2.13.0"' in page
+    refused = run_exporter(root, "diff", NEW, ACCEPTED, "--html", "diff.html")
+    assert (refused.returncode, refused.stderr.count("\n")) == (3, 1)
+    assert "reports/baseline.json: is a baseline without details; give a results.json" in (
+        refused.stderr
+    )

@@ -10,14 +10,18 @@ from pathlib import Path
 import click
 
 from exporter.cache.fingerprint import extract_tool_versions
+from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import show_findings
+from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_error, print_line
+from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.text_format import pluralize
 from exporter.gate import compare_baselines
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.records.baseline import Baseline, make_baseline, read_baseline
-from exporter.records.record import CellId, Record, read_run
+from exporter.records.record import CellId, Record, RunRecord, read_run
+from exporter.report.pages.page_files import render_comparison
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -47,7 +51,13 @@ def _parse_file(context: click.Context, parameter: click.Parameter, value: str) 
 @click.command()
 @click.argument("before", callback=_parse_file)
 @click.argument("after", callback=_parse_file)
-def diff(before: _FileArgument, after: _FileArgument) -> int:
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write a page that marks the changed cells of AFTER, a results.json.",
+)
+@root_option
+def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: Path) -> int:
     """Compare two results or baselines.
 
     Each file is a results.json or a baseline.json. FILE@NAME selects the cells of a toolchain, and
@@ -68,6 +78,8 @@ def diff(before: _FileArgument, after: _FileArgument) -> int:
     for argument, file in ((before, old), (after, new)):
         if not file.baseline.has_figures:
             print_error(f"warning: {argument.path}: has no figures; drift is not compared")
+    if html is not None:
+        _write_page(html, root, old.baseline, new, after.path)
     findings = compare_baselines(old.baseline, new.baseline, new.records)
     if not findings:
         print_line(f"{pluralize(len(new.baseline.cells), 'cell')}, no difference", color="green")
@@ -75,6 +87,22 @@ def diff(before: _FileArgument, after: _FileArgument) -> int:
     show_findings(findings)
     print_line(pluralize(len(findings), "difference"))
     return ExitCode.RED
+
+
+def _write_page(html: Path, root: Path, old: Baseline, new: _ComparedFile, after: Path) -> None:
+    """Write the page of the results, with the old outcomes as the accepted ones.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if the second file is a baseline.
+    """
+    if not new.records:
+        message = f"{after}: is a baseline without details; give a results.json for --html"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    manifest = open_project(root)
+    run = RunRecord(tools=new.baseline.tools, records=tuple(new.records.values()))
+    templates = Path(manifest.project.root) / manifest.project.templates
+    write_text(html, render_comparison(manifest, run, old, templates))
+    print_line(f"{html}: open it in a browser")
 
 
 def _read_file(argument: _FileArgument) -> _ComparedFile:

@@ -240,7 +240,7 @@ def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> CellView:
         check=join_lines(record.check or ""),
         reason=cell.reason,
         expected_reason=cell.expected_reason,
-        acceptance="" if cell.is_pass else history.describe(cell),
+        acceptance="" if cell.is_pass and not history.is_changed(cell) else history.describe(cell),
         lines=join_lines(", ".join(reasons.lines)),
         culprit=reasons.culprit,
         sample=join_lines(reasons.sample),

@@ -19,13 +19,19 @@ from exporter.core.sanitize import replace_invisible
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.audit import Audit
+from exporter.records.baseline import Baseline
+from exporter.records.history import HistoryEntry
 from exporter.records.record import RunRecord
 from exporter.records.rehearsal import Rehearsal
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.browser_schema import IndexData
 from exporter.report.pages.model_page import build_model_page
 from exporter.report.pages.overview import build_overview
-from exporter.report.rows.acceptance import AcceptanceHistory
+from exporter.report.rows.acceptance import (
+    AcceptanceHistory,
+    format_changed_tools,
+    format_export_tools,
+)
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.failure_clusters import cluster_findings
 from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
@@ -132,6 +138,29 @@ def render_index(data: IndexData, templates: Path | None, stamp: str = "") -> st
         script_hash=_hash_source(script),
         style_hash=_hash_source(style),
     )
+
+
+def render_comparison(
+    manifest: Manifest, run: RunRecord, before: Baseline, templates: Path | None
+) -> str:
+    """Return `index.html` of results, with marks at the cells that have another outcome before.
+
+    Args:
+        manifest: The promises.
+        run: The results after the change.
+        before: The outcomes before the change.
+        templates: The project's own templates; need not exist.
+
+    Raises:
+        ExporterError: MANIFEST, if a template is invalid.
+    """
+    by_model = collect_cells(manifest, run)
+    data = build_index_data(manifest, run, by_model, AcceptanceHistory(before))
+    head = data.head.model_copy(update={"compared_with": "the first file"})
+    changes = format_changed_tools(before.tools, HistoryEntry(tools=run.tools, counts={}))
+    stamp = f"compared with {format_export_tools(before.tools) or 'the first file'}"
+    text = f"{stamp}; changed: {changes}" if changes else stamp
+    return render_index(data.model_copy(update={"head": head}), templates, text)
 
 
 def _format_json(value: FrozenModel) -> str:
