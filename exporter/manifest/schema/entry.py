@@ -24,6 +24,7 @@ from exporter.manifest.schema.fields import (
     Sha256,
     Timeout,
 )
+from exporter.manifest.schema.misplaced_keys import MODEL_KEYS
 from exporter.manifest.schema.options import OptionsTable
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import (
@@ -46,7 +47,13 @@ from exporter.manifest.spec.measure import Measure
 from exporter.manifest.spec.model import CaptureName, ExportState, Mode, Precision
 from exporter.manifest.syntax.consumers import check_consumer
 
-_MEASURE = 'use `measure = ["latency"]`'
+#: Arguments of `torch.onnx.export`, and other words.
+_MISPLACED = {
+    **OptionsTable.misplaced_keys,
+    **{key: f"use `options.{key}`" for key in OptionsTable.model_fields},
+    **MODEL_KEYS,
+    "latency": 'use `measure = ["latency"]`',
+}
 #: The form of an ID, which is part of folder names and cell names.
 ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
 
@@ -55,8 +62,8 @@ class Settings(Table):
     """The keys that `[models.ID]` and `[defaults]` share."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
+        **_MISPLACED,
         "extends": "write it in each entry",
-        "latency": _MEASURE,
     }
     #: Tables that are merged key by key with those of the layers below; other keys are replaced.
     merged: ClassVar[tuple[str, ...]] = ("init", "options", "axes")
@@ -190,7 +197,7 @@ class Settings(Table):
 class ModelEntry(Settings):
     """One model: `[models.ID]`."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = {"latency": _MEASURE}
+    misplaced_keys: ClassVar[Mapping[str, str]] = _MISPLACED
 
     extends: Line = Field(default="")
     """The ID of a parent entry."""

@@ -35,6 +35,7 @@ from exporter.manifest.schema.fields import (
     discriminate_case_value,
     discriminate_form,
 )
+from exporter.manifest.schema.misplaced_keys import INPUT_KEYS, OUTPUT_KEYS
 from exporter.manifest.schema.versions import VersionRange
 from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.syntax.message_format import join_words, unexpected_value
@@ -105,6 +106,8 @@ CaseValue = Annotated[
 class InputTable(Table):
     """One input of the graph. The inputs have the order of the exported file."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = INPUT_KEYS
+
     name: Name
     """The name in the file."""
     shape: Items[DimField]
@@ -165,6 +168,8 @@ class ToleranceTable(BoundTable):
 
 class OutputTable(Table):
     """One output of the graph, in order."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = OUTPUT_KEYS
 
     name: Name
     """The name in the file."""

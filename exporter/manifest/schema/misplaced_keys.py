@@ -1,0 +1,43 @@
+"""Keys that people expect in a table, and the key to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PRECISION = 'use `precision = "float16"`'
+_TOLERANCE = "use `tolerance = { atol = 1e-4 }`"
+
+#: Words in `[models.ID]` and `[defaults]`, in addition to the arguments of `torch.onnx.export`.
+MODEL_KEYS: Mapping[str, str] = {
+    "args": "use `init` for the call of the source, `inputs` and `constants` for the model's",
+    "kwargs": "use `init` for the call of the source, `inputs` with `at` for the model's",
+    "atol": _TOLERANCE,
+    "rtol": _TOLERANCE,
+    "checkpoint": "use `weights`",
+    "device": 'use `devices = ["cpu"]`, and `export_device` for PyTorch',
+    "dtype": _PRECISION,
+    "fp16": _PRECISION,
+    "half": _PRECISION,
+    "dynamic": "use names instead of sizes in `shape`",
+    "name": "the ID is the name of the table: `[models.ID]`",
+    "opset": "use `opsets = [17, 18]`",
+    "runtime": "use `devices`, and `[tool.exporter.devices.NAME]` with `runtime`",
+}
+#: The same for an item of `inputs`.
+INPUT_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(("min", "max"), "use `fill` for limits of values, `axes.NAME` for sizes"),
+    **dict.fromkeys(("low", "high"), "use `fill = { uniform = [0, 1] }` or `randint`"),
+    **dict.fromkeys(("data", "value", "values"), "use `fill = { value = 3 }` or `{ file = ... }`"),
+    "dynamic": "use names instead of sizes in `shape`",
+    "path": "use `fill = { file = ... }` for values, `at` for the place in the call",
+    "size": "use `shape`",
+    "type": "use `dtype`",
+}
+#: The same for an item of `outputs`.
+OUTPUT_KEYS: Mapping[str, str] = {
+    "atol": _TOLERANCE,
+    "rtol": _TOLERANCE,
+    "dynamic": "use names instead of sizes in `shape`",
+    "size": "use `shape`",
+    "type": "use `dtype`",
+}
