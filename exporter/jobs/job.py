@@ -8,6 +8,8 @@ in progress: their records are dropped, and all earlier records are valid.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from exporter.core.frozen_model import FrozenModel, Items
@@ -38,6 +40,8 @@ class Job(FrozenModel):
     opsets: Items[OpsetJob]
     part: int = 0
     """The number of this worker, if several workers share the opsets of a model."""
+    sandbox: Literal["none", "landlock"] = "none"
+    """The restriction of the worker; see `processes/landlock.py`."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """The shared part of all records' fingerprints; see `cache/fingerprint.py`."""
     device_parts: dict[str, dict[str, str]] = Field(default_factory=dict)

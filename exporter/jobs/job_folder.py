@@ -35,6 +35,11 @@ class JobFolder:
         return self.path / "job.json"
 
     @property
+    def temporary(self) -> Path:
+        """The folder for temporary files of a worker in the sandbox, removed after the run."""
+        return self.path.with_name(f"{self.path.name}.tmp")
+
+    @property
     def announcement(self) -> Path:
         """The last announcement."""
         return self.path / "at_work.json"

@@ -153,6 +153,7 @@ def _build_project(
         environments=environments,
         toolchains=toolchains,
         jobs=table.jobs,
+        sandbox=table.sandbox,
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
         style=table.style,
         timings=table.timings,

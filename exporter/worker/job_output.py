@@ -121,7 +121,11 @@ class JobOutput:
             if device.environment and device.environment.interpreter
         }
         interpreters |= {path.resolve() for path in interpreters}
-        return (self.folder.path, *(path.parents[1] for path in sorted(interpreters)))
+        return (
+            self.folder.path,
+            self.folder.temporary,
+            *(path.parents[1] for path in sorted(interpreters)),
+        )
 
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""

@@ -37,6 +37,7 @@ def make_jobs(
         job = Job(
             spec=spec,
             root=manifest.project.root,
+            sandbox=manifest.project.sandbox,
             build=str(build.path),
             folder=str(build.create_folder(model).path),
             opsets=make_opset_jobs(manifest.project, cells, decisions.rechecks),

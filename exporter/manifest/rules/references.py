@@ -24,7 +24,7 @@ from exporter.manifest.syntax.message_format import KeyPath, quote
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_SAVED_MODELS = (".pt2", ".pt")
+SAVED_MODELS = (".pt2", ".pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class References:
             text: A file with an attribute, a module with an attribute, or a saved model.
         """
         location, _, attribute = text.rpartition(":")
-        if not location and text.endswith(_SAVED_MODELS):
+        if not location and text.endswith(SAVED_MODELS):
             return self.check_file(model, path, text)
         if location.endswith(".py"):
             return self.check_function(model, path, text)
@@ -64,7 +64,7 @@ class References:
             self._check_module(model, path, location, attribute)
             return text
         hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
-        if location.endswith(_SAVED_MODELS):
+        if location.endswith(SAVED_MODELS):
             hint = f"; a saved model has no attributes, use {quote(location)}"
         form = '"file.py:attribute" or "package.module:attribute"'
         model.add_problem(path, f"expected {form}, got {quote(text)}{hint}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.exporters import EXPORTER_TITLES, list_exporters
 from exporter.manifest.rules.overrides import Variant, split_variants
-from exporter.manifest.rules.references import References
+from exporter.manifest.rules.references import SAVED_MODELS, References
 from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.model import OPSET_PLACEHOLDER, ExporterName, ParameterNames
 from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
@@ -42,8 +42,9 @@ def resolve_weights(model: EffectiveSettings, references: References) -> dict[st
             fields["weights"] = references.check_file(model, ("weights",), settings.weights)
     if ("weights_sha256",) in model.origins and model.has_valid("weights_sha256"):
         fields["weights_sha256"] = settings.weights_sha256
-        if ("weights",) not in model.origins:
-            model.add_problem(("weights_sha256",), "needs the key `weights`")
+        if ("weights",) not in model.origins and not settings.source.endswith(SAVED_MODELS):
+            message = "needs the key `weights`, or a saved model (.pt2, .pt) as `source`"
+            model.add_problem(("weights_sha256",), message)
     return fields
 
 

@@ -95,8 +95,8 @@ class Settings(Table):
     `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`. From the latter, only
     tensors are read (`weights_only=True`)."""
     weights_sha256: Sha256 = Field(default="")
-    """The required hash of that file. If the file has another hash, the model fails before any of
-    its code runs."""
+    """The required hash of that file, or of `source` if it is a saved model (`.pt2`, `.pt`). If the
+    file has another hash, the model fails before any of its code runs."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """The seed of torch, Python and numpy, set before the model is built and inputs are drawn."""
     mode: Mode = "eval"

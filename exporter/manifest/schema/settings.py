@@ -24,6 +24,7 @@ from exporter.manifest.schema.tables import Table, ToleranceTable
 from exporter.manifest.spec.device import Optimization
 from exporter.manifest.spec.gate import GatePolicy
 from exporter.manifest.spec.model import Style
+from exporter.manifest.spec.project import Sandbox
 from exporter.manifest.syntax.message_format import unexpected_value
 
 
@@ -163,6 +164,10 @@ class ProjectTable(Table):
     some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are stale. The locale of
     workers is UTF-8 and their time zone is UTC, unless `LC_*` or `TZ` is listed. The names of
     secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) count, their values do not."""
+    sandbox: Sandbox = "none"
+    """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model can write
+    only to the folder of its job, has no TCP, and can neither signal nor open other processes. It
+    can read all files."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models without `opsets`."""
     devices: DevicesField = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.errors import Problem
@@ -13,6 +14,9 @@ from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.model import ModelSpec, Style
 from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE, NO_STORE
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, join_device, split_device
+
+#: The restriction of workers.
+Sandbox = Literal["none", "landlock"]
 
 
 class Project(FrozenModel):
@@ -39,6 +43,7 @@ class Project(FrozenModel):
     """The toolchain whose packages this process has; empty: none of them."""
     jobs: int | None = None
     """Number of parallel workers; None: one for each core."""
+    sandbox: Sandbox = "none"
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
     timings: bool = False

@@ -31,11 +31,12 @@ def require_hash(spec: ModelSpec, folder: Path) -> None:
     """
     if not spec.weights_sha256:
         return
-    actual = hash_source(folder / spec.weights)
+    file = spec.weights or spec.source  # a saved model contains its weights
+    actual = hash_source(folder / file)
     if actual != spec.weights_sha256:
         raise Failure(
             Stage.SOURCE,
-            f"{spec.weights}: the sha256 is {actual or 'unknown (the file cannot be read)'}, "
+            f"{file}: the sha256 is {actual or 'unknown (the file cannot be read)'}, "
             f"expected {spec.weights_sha256}; restore the file or correct `weights_sha256`",
         )
 

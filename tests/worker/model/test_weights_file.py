@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.model.weights_file import require_hash
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
 from tests.worker.contracts import make_contract
@@ -90,6 +91,20 @@ def test_another_hash_fails_before_any_code_runs(root: Path) -> None:
         load_model(build_spec("w.pt", weights_sha256="0" * 64), root)
     assert caught.value.stage is Stage.SOURCE
     assert not (root / "built").exists()
+
+
+def test_the_hash_of_a_saved_model_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "net.pt2").write_bytes(b"program")
+    digest = hashlib.sha256(b"program").hexdigest()
+    for suffix, expected in (("", digest), (" changed", "0" * 64)):
+        spec = build_spec("").model_copy(
+            update={"source": "net.pt2", "weights_sha256": expected, "weights": ""}
+        )
+        if not suffix:
+            require_hash(spec, tmp_path)
+            continue
+        with pytest.raises(Failure, match=r"net\.pt2: the sha256 is .*, expected 0000"):
+            require_hash(spec, tmp_path)
 
 
 class Evil:
