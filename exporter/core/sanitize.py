@@ -42,6 +42,9 @@ _FOLDERS = re.compile(
     r"(?=[\w+-][\w.+-]*\.(?:py|pyc|so|dll|cc|cpp|c|h|hpp|cu|onnx|data|pt|pt2|pth|pb|npy|npz|json"
     r"|safetensors|toml|log)\b)"
 )
+#: An absolute path in a line of a traceback.
+_FRAME = re.compile(r'(?<=File ")/[^"\n]+(?=", line )')
+_PACKAGE_FOLDERS = ("/site-packages/", "/dist-packages/")
 #: Results for texts up to this length are cached: thousands of cells share a few messages.
 _CACHED_LENGTH = 400
 
@@ -103,6 +106,15 @@ def _local_folders() -> tuple[str, ...]:
     return tuple(sorted((f"{folder}{os.sep}" for folder in folders), key=len, reverse=True))
 
 
+def _shorten_frame(match: re.Match[str]) -> str:
+    """Return the path of a traceback relative to its package or to the project."""
+    path = match[0]
+    for folder in _PACKAGE_FOLDERS:
+        if folder in path:
+            return path.rpartition(folder)[2]
+    return path.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
 def redact(text: str, *, limit: int) -> str:
     """Return `text` without controls, folders, addresses and times, shortened to `limit`."""
     function = _redact_cached if len(text) <= _CACHED_LENGTH else _redact_cached.__wrapped__
@@ -112,7 +124,7 @@ def redact(text: str, *, limit: int) -> str:
 @lru_cache(maxsize=1 << 15)
 def _redact_cached(text: str, limit: int) -> str:
     text = _LOG_PREFIX.sub(r"\1 ", _ADDRESS.sub("0x…", remove_controls(text)))
-    text = _FOLDERS.sub("", text)
+    text = _FOLDERS.sub("", _FRAME.sub(_shorten_frame, text))
     for folder in _local_folders():
         text = text.replace(folder, "")
     return shorten(text, limit)

@@ -109,10 +109,12 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
     known = tuple(dict.fromkeys(line for line in lines if line))
     if known or not record.detail:
         return known[:_LISTED_LINES]
-    # Tracebacks contain only base names, so a name with two source files is ambiguous.
+    # Some tracebacks contain only base names, so a name with two source files is ambiguous.
     names = Counter(posixpath.basename(source.file) for source in record.sources)
     files = {posixpath.basename(source.file): source.file for source in record.sources}
-    frames = [(name, line) for name, line in _FRAME.findall(record.detail) if names[name] == 1]
+    files = {name: file for name, file in files.items() if names[name] == 1}
+    files |= {source.file: source.file for source in record.sources}
+    frames = [(name, line) for name, line in _FRAME.findall(record.detail) if name in files]
     return tuple(f"{files[name]}:{line}" for name, line in frames[-1:])
 
 

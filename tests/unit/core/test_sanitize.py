@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,13 @@ from exporter.report.text.xml_elements import clean_text
 )
 def test_text_that_differs_between_machines_is_removed(text: str, expected: str) -> None:
     assert redact(text, limit=100) == expected
+
+
+def test_paths_of_a_traceback_are_relative_to_the_project_or_package() -> None:
+    package = 'File "/usr/lib/python3.11/site-packages/torch/onnx/utils.py", line 3, in export'
+    assert redact(package, limit=100) == 'File "torch/onnx/utils.py", line 3, in export'
+    project = f'File "{Path.cwd()}/models/net.py", line 3, in forward'
+    assert redact(project, limit=100) == 'File "models/net.py", line 3, in forward'
 
 
 def test_the_middle_of_a_long_text_is_cut() -> None:

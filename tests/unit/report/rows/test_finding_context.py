@@ -54,6 +54,14 @@ def test_an_ambiguous_file_name_gives_no_line() -> None:
     assert find_context([finding], make_context(red)).lines == ()
 
 
+def test_a_path_of_a_traceback_is_that_of_a_source() -> None:
+    sources = (Source(file="a/net.py", state=""), Source(file="linear.py", state=""))
+    detail = 'File "a/net.py", line 4, in forward\nFile "torch/nn/linear.py", line 9, in forward\n'
+    red = make_record("net/17/cpu", "error", detail=detail, sources=sources)
+    (finding,) = compare(red, make_record("net/18/cpu", "error"))
+    assert find_context([finding], make_context(red)).lines == ("a/net.py:4",)
+
+
 def test_an_older_failure_was_not_green() -> None:
     worse = make_record("net/18/cpu", "crash")
     (finding,) = compare(make_record("net/17/cpu"), worse)
