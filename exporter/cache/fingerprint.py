@@ -186,35 +186,36 @@ def read_tool_versions() -> dict[str, str]:
 
 
 @cache
-def read_package_state(name: str, overlay: str = "") -> str:
+def read_package_state(name: str) -> str:
     """Return the version of an installed distribution and a hash of its list of files.
 
     The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
     the same in every environment with the same wheel.
 
-    Args:
-        name: The distribution.
-        overlay: The package folder of an environment that adds to the current one.
-
     Returns:
         The state, or "" if the distribution is not installed.
     """
     try:
-        installed = _find_in_overlay(name, overlay) if overlay else distribution(name)
+        return _describe_package(distribution(name))
     except PackageNotFoundError:
         return ""
-    return f"{installed.version} {_hash_text(_list_wheel_files(installed))[:12]}"
 
 
-def _find_in_overlay(name: str, overlay: str) -> Distribution:
-    """Return the distribution that Python finds in an environment that adds to the current one.
+@cache
+def read_overlay_state(name: str, overlay: str) -> str:
+    """Return the state of a distribution in an environment that adds to the current one.
 
-    Raises:
-        PackageNotFoundError: If it is not installed.
+    Args:
+        name: The distribution.
+        overlay: The package folder of the environment; empty for the current one.
     """
-    for installed in distributions(name=name, path=[overlay, *sys.path]):
-        return installed
-    raise PackageNotFoundError(name)
+    for installed in distributions(name=name, path=[overlay]) if overlay else ():
+        return _describe_package(installed)
+    return read_package_state(name)
+
+
+def _describe_package(installed: Distribution) -> str:
+    return f"{installed.version} {_hash_text(_list_wheel_files(installed))[:12]}"
 
 
 def _list_wheel_files(installed: Distribution) -> str:
@@ -241,7 +242,7 @@ def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
         return read_search_path(root, os.environ.get("PYTHONPATH", ""))
     if "/" in name:
         return f"file {read_source_state(root / name)}"
-    return read_package_state(name, overlay) if overlay else read_package_state(name)
+    return read_overlay_state(name, overlay)
 
 
 def read_source_state(path: Path) -> str:
@@ -337,7 +338,7 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
         "python": platform.python_version(),
         "platform": _read_platform(),
         "exporter": read_exporter_state(),
-        **{name: read_package_state(name, overlay) for name in DISTRIBUTIONS},
+        **{name: read_overlay_state(name, overlay) for name in DISTRIBUTIONS},
     }
     if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
         parts["torch_private"] = switch

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from exporter.cache.fingerprint import read_tool_parts
+from exporter.cache.fingerprint import read_overlay_state, read_package_state, read_tool_parts
 from exporter.processes.environment import TORCH_PRIVATE
 
 
@@ -15,3 +17,12 @@ def test_the_switch_of_private_functions_is_a_tool(monkeypatch: pytest.MonkeyPat
     after = read_tool_parts.__wrapped__()
     assert "tool.torch_private" not in before
     assert after == {**before, "tool.torch_private": "none"}
+
+
+def test_a_package_of_a_toolchain_replaces_the_current_one(tmp_path: Path) -> None:
+    info = tmp_path / "pydantic-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: pydantic\nVersion: 1.0\n")
+    assert read_overlay_state("pydantic", str(tmp_path)).startswith("1.0 ")
+    assert read_overlay_state("pytest", str(tmp_path)) == read_package_state("pytest") != ""
+    assert read_overlay_state("no-such-distribution", str(tmp_path)) == ""
