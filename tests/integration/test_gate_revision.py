@@ -102,7 +102,7 @@ def test_a_changed_model_is_the_cause_of_its_failure(branch: Path) -> None:
     job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(branch)}
     for arguments in (("gate", "--against", "main"), ("gate",)):
         output = run_exporter(branch, *arguments, **job).stdout
-        assert "    the model changed: manifests/net.py:1-2\n        +++ " in output
+        assert "    the model changed: manifests/net.py:1-2\n" in output
         assert "        +    slices = True" in output
         assert "file=manifests/net.py,line=1::pass -> fail at parity: the model changed" in output
         page = (branch / "build/gate.md").read_text()

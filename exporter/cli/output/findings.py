@@ -38,13 +38,14 @@ def show_findings(findings: Sequence[GateFinding], context: GateContext | None =
         print_line(f"{name_subject(group)}: {warning}{finding.kind}: {change}", color=color)
         if finding.cause:
             print_line(f"    {finding.cause}", color=color)
-            for line in shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
-                print_line(f"        {line}")
         if finding.message:
             print_line(f"    {finding.message}")
         if context and finding.is_blocking and not finding.is_improvement:
             for hint in format_hints(find_context(group.members, context)):
                 print_line(f"    {hint}")
+        if finding.cause:
+            for line in shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
+                print_line(f"        {line}")
 
 
 def format_hints(context: FindingContext) -> Iterator[str]:
