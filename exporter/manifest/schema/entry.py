@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from exporter.core.frozen_model import Items
+from exporter.manifest.schema.expectation_tables import ExpectTable, SkipTable
 from exporter.manifest.schema.fields import (
     ExportDevice,
     Line,
@@ -35,11 +36,9 @@ from exporter.manifest.schema.tables import (
     CustomOpTable,
     DependsTable,
     DynamicAxes,
-    ExpectTable,
     InputTable,
     OutputTable,
     ParametersField,
-    SkipTable,
     Table,
     ToleranceTable,
 )
@@ -49,7 +48,7 @@ from exporter.manifest.syntax.consumers import check_consumer
 
 #: Arguments of `torch.onnx.export`, and other words.
 _MISPLACED = {
-    **OptionsTable.misplaced_keys,
+    **{key: text for key, text in OptionsTable.misplaced_keys.items() if key != "dynamic_axes"},
     **{key: f"use `options.{key}`" for key in OptionsTable.model_fields},
     **MODEL_KEYS,
     "latency": 'use `measure = ["latency"]`',

@@ -13,7 +13,14 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from exporter.manifest.schema import entry, options, overrides, settings, tables
+from exporter.manifest.schema import (
+    entry,
+    expectation_tables,
+    options,
+    overrides,
+    settings,
+    tables,
+)
 from exporter.manifest.schema.entry import Document
 from exporter.manifest.schema.tables import Table
 from exporter.manifest.spec import gate
@@ -30,7 +37,8 @@ def build_schema() -> dict[str, Any]:
 def build_table_schema(table: type[Table]) -> dict[str, Any]:
     """Return the schema of one kind of table and of its inner tables."""
     root: dict[str, Any] = _simplify(table.model_json_schema())
-    texts = read_field_texts(tables, options, overrides, entry, gate, settings)
+    modules = (tables, expectation_tables, options, overrides, entry, gate, settings)
+    texts = read_field_texts(*modules)
     for name, node in {**root.get("$defs", {}), table.__name__: root}.items():
         properties = node.get("properties", {})
         for key, field in properties.items():

@@ -20,7 +20,6 @@ MODEL_KEYS: Mapping[str, str] = {
     "half": _PRECISION,
     "dynamic": "use names instead of sizes in `shape`",
     "name": "the ID is the name of the table: `[models.ID]`",
-    "opset": "use `opsets = [17, 18]`",
     "runtime": "use `devices`, and `[tool.exporter.devices.NAME]` with `runtime`",
 }
 #: The same for an item of `inputs`.

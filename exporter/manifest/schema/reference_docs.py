@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.manifest.schema import entry, options, overrides, settings, tables
+from exporter.manifest.schema import (
+    entry,
+    expectation_tables,
+    options,
+    overrides,
+    settings,
+    tables,
+)
 from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.schema.json_schema import build_schema, build_table_schema
 from exporter.manifest.schema.tables import Table
@@ -63,8 +70,8 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("tolerance", tables.ToleranceTable),
     ("options", options.OptionsTable),
     ("custom_ops", tables.CustomOpTable),
-    ("expect", tables.ExpectTable),
-    ("skip", tables.SkipTable),
+    ("expect", expectation_tables.ExpectTable),
+    ("skip", expectation_tables.SkipTable),
     ("depends", tables.DependsTable),
     ("[[models.ID.overrides]]", overrides.OverrideTable),
     ("overrides.outputs", overrides.OutputOverride),

@@ -1,4 +1,4 @@
-"""The tables inside an entry: inputs, outputs, axes, constants, cases, tolerances, expectations."""
+"""The tables inside an entry: inputs, outputs, axes, constants, cases, tolerances."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from exporter.manifest.schema.fields import (
     AxisName,
     AxisSize,
     CallPath,
-    CheckNames,
     DataFile,
-    Day,
     DimField,
     Dtype,
     Example,
@@ -25,7 +23,6 @@ from exporter.manifest.schema.fields import (
     IntPair,
     Line,
     Name,
-    OpsetCondition,
     Pair,
     PlainField,
     Repeat,
@@ -36,7 +33,6 @@ from exporter.manifest.schema.fields import (
     discriminate_form,
 )
 from exporter.manifest.schema.misplaced_keys import INPUT_KEYS, OUTPUT_KEYS
-from exporter.manifest.schema.versions import VersionRange
 from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.syntax.message_format import join_words, unexpected_value
 
@@ -325,34 +321,6 @@ class CustomOpTable(Table):
         return self
 
 
-class ExpectTable(Table):
-    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
-
-    opset: OpsetCondition | None = None
-    """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
-    device: Line = "*"
-    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains."""
-    toolchain: Line = "*"
-    """The toolchains: a name or a pattern. `"current"` is the project's own packages."""
-    stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
-    """The stage that fails; without it: any stage."""
-    check: CheckNames | None = None
-    """The checks that fail: `"parity"` or `["parity", "values"]`. Every check that does not pass
-    must be named, in this or another expectation. Without it: a stage fails without a check."""
-    match: Line = Field(default="")
-    """A part of the message of each of these checks, or of the stage, in any case."""
-    reason: Line
-    """The reason why the failure is accepted."""
-    issue: Line = Field(default="")
-    """The issue that tracks it."""
-    until: Day = Field(default="")
-    """The last day on which it is accepted; without it there is no end."""
-    torch: VersionRange = Field(default="")
-    """The versions of torch with which it fails: `"<2.14"`, `">=2.12, <2.14"`. With other versions,
-    such as in `exporter rehearse`, the cell must pass. `==2.13` includes 2.13.1, and a nightly
-    build counts as its release. Without it: all versions."""
-
-
 class DependsTable(Table):
     """Dependencies that no tracing can see, such as files that a server reads."""
 
@@ -363,19 +331,6 @@ class DependsTable(Table):
     """Environment variables that native code reads, of those that workers receive. If a value
     changes, the cells are stale. Variables that Python code of the project reads are tracked
     without this key."""
-
-
-class SkipTable(Table):
-    """Cells that are not run. The report shows the reason."""
-
-    opset: OpsetCondition | None = None
-    """The opsets, as for `expect`."""
-    device: Line = "*"
-    """The devices, as for `expect`."""
-    toolchain: Line = "*"
-    """The toolchains, as for `expect`."""
-    reason: Line
-    """The reason why they are not run."""
 
 
 DynamicAxes = Annotated[
