@@ -6,7 +6,7 @@ Input: a manifest, a plan and an engine. Output: `build/<model>/` for each selec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -74,11 +74,11 @@ def run_plan(
         decisions = decide(plan, stored, validator, options)
         names = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
         costs = estimate_costs({name: stored.get_model(name).by_cell for name in names})
-        if options.store and decisions.hits:
-            decisions = _restore_hits(manifest, plan, options.store, stored, validator, decisions)
+        store = options.store if decisions.to_run or decisions.hits else None
+        if store and decisions.hits:
+            decisions = _restore_hits(manifest, plan, store, stored, validator, decisions)
         observer.on_decisions(decisions)
-        for note in notes:
-            observer.on_note(note)
+        _report(observer, (*notes, *(store.take_notes() if store else ())))
         to_build = tuple(planned for planned in decisions.to_run if build.owns(planned.cell))
         try:
             if to_build:
@@ -97,9 +97,8 @@ def run_plan(
                     validator.fingerprints,
                 )
                 tasks = make_tasks(jobs, costs, build, engine.workers)
-                writer = StoreWriter(manifest, today, options.store)
+                writer = StoreWriter(manifest, today, store)
                 Supervisor(manifest, plan, stored, validator, observer, writer).run(engine, tasks)
-                writer.evict_if_needed()
             if len(to_build) < len(decisions.to_run):
                 context = ToolchainContext(
                     project=manifest.project,
@@ -110,13 +109,18 @@ def run_plan(
                     workers=engine.workers,
                 )
                 export_toolchains(context, decisions)
+            _report(observer, store.finish() if store else ())
         finally:
             results = collect_results(plan, stored, validator)
             _write_if_changed(results.run, build.results)
-    for note in _explain_lost_results(decisions, results):
-        observer.on_note(note)
+    _report(observer, _explain_lost_results(decisions, results))
     unchanged = not (decisions.to_run or decisions.hits)
     return replace(results, unchanged=unchanged, restored=frozenset(decisions.hits))
+
+
+def _report(observer: BuildObserver, notes: Iterable[str]) -> None:
+    for note in notes:
+        observer.on_note(note)
 
 
 def _restore_hits(
@@ -140,6 +144,7 @@ def _restore_hits(
     to_restore = tuple(each for each in plan.to_run if each.cell in decisions.hits)
     restores = replace(decisions, to_run=to_restore)
     problems: dict[CellId, str] = {}
+    store.download([hit.entry for hit in decisions.hits.values()])
     for job in make_jobs(manifest, restores, stored.build, validator.fingerprints):
         problems |= restore(job, decisions.hits, store, stored, rules)
     return add_failed_restores(decisions, plan, problems)

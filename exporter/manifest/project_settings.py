@@ -149,6 +149,13 @@ def _build_project(
         store=table.store,
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
+        store_timeout=table.store_timeout,
+        store_key=table.store_key or "",
+        store_lines={
+            key: file.lines[(*_PATH, key)]
+            for key in ("store", "store_key")
+            if file and (*_PATH, key) in file.lines
+        },
         devices=tuple(devices.values()),
         environments=environments,
         toolchains=toolchains,

@@ -23,6 +23,7 @@ from exporter.build.engine import LocalEngine
 from exporter.build.noop_inputs import collect_noop_inputs
 from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, read_filesystem_clock
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
+from exporter.cache.store import StoreStatistics
 from exporter.core.clock import get_today
 from exporter.jobs.job import Announcement
 from exporter.manifest import Manifest, Project, load_layers
@@ -48,6 +49,8 @@ class ExportResult:
     shard: Shard | None = None
     noop_inputs: NoopInputs | None = None
     """All inputs, if every cell was up to date; see `save_noop_summary`."""
+    statistics: StoreStatistics | None = None
+    """The use of the store, or None if there is none."""
     started: int = 0
     """The time of the build folder's file system before the first input was read."""
 
@@ -113,6 +116,7 @@ def export(
         results=results,
         shard=options.shard,
         noop_inputs=inputs,
+        statistics=build_options.store.make_statistics() if build_options.store else None,
         started=started,
     )
 

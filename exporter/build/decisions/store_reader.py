@@ -54,11 +54,13 @@ def look_up(
         get_parts: Returns the current fingerprint of a cell.
         is_valid: Returns True if a record is up to date.
     """
+    if not reasons:
+        return StoreLookup(hits={}, problems={})
     hits, problems = {}, {}
-    for cell, reason in reasons.items():
-        result = store.find(cell, get_parts(cell), is_valid)
+    results = store.find_all({cell: get_parts(cell) for cell in reasons}, is_valid)
+    for cell, result in results.items():
         if result.entry:
-            hits[cell] = StoreHit(entry=result.entry, reason=reason)
+            hits[cell] = StoreHit(entry=result.entry, reason=reasons[cell])
         elif result.problem:
             problems[cell] = result.problem
     return StoreLookup(hits=hits, problems=problems)

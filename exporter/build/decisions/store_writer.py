@@ -10,7 +10,6 @@ depend on either version and is not stored.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -55,9 +54,3 @@ class StoreWriter:
         """Move the external data of a model's folder into the store before it is deleted."""
         if self._store is not None:
             self._store.adopt(folder)
-
-    def evict_if_needed(self) -> None:
-        """Keep the store within its limits."""
-        if self._store is not None:
-            with suppress(OSError):  # another run evicts at the same time, or the next one will
-                self._store.evict_if_needed()

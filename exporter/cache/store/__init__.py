@@ -7,5 +7,6 @@ inputs of a cell are the same again.
 from exporter.cache.store.cell_store import Store
 from exporter.cache.store.eviction import EvictionResult, StoreLimits
 from exporter.cache.store.store_entry import StoreEntry
+from exporter.cache.store.store_statistics import StoreStatistics
 
-__all__ = ["EvictionResult", "Store", "StoreEntry", "StoreLimits"]
+__all__ = ["EvictionResult", "Store", "StoreEntry", "StoreLimits", "StoreStatistics"]

@@ -50,6 +50,17 @@ class Blobs:
         """Return True if a file of this size exists. Its hash is compared by `restore`."""
         return any(_has_size(path, file) for path in self._list_candidates(file, model))
 
+    def find_path(self, model: str, file: StoredFile) -> Path:
+        """Return the current path of a file, in the store or in the build folder.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        for path in self._list_candidates(file, model):
+            if _has_size(path, file):
+                return path
+        raise FileNotFoundError(f"{file.path} of {model} is not in the store any more")
+
     def put(self, source: Path, file: StoredFile) -> None:
         """Store the file, unless it exists or belongs in the build folder.
 

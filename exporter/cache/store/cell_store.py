@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from exporter.cache.fingerprint import hash_source
@@ -35,6 +36,7 @@ from exporter.cache.store.eviction import (
     list_entries,
     measure_folder,
 )
+from exporter.cache.store.remote.remote_store import RemoteStore
 from exporter.cache.store.store_entry import (
     DamagedEntry,
     StoredFile,
@@ -47,6 +49,7 @@ from exporter.cache.store.store_entry import (
     read_entry_file,
     serialize_entry,
 )
+from exporter.cache.store.store_statistics import StoreCounters, StoreStatistics
 from exporter.core.text_format import format_byte_limit
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CellId, Record
@@ -77,6 +80,7 @@ class Store:
         is_read_only: True if the store is never written.
         build: The build folder that owns the store, or None if the store is shared. With an owner,
             external data exists either in the build folder or in the store.
+        remote: A remote store. Its results fill this store, and new results are uploaded to it.
     """
 
     def __init__(
@@ -86,10 +90,13 @@ class Store:
         *,
         is_read_only: bool = False,
         build: Path | None = None,
+        remote: RemoteStore | None = None,
     ) -> None:
         self.path = path
         self.limits = limits
         self.is_read_only = is_read_only
+        self.remote = remote
+        self._counters = StoreCounters()
         self._entries = path / "entries"
         self._scratch = path / "tmp"
         self._last_eviction = path / "bounded"
@@ -97,6 +104,51 @@ class Store:
         self._is_writable = not is_read_only
         self._warning = f"{path}: results are not stored: the store is read-only"
         self._growth = 0
+
+    def find_all(
+        self,
+        inputs: Mapping[CellId, Mapping[str, str]],
+        is_valid: Callable[[Record], bool],
+    ) -> dict[CellId, StoreResult]:
+        """Find the entries of cells in this store, and the missing ones in the remote store.
+
+        Args:
+            inputs: The current fingerprint of each cell.
+            is_valid: Returns True if a record is up to date with the current files and packages.
+        """
+        results = {cell: self.find(cell, parts, is_valid) for cell, parts in inputs.items()}
+        missing = [cell for cell, result in results.items() if not result.entry]
+        self._counters.add(local_hits=len(results) - len(missing))
+        if self.remote:
+            keys = {cell: _split_key(make_lookup_key(cell, inputs[cell])) for cell in missing}
+            candidates = self.remote.find(keys.values())
+            for cell, key in keys.items():
+                valid = (e for e in candidates[key] if e.record.cell == cell and is_valid(e.record))
+                if entry := next(valid, None):
+                    results[cell] = StoreResult(entry=entry)
+        found_count = sum(results[cell].entry is not None for cell in missing)
+        self._counters.add(remote_hits=found_count, misses=len(missing) - found_count)
+        return results
+
+    def download(self, entries: Collection[StoreEntry]) -> None:
+        """Copy the files of entries that only the remote store has, and the entries."""
+        if not (self.remote and self._is_writable):
+            return
+        missing: dict[str, StoredFile] = {}
+        remote_entries = []
+        for entry in entries:
+            files = [f for f in entry.files if not self._blobs.has_file(f, entry.record.cell.model)]
+            is_too_large = sum(file.size for file in entry.files) > self.limits.size
+            if is_too_large or (not files and self.locate_entry(entry.record).exists()):
+                continue
+            remote_entries.append(entry)
+            missing |= {file.sha256: file for file in files}
+        self._growth += self.remote.download(missing.values(), self._scratch, self._blobs.locate)
+        for entry in remote_entries:
+            self.remote.refresh(self._name_remote(entry.record))
+            if all(self._blobs.has_file(file, entry.record.cell.model) for file in entry.files):
+                with suppress(OSError):  # the next run finds the entry in the remote store again
+                    self._write_entry(entry)
 
     def find(
         self, cell: CellId, parts: Mapping[str, str], is_valid: Callable[[Record], bool]
@@ -140,6 +192,7 @@ class Store:
                 self._remove(self.locate_entry(entry.record))
                 self._remove(self._blobs.locate(file.sha256))
                 return f"{file.path} is {problem} in the store"
+        self._counters.add(restored_bytes=sum(file.size for file in entry.files))
         with suppress(OSError):
             if self._is_writable:  # the timestamp is the time of the last use
                 os.utime(self.locate_entry(entry.record))
@@ -162,6 +215,8 @@ class Store:
             for record in records:
                 if record.flaky:  # the stored result is one of two
                     self.locate_entry(record).unlink(missing_ok=True)
+                    if self.remote:
+                        self.remote.remove(self._name_remote(record))
             return self._put_storable([each for each in records if is_storable(each)], folder)
         except OSError as error:
             self._is_writable, self._warning = False, ""
@@ -198,6 +253,30 @@ class Store:
                 self._last_eviction.touch()
         return result
 
+    def finish(self) -> list[str]:
+        """End the use in this run: complete the uploads and evict.
+
+        Returns:
+            Messages for the user.
+        """
+        if self.remote:
+            self.remote.flush()
+        with suppress(OSError):  # another run evicts at the same time, or the next one will
+            self.evict_if_needed()
+        return self.take_notes()
+
+    def take_notes(self) -> list[str]:
+        """Return the messages about the remote store since the last call."""
+        return self.remote.take_notes() if self.remote else []
+
+    def make_statistics(self) -> StoreStatistics:
+        """Return the counts of this run."""
+        counts = self._counters.get_counts()
+        if self.remote is None:
+            return StoreStatistics(**counts)
+        waited = round(self.remote.waited_seconds, 3)
+        return StoreStatistics(**counts, **self.remote.counters.get_counts(), waited_seconds=waited)
+
     def count(self) -> int:
         """Return the number of entries."""
         return sum(1 for _ in list_entries(self._entries))
@@ -230,14 +309,25 @@ class Store:
                 return f"{record.cell.model} is larger than the store's limit of {limit}"
             for file in entry_files:
                 self._blobs.put(folder.path / file.path, file)
-            target = self.locate_entry(record)
-            with create_scratch_file(self._scratch) as scratch:
-                scratch.write_bytes(serialize_entry(StoreEntry(record=record, files=entry_files)))
-                move_into_place(scratch, target)
-            self._growth += 1
-            for path in _list_newest_first(target.parent)[MAX_VARIANTS:]:
-                path.unlink(missing_ok=True)
+            entry = StoreEntry(record=record, files=entry_files)
+            self._write_entry(entry)
+            if self.remote:
+                locate = partial(self._blobs.find_path, record.cell.model)
+                self.remote.upload(self._name_remote(record), entry, locate)
         return ""
+
+    def _write_entry(self, entry: StoreEntry) -> None:
+        target = self.locate_entry(entry.record)
+        with create_scratch_file(self._scratch) as scratch:
+            scratch.write_bytes(serialize_entry(entry))
+            move_into_place(scratch, target)
+        self._growth += 1
+        for path in _list_newest_first(target.parent)[MAX_VARIANTS:]:
+            path.unlink(missing_ok=True)
+
+    def _name_remote(self, record: Record) -> str:
+        """Return the name of an entry in the remote store, which has the same layout."""
+        return self.locate_entry(record).relative_to(self.path).as_posix()
 
     def _remove(self, path: Path) -> None:
         if self._is_writable:

@@ -12,7 +12,7 @@ import shutil
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from exporter.cache.store.store_entry import (
 )
 
 #: Seconds after which a file without an entry does not belong to a running export.
-_GRACE_PERIOD = 24 * 3600.0
+GRACE_PERIOD = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class EvictionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _EntryUse:
+class EntryUse:
     """An entry with its last use and its files."""
 
-    path: Path
+    path: str
     used: float
     """Seconds since the epoch."""
     files: tuple[StoredFile, ...] | None
@@ -63,7 +63,43 @@ class _EntryUse:
 
     @property
     def hashes(self) -> set[str]:
+        """The files that the entry uses."""
         return {file.sha256 for file in self.files or ()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionChoice:
+    """The entries to remove, and the use of the files afterwards."""
+
+    paths: tuple[str, ...]
+    users: Mapping[str, int]
+    """The number of remaining entries of each file that any entry uses."""
+    remaining: int
+    """The bytes of the used files."""
+
+    def is_unused(self, sha256: str, changed: float, now: float) -> bool:
+        """Return True if a file can be removed: no entry uses it or will use it."""
+        if sha256 in self.users:
+            return not self.users[sha256]
+        return now - changed > GRACE_PERIOD
+
+
+def choose_entries(entries: Iterable[EntryUse], limits: StoreLimits, now: float) -> EvictionChoice:
+    """Choose the entries beyond the limits: damaged, old, then the least recently used ones."""
+    by_use = sorted(entries, key=lambda entry: entry.used)
+    users = Counter(sha256 for entry in by_use for sha256 in entry.hashes)
+    sizes = {file.sha256: file.size for entry in by_use for file in entry.files or ()}
+    remaining = sum(sizes.values())
+    paths = []
+    for entry in by_use:
+        is_recent = now - entry.used <= limits.age
+        if entry.files is not None and is_recent and remaining <= limits.size:
+            continue
+        paths.append(entry.path)
+        for sha256 in entry.hashes:
+            users[sha256] -= 1
+            remaining -= 0 if users[sha256] else sizes[sha256]
+    return EvictionChoice(paths=tuple(paths), users=dict(users), remaining=remaining)
 
 
 def evict(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> EvictionResult:
@@ -72,27 +108,18 @@ def evict(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> Ev
     Raises:
         OSError: if a file cannot be removed.
     """
-    entries = sorted(_read_entries(path), key=lambda entry: entry.used)
-    users = Counter(sha256 for entry in entries for sha256 in entry.hashes)
-    sizes = {file.sha256: file.size for entry in entries for file in entry.files or ()}
-    now, remaining = time.time(), sum(sizes.values())
-    paths: list[Path] = []
-    for entry in entries:
-        is_recent = now - entry.used <= limits.age
-        if entry.files is not None and is_recent and remaining <= limits.size:
-            continue
-        paths.append(entry.path)
-        for sha256 in entry.hashes:
-            users[sha256] -= 1
-            remaining -= 0 if users[sha256] else sizes[sha256]
-    count = len(paths)
-    unused = (blob for blob in blobs.list_files() if not users[blob.name])
-    paths += [blob for blob in unused if blob.name in users or _is_old(blob, now)]
+    now = time.time()
+    choice = choose_entries(_read_entries(path), limits, now)
+    paths = [Path(each) for each in choice.paths]
+    for blob in blobs.list_files():
+        with suppress(OSError):  # removed by another process
+            if choice.is_unused(blob.name, blob.lstat().st_ctime, now):
+                paths.append(blob)
     paths += [each for each in list_folder(path / "tmp") if _is_old(each, now)]
     freed = sum(_measure_freed(each) for each in paths)
     for each in () if dry_run else paths:
         _remove(each)
-    return EvictionResult(cells=count, bytes=freed, remaining=remaining)
+    return EvictionResult(cells=len(choice.paths), bytes=freed, remaining=choice.remaining)
 
 
 def measure_folder(path: Path) -> int:
@@ -112,7 +139,7 @@ def list_entries(entries: Path) -> Iterator[Path]:
             yield from list_folder(folder)
 
 
-def _read_entries(path: Path) -> Iterator[_EntryUse]:
+def _read_entries(path: Path) -> Iterator[EntryUse]:
     for each in list_entries(path / "entries"):
         with suppress(OSError):  # removed by another process
             used = each.lstat().st_mtime
@@ -120,12 +147,12 @@ def _read_entries(path: Path) -> Iterator[_EntryUse]:
                 files = parse_header(read_entry_file(each)).files
             except DamagedEntry:
                 files = None
-            yield _EntryUse(each, used, files)
+            yield EntryUse(str(each), used, files)
 
 
 def _is_old(path: Path, now: float) -> bool:
     try:
-        return now - path.lstat().st_ctime > _GRACE_PERIOD
+        return now - path.lstat().st_ctime > GRACE_PERIOD
     except OSError:
         return False  # removed by another process
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--toolchain", default="", hidden=True, help="Only the cells of this toolchain.")
 @click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
+@click.option("--stats", is_flag=True, help="Print the use of the store; write it as JSON.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
 def export(
     selection: Selection,
@@ -62,7 +63,7 @@ def export(
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
     started = time.monotonic()
-    names = ("dry_run", "force", "thorough", "timings")
+    names = ("dry_run", "force", "thorough", "timings", "stats")
     has_options = shard or build or toolchain or any(flags[name] for name in names)
     if selection.is_everything and not has_options:
         summary = load_noop_summary(root, get_today())
@@ -79,6 +80,7 @@ def export(
         from exporter.cli.output.manifest_problems import open_project, print_file_problems
         from exporter.cli.output.plan_table import show_plan
         from exporter.cli.output.progress import ModelEvents, observe_progress
+        from exporter.cli.output.store_usage import show_statistics
         from exporter.cli.output.summary import make_summary, print_summary
         from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
@@ -117,5 +119,7 @@ def export(
             *others, counts = summary.lines
             summary = ExportSummary(lines=(*others, tables, counts), code=summary.code)
         print_summary(summary, time.monotonic() - started)
+        if flags["stats"]:
+            show_statistics(manifest.project, result.statistics)
         export_run.save_noop_summary(result, summary)
         return summary.code

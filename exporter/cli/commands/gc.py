@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import click
 
 from exporter.build import BuildFolder, find_garbage, remove_garbage
 from exporter.build.device_environments import list_garbage
+from exporter.cache.store import StoreLimits
+from exporter.cache.store.remote.remote_store import RemoteStore
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store_limits import limit_options
 from exporter.cli.output.manifest_problems import require_readable_files
@@ -27,7 +31,15 @@ from exporter.usecases.project_store import open_store
 @root_option
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @limit_options
-def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | None) -> int:
+def gc(
+    root: Path,
+    *,
+    dry_run: bool,
+    store_size: int | None,
+    store_age: float | None,
+    remote_size: int | None,
+    remote_age: float | None,
+) -> int:
     """Remove built files that no manifest declares any more.
 
     Removed are models, opsets and cells that are in no manifest, weights that no file uses, the
@@ -35,7 +47,8 @@ def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | 
     Files of declared cells are kept, even if they are stale. Other files are kept, too.
 
     Store entries unused for `store_age` are removed first, then the least recently used entries
-    until the store is smaller than `store_size`.
+    until the store is smaller than `store_size`. A remote store, which other machines use, is
+    changed only with `--remote-size` or `--remote-age`.
     """
     manifest = load_project(root, keep_invalid=True)
     require_readable_files(manifest)
@@ -57,7 +70,33 @@ def gc(root: Path, *, dry_run: bool, store_size: int | None, store_age: float | 
             evicted = store.evict(dry_run=dry_run)
             removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
             print_line(f"store: {removed}; {format_bytes(evicted.remaining)} remain")
+    if remote_size is not None or remote_age is not None:
+        limits = StoreLimits(
+            size=sys.maxsize if remote_size is None else remote_size,
+            age=math.inf if remote_age is None else remote_age,
+        )
+        _clean_remote(store.remote if store else None, limits, dry_run=dry_run)
     return ExitCode.OK
+
+
+def _clean_remote(remote: RemoteStore | None, limits: StoreLimits, *, dry_run: bool) -> None:
+    """Evict entries from the remote store.
+
+    Raises:
+        ExporterError: MANIFEST without a remote store, ENVIRONMENT if it cannot be changed.
+    """
+    if remote is None:
+        message = "--remote-size, --remote-age: the project has no remote store; set `store` to a"
+        raise ExporterError(ExitCode.MANIFEST, f"{message} URL, such as s3://bucket/prefix")
+    if remote.is_read_only:
+        raise ExporterError(ExitCode.MANIFEST, f"{remote.label}: is read-only; nothing was removed")
+    try:
+        evicted = remote.evict(limits, dry_run=dry_run)
+    except OSError as error:
+        message = f"{remote.label}: {error}; run `exporter gc` again"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+    removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
+    print_line(f"remote store: {removed}; {format_bytes(evicted.remaining)} remain")
 
 
 def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) -> None:

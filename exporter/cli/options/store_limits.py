@@ -1,4 +1,4 @@
-"""The options `--store-size` and `--store-age`.
+"""The options `--store-size` and `--store-age`, and those of a remote store.
 
 Input: `5GiB`, `30d`. Output: bytes and seconds.
 """
@@ -16,9 +16,17 @@ from exporter.manifest.schema.store import Age
 
 
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add both options; the command receives bytes and seconds, or None."""
+    """Add the four options; the command receives bytes and seconds, or None."""
     size = "Maximum size of the store, e.g. 5GiB.  [default: `store_size`, or 10GiB]"
     age = "Maximum age of unused entries, e.g. 30d.  [default: `store_age`, or 90d]"
+    remote_size = "Remove the least recently used entries of the remote store above this size."
+    remote_age = "Remove entries of the remote store that were not used for this time."
+    function = click.option("--remote-age", metavar="AGE", callback=_parse(Age), help=remote_age)(
+        function
+    )
+    function = click.option(
+        "--remote-size", metavar="SIZE", callback=_parse(Memory), help=remote_size
+    )(function)
     function = click.option("--store-age", metavar="AGE", callback=_parse(Age), help=age)(function)
     return click.option("--store-size", metavar="SIZE", callback=_parse(Memory), help=size)(
         function

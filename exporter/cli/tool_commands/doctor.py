@@ -26,6 +26,7 @@ from exporter.tools.doctor import (
     examine_machine,
     examine_packages,
     examine_project,
+    examine_remote,
     examine_store,
 )
 from exporter.usecases.export_run import get_default_jobs
@@ -76,4 +77,6 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
     yield from examine_environments(manifest.project)
     yield from examine_devices(manifest, environment)
     yield from examine_build(manifest, get_today())
-    yield examine_store(open_store(manifest.project, os.environ))
+    store = open_store(manifest.project, os.environ)
+    yield examine_store(store)
+    yield from examine_remote(store)

@@ -19,12 +19,13 @@ from exporter.manifest.schema.fields import (
     Variable,
     discriminate_form,
 )
-from exporter.manifest.schema.store import Age, StoreFolder
+from exporter.manifest.schema.store import Age, StorePlace
 from exporter.manifest.schema.tables import Table, ToleranceTable
 from exporter.manifest.spec.device import Optimization
 from exporter.manifest.spec.gate import GatePolicy
 from exporter.manifest.spec.model import Style
 from exporter.manifest.spec.project import Sandbox
+from exporter.manifest.spec.store import DEFAULT_STORE_TIMEOUT
 from exporter.manifest.syntax.message_format import unexpected_value
 
 
@@ -139,17 +140,25 @@ class ProjectTable(Table):
     """The folder of the tables and the baseline; commit it."""
     templates: Folder = "templates"
     """Templates that replace the packaged ones: see `templates.md`."""
-    store: StoreFolder = ""
+    store: StorePlace = ""
     """The folder that stores finished cells, addressed by their inputs: another branch or an undone
     edit restores them without a new export. Without it, the store is in the build folder. All
-    checkouts with the same `"~/.cache/exporter"` or `"../store"` share it; `"off"` disables it. If
-    the environment variable `EXPORTER_STORE` is set, it takes precedence."""
+    checkouts with the same `"~/.cache/exporter"` or `"../store"` share it; `"off"` disables it. A
+    URL, such as `"s3://bucket/prefix"`, is a remote store beside the one in the build folder: see
+    `remote-store.md`. If the environment variable `EXPORTER_STORE` is set, it takes precedence."""
     store_size: Memory | None = None
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""
     store_age: Age | None = None
     """The maximum age of unused entries in the store, such as `"30d"` or `"8w"`. Without it: 90
     days."""
+    store_timeout: Timeout = DEFAULT_STORE_TIMEOUT
+    """The time that a run waits for a remote store, in total. After it, the missing cells run and
+    the remaining uploads are dropped."""
+    store_key: Line | None = None
+    """The file with the key that signs the entries of a remote store, relative to the project or
+    to the home directory (`~`). Entries that are not signed with the key are ignored. If the
+    environment variable `EXPORTER_STORE_KEY` is set, it contains the key."""
     style: Style = "emoji"
     """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
     columns, for readers and programs without symbols."""

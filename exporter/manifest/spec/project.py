@@ -6,13 +6,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.model import ModelSpec, Style
-from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE, NO_STORE
+from exporter.manifest.spec.store import (
+    DEFAULT_STORE_AGE,
+    DEFAULT_STORE_SIZE,
+    DEFAULT_STORE_TIMEOUT,
+    NO_STORE,
+    is_remote,
+)
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, join_device, split_device
 
 #: The restriction of workers.
@@ -31,11 +39,17 @@ class Project(FrozenModel):
     templates: str = "templates"
     store: str = ""
     """A path from `root`, from the home directory (`~`) or absolute. `off` disables the store; if
-    it is empty, the store is in the build folder."""
+    it is empty, the store is in the build folder. A URL is a remote store beside that one."""
     store_size: int = DEFAULT_STORE_SIZE
     """Bytes."""
     store_age: float = DEFAULT_STORE_AGE
     """Seconds."""
+    store_timeout: float = DEFAULT_STORE_TIMEOUT
+    """Seconds that a run waits for a remote store."""
+    store_key: str = ""
+    """The file with the key of a remote store, or ""."""
+    store_lines: dict[str, int] = Field(default_factory=dict)
+    """The lines of `store` and `store_key` in pyproject.toml."""
     devices: Items[Device]
     environments: Items[RuntimeEnvironment] = ()
     toolchains: Items[Toolchain] = ()
@@ -60,7 +74,7 @@ class Project(FrozenModel):
         """
         if self.environments_path:
             return Path(self.environments_path)
-        if self.store in ("", NO_STORE):
+        if self.store in ("", NO_STORE) or is_remote(self.store):
             return Path(self.root) / self.build / ".environments"
         store = Path(self.root) / Path(self.store).expanduser()
         return store.with_name(f"{store.name}-environments")

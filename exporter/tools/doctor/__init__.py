@@ -11,7 +11,7 @@ from exporter.tools.doctor.project_state import (
     examine_project,
 )
 from exporter.tools.doctor.protocol import Diagnosis, Examination, Level
-from exporter.tools.doctor.stored_results import examine_build, examine_store
+from exporter.tools.doctor.stored_results import examine_build, examine_remote, examine_store
 
 __all__ = [
     "Diagnosis",
@@ -24,5 +24,6 @@ __all__ = [
     "examine_machine",
     "examine_packages",
     "examine_project",
+    "examine_remote",
     "examine_store",
 ]

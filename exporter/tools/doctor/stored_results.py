@@ -60,6 +60,18 @@ def examine_store(store: Store | None) -> Diagnosis:
     return Diagnosis.ok("store", f"{summary}, read-only" if store.is_read_only else summary)
 
 
+def examine_remote(store: Store | None) -> Iterator[Diagnosis]:
+    """Yield whether the remote store can be read, if there is one."""
+    if store and store.remote:
+        remote = store.remote
+        if problem := remote.test_access():
+            yield Diagnosis.problem("remote", f"{remote.label}: cannot be read: {problem}")
+        else:
+            mode = ", read-only" if remote.is_read_only else ""
+            trust = "signed entries only" if remote.has_key else "entries are not signed"
+            yield Diagnosis.ok("remote", f"{remote.label}: can be read; {trust}{mode}")
+
+
 def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Iterator[Diagnosis]:
     stored, validator = StoredRecords(build), RecordValidator(manifest, today)
     verifier = ArtifactVerifier(build.path)

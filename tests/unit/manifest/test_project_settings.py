@@ -143,7 +143,21 @@ def test_by_default_the_store_is_in_the_build_folder_and_limited(tmp_path: Path)
     assert project.store_age == 90 * 24 * 3600
 
 
-@pytest.mark.parametrize("store", ["off", "~/.cache/exporter", "/srv/store", "../../x", "cache"])
+@pytest.mark.parametrize(
+    "store",
+    [
+        "off",
+        "~/.cache/exporter",
+        "/srv/store",
+        "../../x",
+        "cache",
+        "s3://bucket",
+        "gs://bucket/a/b",
+        "az://container/p",
+        "https://host:8080/p",
+        "file:///mnt/cells",
+    ],
+)
 def test_valid_folders_of_a_store(tmp_path: Path, store: str) -> None:
     assert _load(tmp_path, f"[tool.exporter]\nstore = {store!r}\n").project.store == store
 
@@ -156,6 +170,15 @@ def test_valid_folders_of_a_store(tmp_path: Path, store: str) -> None:
         ("store = 'C:/x'", "expected a folder such as"),
         ("store = '~other/x'", "expected a folder such as"),
         ("store = true", "expected"),
+        ("store = 's4://b/p'", 'unknown scheme "s4"; possible are s3://'),
+        ("store = 's3a://b/p'", "did you mean 's3'"),
+        ("store = 's3://'", 'expected a URL such as "s3://bucket/prefix"'),
+        ("store = 's3://b//p'", 'expected a URL such as "s3://bucket/prefix"'),
+        ("store = 's3://b/../p'", 'expected a URL such as "s3://bucket/prefix"'),
+        ("store = 'https://user:password@host/p'", "contains a user or a password"),
+        ("store = 'file://host/p'", 'expected a URL such as "file:///srv/store"'),
+        ("store_timeout = 0", "expected a number of seconds above 0"),
+        ("store_key = ''", "must not be blank"),
         ("store = 'build/store'", 'is inside the folder of `build`, "build"'),
         ("store = 'reports'", 'is inside the folder of `reports`, "reports"'),
         ("store_size = 5", "expected a size of at least 1MB"),
@@ -169,3 +192,12 @@ def test_invalid_settings_of_a_store(tmp_path: Path, setting: str, message: str)
     with pytest.raises(ExporterError, match=re.escape(message)) as caught:
         _load(tmp_path, f"[tool.exporter]\n{setting}\n")
     assert "pyproject.toml:2: tool.exporter.store" in str(caught.value)
+
+
+def test_the_settings_of_a_remote_store(tmp_path: Path) -> None:
+    text = "[tool.exporter]\nstore = 's3://b/p/'\nstore_timeout = '1m'\nstore_key = '~/key'\n"
+    project = _load(tmp_path, text).project
+    assert (project.store, project.store_timeout) == ("s3://b/p", 60.0)
+    assert (project.store_key, project.store_lines) == ("~/key", {"store": 2, "store_key": 4})
+    assert _load(tmp_path, "[tool.exporter]\n").project.store_timeout == 120.0
+    assert project.environments_folder == tmp_path / "build" / ".environments"

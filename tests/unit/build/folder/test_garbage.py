@@ -277,6 +277,28 @@ def test_a_read_only_store_stays(
     assert "EXPORTER_STORE_READONLY: expected 1 or 0, got 'perhaps'" in capsys.readouterr().err
 
 
+def test_a_remote_store_is_evicted_only_by_its_own_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = project(tmp_path)
+    assert run(["gc", "--root", str(root), "--remote-age", "1h"]) == 2
+    assert "the project has no remote store; set `store` to a URL" in capsys.readouterr().err
+    server = tmp_path / "server"
+    entry = server / "entries" / "aa" / ("b" * 62) / f"{'c' * 32}.json"
+    entry.parent.mkdir(parents=True)
+    entry.write_bytes(b"damaged")
+    monkeypatch.setenv("EXPORTER_STORE", f"file://{server}")
+    assert run(["gc", "--root", str(root), "--store-age", "1h"]) == 0
+    assert "remote" not in capsys.readouterr().out
+    assert entry.exists()
+    assert run(["gc", "--root", str(root), "--remote-size", "1GiB"]) == 0
+    assert "remote store: removed 1 result (7 B); 0 B remain" in capsys.readouterr().out
+    assert not entry.exists()
+    monkeypatch.setenv("EXPORTER_STORE_READONLY", "1")
+    assert run(["gc", "--root", str(root), "--remote-size", "1GiB"]) == 2
+    assert "is read-only; nothing was removed" in capsys.readouterr().err
+
+
 def test_the_results_of_rehearsals_are_garbage(tmp_path: Path) -> None:
     make_model_folder(tmp_path)
     rehearsed = BuildFolder(tmp_path).rehearsals / "0123"

@@ -1,0 +1,175 @@
+"""Read and write the files of a remote store by fsspec.
+
+Input: a URL. Output: `WritableFiles`, whose names are relative to the URL.
+
+fsspec was chosen because one interface covers S3, Google Cloud and Azure, each by the package of
+its users. PyTorch requires it, so it is installed already. It is imported by the first request.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from exporter.manifest.spec.store import split_url
+
+#: Bytes of one request. Eight of them at 2 MB/s take 16 s, less than the time for a response.
+CHUNK = 1 << 22
+#: Options of an upload: parts of 8 MiB, whose responses show that the server is not broken.
+_UPLOAD_OPTIONS = {
+    "s3": {"chunksize": 1 << 23, "max_concurrency": 1},
+    "gs": {"chunksize": 1 << 23},
+}
+#: Options of a connection. By default, botocore retries a refused connection for half a minute.
+_CONNECTION_OPTIONS = {
+    "s3": {"config_kwargs": {"connect_timeout": 5, "retries": {"max_attempts": 1}}},
+}
+#: The folder of incomplete uploads.
+_SCRATCH = "tmp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """A file of a remote store."""
+
+    name: str
+    size: int = 0
+    changed: float = 0.0
+    """Seconds since 1970, or 0 if the server does not report it."""
+
+
+class ReadableFiles(Protocol):
+    """The files below a URL. Errors are those of the server's package."""
+
+    def list_folder(self, folder: str) -> list[RemoteFile]:
+        """Return the files of a folder; empty if it does not exist."""
+
+    def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield at most `size` bytes from the start of a file.
+
+        Raises:
+            FileNotFoundError: if the file does not exist.
+        """
+
+
+class WritableFiles(ReadableFiles, Protocol):
+    """The files below a URL, which can be changed."""
+
+    def list_all(self) -> list[RemoteFile]:
+        """Return all files."""
+
+    def find_size(self, name: str) -> int | None:
+        """Return the bytes of a file, or None if it does not exist."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file."""
+
+    def upload(self, source: Path, name: str, on_response: Callable[[], None]) -> None:
+        """Write the content of a local file. `on_response` is called after each part of it."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+
+
+class FsspecFiles:
+    """The files below a URL that fsspec supports.
+
+    Args:
+        url: The URL, or another one of fsspec such as `memory://store`.
+    """
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        scheme, rest = split_url(url)
+        # Listings and instances of fsspec are cached, but other machines write to the store.
+        options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+        if scheme not in fsspec.config.conf:
+            options |= _CONNECTION_OPTIONS.get(scheme, {})
+        self._files = fsspec.filesystem(scheme, **({} if scheme == "memory" else options))
+        self._root = rest
+        self._upload_options = _UPLOAD_OPTIONS.get(scheme, {})
+        # Object stores show a file when it is complete. A folder shows its growing files.
+        self._needs_rename = scheme == "file"
+
+    def list_folder(self, folder: str) -> list[RemoteFile]:
+        """Return the files of a folder; empty if it does not exist."""
+        try:
+            items = self._files.ls(f"{self._root}/{folder}", detail=True)
+        except FileNotFoundError:
+            return []
+        files = (self._describe(item) for item in items if item["type"] == "file")
+        return [file for file in files if file.name.startswith(f"{folder}/")]
+
+    def list_all(self) -> list[RemoteFile]:
+        """Return all files."""
+        try:
+            items = self._files.find(self._root, detail=True).values()
+        except FileNotFoundError:
+            return []
+        return [self._describe(item) for item in items]
+
+    def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield at most `size` bytes from the start of a file."""
+        for start in range(0, size, CHUNK):
+            end = min(start + CHUNK, size)
+            chunk: bytes = self._files.cat_file(f"{self._root}/{name}", start=start, end=end)
+            yield chunk
+            if len(chunk) < end - start:
+                return
+
+    def find_size(self, name: str) -> int | None:
+        """Return the bytes of a file, or None if it does not exist."""
+        try:
+            size: int = self._files.info(f"{self._root}/{name}")["size"]
+        except FileNotFoundError:
+            return None
+        return size
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file."""
+        target = self._prepare(name)
+        self._files.pipe_file(target, data)
+        self._complete(target, name)
+
+    def upload(self, source: Path, name: str, on_response: Callable[[], None]) -> None:
+        """Write the content of a local file. `on_response` is called after each part of it."""
+        from fsspec.callbacks import Callback
+
+        target = self._prepare(name)
+        callback = Callback(hooks={"response": lambda *_, **__: on_response()})
+        self._files.put_file(str(source), target, callback=callback, **self._upload_options)
+        self._complete(target, name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        with suppress(FileNotFoundError):
+            self._files.rm_file(f"{self._root}/{name}")
+
+    def _prepare(self, name: str) -> str:
+        """Return the path to write."""
+        if not self._needs_rename:
+            return f"{self._root}/{name}"
+        for folder in (_SCRATCH, name.rpartition("/")[0]):
+            self._files.makedirs(f"{self._root}/{folder}", exist_ok=True)
+        return f"{self._root}/{_SCRATCH}/{uuid.uuid4().hex}"
+
+    def _complete(self, target: str, name: str) -> None:
+        if self._needs_rename:
+            Path(target).replace(f"{self._root}/{name}")
+
+    def _describe(self, item: dict[str, Any]) -> RemoteFile:
+        # Each package has its own key for the time, and some omit the leading slash of a name.
+        keys = ("mtime", "LastModified", "last_modified", "updated", "created")
+        time = next((item[key] for key in keys if item.get(key)), 0.0)
+        if isinstance(time, str):
+            time = datetime.fromisoformat(time)
+        changed = time.timestamp() if isinstance(time, datetime) else float(time)
+        path = item["name"].strip("/")
+        name = path.removeprefix(self._root.strip("/")).lstrip("/")
+        return RemoteFile(name=name, size=item["size"] or 0, changed=changed)
