@@ -11,7 +11,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -205,6 +206,17 @@ class Project:
         options = BuildOptions(store=self.store if name == "build" else None)
         # A run from nothing never divides a job, because no times are known.
         self.engine, self.on_note = FakeEngine(self.work, workers=4), BuildLog()
+        with self.patch_process():
+            run_plan(of, plan, self.engine, self.on_note, TODAY, options)
+        build = BuildFolder.from_project(project)
+        return {
+            str(r.cell): (r, content(build.model_folder(r.cell.model), r))
+            for r in read_run(build.results).records
+        }
+
+    @contextmanager
+    def patch_process(self) -> Iterator[None]:
+        """Patch everything that the state changes in the process of a run."""
         with (
             patch("exporter.build.decisions.build_results.compute_fingerprint", self.fingerprint),
             patch("exporter.build.schedule.job_division._MIN_OPSETS", 1),
@@ -213,12 +225,7 @@ class Project:
             patch.object(sys, "path", [*sys.path, str(self.packages)]),
         ):
             read_package_state.cache_clear()  # each run is a process of its own
-            run_plan(of, plan, self.engine, self.on_note, TODAY, options)
-        build = BuildFolder.from_project(project)
-        return {
-            str(r.cell): (r, content(build.model_folder(r.cell.model), r))
-            for r in read_run(build.results).records
-        }
+            yield
 
     def list_packages(self) -> tuple[str, ...]:
         return (str(self.packages),)

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -215,7 +214,7 @@ def test_the_plan_has_the_same_decisions_and_changes_nothing(tmp_path: Path) -> 
     of = project.manifest()
     stored = StoredRecords(BuildFolder.from_project(of.project))
     options = BuildOptions(store=project.store)
-    with patch("exporter.build.decisions.build_results.compute_fingerprint", project.fingerprint):
+    with project.patch_process():
         results = decide(make_plan(of), stored, RecordValidator(of, TODAY), options)
     hits = key_by_text(results.hits)
     assert list(hits) == ["a/17/cpu"]
