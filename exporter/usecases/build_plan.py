@@ -85,6 +85,8 @@ class BuildPlan:
 
     plan: Plan
     decisions: Decisions
+    notes: tuple[str, ...] = ()
+    """Messages about the remote store."""
 
 
 def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, str]) -> BuildPlan:
@@ -98,4 +100,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     validator = RecordValidator(manifest, get_today())
     build_options = options.make_build_options(manifest, environment)
-    return BuildPlan(plan=selected, decisions=decide(selected, stored, validator, build_options))
+    decisions = decide(selected, stored, validator, build_options)
+    store = build_options.store if decisions.to_run or decisions.hits else None
+    notes = tuple(store.take_notes()) if store else ()
+    return BuildPlan(plan=selected, decisions=decisions, notes=notes)

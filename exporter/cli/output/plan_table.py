@@ -34,5 +34,7 @@ def show_plan(build_plan: BuildPlan) -> None:
             rows.append((cell, ("restore", route, f"from the store: {hit.reason}")))
         else:
             rows.append((cell, ("keep", route, "up to date")))
+    for note in build_plan.notes:
+        print_line(note)
     groups = group_by_opset(rows, lambda row: row[0], lambda row: row[1])
     print_table((group.label, *group.first[1]) for group in groups)

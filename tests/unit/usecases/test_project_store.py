@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import Store
+from exporter.cache.store.remote.remote_files import FsspecFiles
 from exporter.cache.store.remote.remote_store import RemoteStore
+from exporter.cli.entry_point import run
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Project
 from exporter.usecases.project_store import open_store
@@ -169,3 +171,28 @@ def test_an_invalid_key_is_a_mistake_with_its_line(
     assert str(caught.value).startswith("pyproject.toml:6: tool.exporter.store_key: ")
     assert message in str(caught.value)
     assert "short" not in str(caught.value)
+
+
+def test_the_plan_prints_why_a_remote_store_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "pyproject.toml").write_text(f"[tool.exporter]\nstore = 'file://{tmp_path}/x'\n")
+    (tmp_path / "manifests" / "tiny.toml").write_text(
+        "format = 1\n[models.tiny]\nsource = 'tiny.py:Tiny'\nopsets = 18\n"
+        "inputs = [{ name = 'x', shape = [2] }]\noutputs = [{ name = 'y', shape = [2] }]\n"
+    )
+    (tmp_path / "manifests" / "tiny.py").write_text("class Tiny: ...\n")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "entries").write_text("no folder")
+    assert run(["plan", "--root", str(tmp_path)]) == 0
+    assert "1 cell to run" in capsys.readouterr().out
+    monkeypatch.setattr(FsspecFiles, "list_folder", raise_denied)
+    assert run(["plan", "--root", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "pyproject.toml:2: tool.exporter.store: file://" in output
+    assert "1 request failed: access denied; run `exporter doctor`" in output
+
+
+def raise_denied(*_: object) -> None:
+    raise PermissionError("access denied")

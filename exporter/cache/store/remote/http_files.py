@@ -53,6 +53,11 @@ class HttpFiles:
         for handler in _HANDLERS:
             self._opener.add_handler(handler())
 
+    def require_root(self) -> None:
+        """Raise an error if the server does not list the folder."""
+        for _ in self.read_chunks("", CHUNK):
+            break
+
     def list_folder(self, folder: str) -> list[RemoteFile]:
         """Return the entries in a folder; empty if it does not exist.
 
@@ -76,5 +81,5 @@ class HttpFiles:
         except HTTPError as error:
             error.close()
             if error.code in (404, 410):
-                raise FileNotFoundError(name) from None
+                raise FileNotFoundError(f"HTTP status {error.code}") from None
             raise OSError(f"HTTP status {error.code}: {error.reason}") from None

@@ -46,6 +46,9 @@ class RemoteFile:
 class ReadableFiles(Protocol):
     """The files below a URL. Errors are those of the server's package."""
 
+    def require_root(self) -> None:
+        """Raise an error if the bucket or the folder cannot be listed."""
+
     def list_folder(self, folder: str) -> list[RemoteFile]:
         """Return the files of a folder; empty if it does not exist."""
 
@@ -93,9 +96,18 @@ class FsspecFiles:
             options |= _CONNECTION_OPTIONS.get(scheme, {})
         self._files = fsspec.filesystem(scheme, **({} if scheme == "memory" else options))
         self._root = rest
+        self._bucket = "" if scheme in ("file", "memory") else rest.partition("/")[0]
         self._upload_options = _UPLOAD_OPTIONS.get(scheme, {})
         # Object stores show a file when it is complete. A folder shows its growing files.
         self._needs_rename = scheme == "file"
+
+    def require_root(self) -> None:
+        """Raise an error if the bucket cannot be listed. The first upload creates a folder."""
+        try:
+            self._files.ls(self._root)
+        except FileNotFoundError:
+            if self._bucket:
+                self._files.ls(self._bucket)
 
     def list_folder(self, folder: str) -> list[RemoteFile]:
         """Return the files of a folder; empty if it does not exist."""

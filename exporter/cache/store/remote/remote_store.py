@@ -199,11 +199,12 @@ class RemoteStore:
         """
         pool = RequestPool(TimeLimit(_GC_SECONDS, _GC_SILENCE), _READ_THREADS)
         [files] = pool.collect([pool.submit(self._get_writable)])
+        pool.collect([pool.submit(files.require_root)])
         return evict_remote(files, pool, limits, dry_run=dry_run)
 
     def test_access(self) -> str:
         """Return why the store cannot be read, or ""."""
-        request = self._reads.submit(lambda: self._get_readable().list_folder("entries"))
+        request = self._reads.submit(lambda: self._get_readable().require_root())
         self._reads.wait([request])
         if request.error:
             return describe_error(request.error)

@@ -44,6 +44,10 @@ class FaultyFiles:
             if self._remaining < 0:
                 self._fault()
 
+    def require_root(self) -> None:
+        self._check("read")
+        self._files.require_root()
+
     def list_folder(self, folder: str) -> list[RemoteFile]:
         self._check("read")
         return self._files.list_folder(folder)

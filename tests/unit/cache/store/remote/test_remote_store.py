@@ -353,6 +353,9 @@ def test_a_web_server_is_a_mirror(tmp_path: Path, folder: FsspecFiles, web: str)
     assert mirror.take_notes() == []
 
 
-def test_a_web_server_cannot_redirect_to_a_file(tmp_path: Path, web: str) -> None:
+def test_the_access_to_a_web_server(tmp_path: Path, web: str) -> None:
+    assert open_mirror(web).test_access() == "HTTP status 404"
+    (tmp_path / "server").mkdir()
+    assert open_mirror(web).test_access() == ""
     problem = open_mirror(web.replace("http:", "file:")).test_access()
     assert "unknown url type: file" in problem
