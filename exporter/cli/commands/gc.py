@@ -93,7 +93,7 @@ def _clean_remote(remote: RemoteStore | None, limits: StoreLimits, *, dry_run: b
     try:
         evicted = remote.evict(limits, dry_run=dry_run)
     except OSError as error:
-        message = f"{remote.label}: {error}; run `exporter gc` again"
+        message = f"{remote.label}: {error}; run `exporter doctor` to test the access"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from None
     removed = _format_removed(evicted.cells, "result", evicted.bytes, dry_run=dry_run)
     print_line(f"remote store: {removed}; {format_bytes(evicted.remaining)} remain")
