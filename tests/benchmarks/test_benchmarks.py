@@ -46,7 +46,8 @@ def test_a_section_replaces_only_the_one_of_its_name() -> None:
     assert "| b |" in again
     assert "| c |" in again
     assert "| a |" not in again
-    assert list(BENCHMARKS) == ["cold", "more", "divided", "idle", "touched", "steps"]
+    names = ["cold", "more", "divided", "idle", "touched", "steps", "shared"]
+    assert list(BENCHMARKS) == names
 
 
 def test_a_command_is_measured_with_its_child_processes(tmp_path: Path) -> None:
