@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
-from exporter.records.record import RunRecord, Status
+from exporter.records.record import CellId, RunRecord, Status
 from exporter.records.rehearsal import Rehearsal
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, collect_cells, describe_reason, group_cells
 from exporter.report.rows.failure_clusters import (
+    AffectedCells,
     Cluster,
     FindingCluster,
     cluster_cells,
     cluster_findings,
+    count_cells,
 )
 from exporter.report.rows.failures import FlakyRow, build_flaky_rows
 from exporter.report.rows.matrix import Matrix, build_matrix
@@ -51,9 +53,9 @@ class ReasonRow:
     """Cells with the same outcome and reason."""
 
     mark: Mark
-    label: str
     outcome: str
     reason: str
+    affected: AffectedCells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,17 +158,17 @@ def _select_status(cells: Iterable[Cell], *statuses: Status) -> Iterable[Cell]:
 
 
 def _build_section(cells: Iterable[Cell]) -> Section:
-    groups = group_cells(cells)
+    """Return one row for each outcome and reason, for all models and devices together."""
+    rows: dict[tuple[Mark, str, str], list[CellId]] = {}
+    for group in group_cells(cells):
+        reason = group.first.expected_reason or describe_reason(group)
+        members = rows.setdefault((group.first.mark, group.first.outcome, reason), [])
+        members += [cell.id for cell in group.members]
     return Section(
-        cells=sum(len(group.members) for group in groups),
+        cells=sum(map(len, rows.values())),
         rows=tuple(
-            ReasonRow(
-                mark=group.first.mark,
-                label=group.label,
-                outcome=group.first.outcome,
-                reason=group.first.expected_reason or describe_reason(group),
-            )
-            for group in groups
+            ReasonRow(mark=mark, outcome=outcome, reason=reason, affected=count_cells(members))
+            for (mark, outcome, reason), members in rows.items()
         ),
     )
 

@@ -130,7 +130,7 @@ def cluster_cells(
                 outcome=first.cell.outcome,
                 operator=first.operator,
                 reason=first.reason if is_same else f"{first.reason} (text of {first.cell.id})",
-                affected=_count_cells([failure.cell.id for failure in group]),
+                affected=count_cells([failure.cell.id for failure in group]),
                 locations=list_locations([failure.cell.id for failure in group], manifest),
                 accepted=tuple(dict.fromkeys(filter(None, accepted))),
                 cell=str(first.cell.id),
@@ -156,7 +156,7 @@ def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, .
     clusters = [
         FindingCluster(
             findings=tuple(group),
-            affected=_count_cells([cell for finding in group for cell in finding.cells]),
+            affected=count_cells([cell for finding in group for cell in finding.cells]),
         )
         for group in groups
     ]
@@ -215,7 +215,8 @@ def list_locations(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ..
     return (*locations[:_LISTED_LOCATIONS], *((f"and {more} more",) if more > 0 else ()))
 
 
-def _count_cells(cells: Sequence[CellId]) -> AffectedCells:
+def count_cells(cells: Sequence[CellId]) -> AffectedCells:
+    """Return the labels of cells, grouped by opset."""
     groups = group_by_opset(cells, lambda cell: cell, lambda _: None)
     labels = tuple(group.label for group in groups)
     return AffectedCells(

@@ -82,6 +82,18 @@ def test_a_foreseen_failure_shows_its_full_reason() -> None:
     assert row.reason == reason
 
 
+def test_cells_with_one_outcome_and_reason_share_a_row() -> None:
+    cells = ("bert/17/cpu", "bert/19/cpu", "alexnet/17/cpu")
+    records = [make_record(cell, "xfail", foreseen="no kernel") for cell in cells]
+    records.append(make_record("alexnet/18/cpu", "xfail", foreseen="another reason"))
+    first, second = build_overview(MANIFEST, make_run(*records)).expected.rows
+    labels = {row.reason: sorted(row.affected.labels) for row in (first, second)}
+    assert labels == {
+        "no kernel": ["alexnet/17/cpu", "bert/17,19/cpu"],
+        "another reason": ["alexnet/18/cpu"],
+    }
+
+
 def test_exporters_by_opset() -> None:
     records = [make_record(f"bert/{opset}/cpu") for opset in (17, 19)]
     records += [make_record(f"alexnet/{opset}/cpu") for opset in (17, 18)]
