@@ -57,7 +57,10 @@ def read_regular_file(path: Path, limit: int) -> bytes:
     """
     with open_regular_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(limit + 1) if size <= limit else b""
+        # `read` allocates the requested number of bytes, so the limit is no argument.
+        content = file.read(size + 1) if size <= limit else b""
+        if len(content) > size:  # the file grows
+            content += file.read(limit + 1 - len(content))
     if max(size, len(content)) > limit:
         text = f"has {size} bytes, but at most {limit} are possible"
         raise OSError(errno.EFBIG, text, str(path))

@@ -103,6 +103,7 @@ def run_exporter(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in the project; its output is not a terminal."""
     inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
+    inherited.pop("COLUMNS", None)  # lines are not wrapped
     return subprocess.run(
         [sys.executable, "-m", "exporter", *arguments],
         cwd=root,

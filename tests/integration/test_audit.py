@@ -81,7 +81,7 @@ def test_the_checks_catch_all_mutants_of_a_linear_layer(project: Path) -> None:
 
     assert run_exporter(project, "report").returncode == 0
     page = (project / "reports" / "models" / "good.md").read_text(encoding="utf-8")
-    assert "## Audit" in page
+    assert "<b>Audit</b>" in page
     assert "| good/17/cpu | 40 |" in page
 
 

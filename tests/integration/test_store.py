@@ -89,7 +89,9 @@ def test_after_an_undone_edit_the_same_bytes_are_restored(first: Path) -> None:
     undone = run_exporter(first, "export", "--explain")
     assert undone.returncode == 1
     assert " runs: " not in undone.stdout
-    assert "16..17/cpu is restored from the store: manifests/models.py changed" in undone.stdout
+    assert (
+        "wide/17..18/cpu is restored from the store: manifests/models.py changed" in undone.stdout
+    )
     assert "4 cells: 2 pass, 2 error, 2 of them restored from the store" in undone.stdout
     assert read_files(first) == before
     assert read_cells(first) == restored
