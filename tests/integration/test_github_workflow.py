@@ -276,7 +276,8 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     assert (runner.run_job("gate"), runner.run_job("comment")) == (1, 0)
     log = (runner.folder / "log").read_text()
     assert "one/17/cpu: newly red: pass -> fail at source" in log
-    assert "::error title=one/17/cpu%3A newly red,file=manifests/net.toml,line=3::" in log
+    assert "::error title=one/17/cpu%3A newly red,file=manifests/models.py,line=" in log
+    assert "the model changed: manifests/models.py:" in log
     commit, day = run_git(runner.repository, "log", "-1", "--format=%H %cs", "main").split()
     for page in ("summary.md", "comment/build/comment.md"):
         assert f"last green in {commit[:12]} of {day}" in (runner.folder / page).read_text()
