@@ -27,6 +27,8 @@ from exporter.records.record import (
     Status,
 )
 
+#: Keys of an entry that select or judge cells.
+_CELL_KEYS = ("opsets", "devices", "expect", "skip", "overrides")
 #: Models of one manifest, each in its own file.
 _PER_FILE = 50
 _MODEL = """
@@ -119,7 +121,7 @@ def _record(planned: PlannedCell, root: Path, listing: str) -> Record:
 
 
 def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
-    """Create a project with some models of this project at other opsets."""
+    """Create a project with some models of this project at other opsets, on the CPU only."""
     place = root / "manifests"
     shutil.copytree(
         ROOT / "manifests/models", place / "models", ignore=shutil.ignore_patterns("__pycache__")
@@ -132,7 +134,7 @@ def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
     for path in sorted((ROOT / "manifests").glob("*.toml")):
         known |= tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()["models"]
     for id in models:
-        entry = {key: value for key, value in known[id].items() if key not in ("expect", "opsets")}
+        entry = {key: value for key, value in known[id].items() if key not in _CELL_KEYS}
         models_table[id] = {**entry, "opsets": opsets}
     chosen["models"] = models_table
     (place / "matrix.toml").write_text(tomlkit.dumps(chosen), encoding="utf-8")
