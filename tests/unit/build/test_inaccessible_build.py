@@ -24,7 +24,9 @@ from tests.unit.build.builders import manifest
 from tests.unit.build.test_corrupted_build import assert_complete, export
 from tests.unit.build.test_pipeline import TODAY
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="users of POSIX")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "geteuid"), reason="this system has no owners and modes of files"
+)
 
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOBODY = 65534

@@ -11,7 +11,7 @@ import pytest
 from exporter.core.file_hash import hash_file
 from exporter.core.regular_files import empty_regular_file, open_regular_file, read_regular_file
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders")
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
 
 def make_pipe(path: Path) -> None:

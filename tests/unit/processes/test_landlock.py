@@ -87,7 +87,7 @@ def test_a_restricted_process_reaches_only_its_folders(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="the actions open files of /proc")
 def test_the_same_actions_work_without_the_sandbox(tmp_path: Path) -> None:
     results = attempt(tmp_path, "none")
     results.pop("open the parent")  # the system may forbid it in any case
@@ -102,7 +102,7 @@ def test_the_same_actions_work_without_the_sandbox(tmp_path: Path) -> None:
         (7, ""),
     ],
 )
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="the module calls functions of Linux")
 def test_an_old_kernel_is_reported(
     monkeypatch: pytest.MonkeyPatch, version: int | OSError, expected: str
 ) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="it reads the state of processes in /proc"
+)
 
 #: Imports everything, gives up all privileges and tries to open its parent in a fork.
 SCRIPT = """

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -53,20 +52,10 @@ class Request(Generic[T]):
 
     def run(self) -> None:
         """Call the function. Its exception becomes the value of `error`."""
-        with self:
+        try:
             self.results.append(self._call())
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        self.error = error if isinstance(error, Exception) else None
-        return self.error is not None
+        except Exception as error:  # noqa: BLE001 - clients of stores have no common base class
+            self.error = error
 
 
 class RequestPool:
