@@ -1,0 +1,72 @@
+"""The projects of `docs/examples` are green, as its pages promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.records.record import Stage, Status
+from tests.integration.project import ROOT, read_cells, run_exporter
+
+EXAMPLES = ROOT / "docs" / "examples"
+OPERATOR = Path("manifests") / "custom_operator"
+#: Programs of the environment, such as ninja, even if the environment is not activated.
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+CAN_COMPILE = bool(shutil.which("g++", path=PATH) and shutil.which("ninja", path=PATH))
+CELLS = {
+    "alexnet/18/cpu",
+    "custom_operator_onnxscript/18/cpu",
+    "custom_operator_symbolic/17/cpu",
+    "decoder_cache/18/cpu",
+    "lstm/17/cpu",
+    "mixed_tracing/17/cpu",
+    "super_resolution/18/cpu",
+    "transformer_encoder/18/cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("examples") / "project"
+    shutil.copytree(EXAMPLES, root, ignore=shutil.ignore_patterns("build", "reports", "__*"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def compiled(project: Path) -> bool:
+    if CAN_COMPILE:
+        command = [sys.executable, str(project / OPERATOR / "compile_library.py")]
+        environment = {**os.environ, "PATH": PATH}
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=250)
+    return CAN_COMPILE
+
+
+def test_one_cell_of_each_example_is_green(project: Path, compiled: bool) -> None:
+    cells = sorted(CELLS | {"custom_operator_cpp/18/cpu"})
+    command = run_exporter(project, "export", *cells, PATH=PATH)
+    records = read_cells(project)
+    cpp = records.pop("custom_operator_cpp/18/cpu")
+    assert {name: record.status for name, record in records.items()} == dict.fromkeys(
+        CELLS, Status.PASS
+    ), command.stdout + command.stderr
+    if compiled:
+        assert cpp.status is Status.PASS
+    else:
+        assert (cpp.status, cpp.stage) == (Status.ERROR, Stage.SOURCE)
+        assert "not compiled; run compile_library.py" in cpp.message
+
+
+def test_every_example_has_a_page_and_is_in_the_index() -> None:
+    folders = {path.parent.name for path in EXAMPLES.glob("manifests/*/*.toml")}
+    index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\(manifests/(\w+)/README\.md\)", index)) == folders
+    for folder in folders:
+        page = EXAMPLES / "manifests" / folder / "README.md"
+        for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page}: {link}"
