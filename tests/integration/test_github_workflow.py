@@ -27,7 +27,7 @@ NOX = ROOT / ".ci/nox.txt"
 NOXFILE = """
 import nox
 
-for name in ("export", "merge", "gate"):
+for name in ("export", "merge", "gate", "report"):
 
     def session(session, name=name):
         session.run("python", "-m", "exporter", name, *session.posargs, external=True)
@@ -281,7 +281,9 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     commit, day = run_git(runner.repository, "log", "-1", "--format=%H %cs", "main").split()
     for page in ("summary.md", "comment/build/comment.md"):
         assert f"last green in {commit[:12]} of {day}" in (runner.folder / page).read_text()
-    assert (runner.artifacts / "tables/reports/index.html").is_file()
+    head = run_git(runner.repository, "rev-parse", "topic").strip()
+    index = (runner.artifacts / "tables/reports/index.html").read_text()
+    assert f"commit {head[:12]}" in index
     assert (runner.artifacts / "tables/build/one/logs").is_dir()
 
 
