@@ -16,7 +16,7 @@ from exporter.build.folder.build_folder import BuildFolder
 from exporter.build.folder.garbage import Garbage, find_garbage, remove_garbage
 from exporter.build.folder.stored_records import StoredRecords
 from exporter.build.pipeline import run_plan
-from exporter.build.requirements import require_packages
+from exporter.build.requirements import require_packages, require_sandbox
 from exporter.build.toolchain_export import require_toolchain
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "find_garbage",
     "remove_garbage",
     "require_packages",
+    "require_sandbox",
     "require_toolchain",
     "run_plan",
 ]

@@ -1,4 +1,4 @@
-"""Check without an import that the packages of an export are installed."""
+"""Check without an import that the machine has the packages and the sandbox of an export."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.manifest import Project
+from exporter.processes import bubblewrap
 
 #: The packages that every worker imports.
 _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -29,3 +31,16 @@ def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "e
             f"{', '.join(missing)} {verb} not installed here: the command needs "
             f"`pip install 'onnx-exporter-matrix[{extra}]'`",
         )
+
+
+def require_sandbox(project: Project) -> None:
+    """Check that the system offers the sandbox of the project; a worker checks Landlock itself.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with the reason.
+    """
+    if project.sandbox != "bubblewrap":
+        return
+    if obstacle := bubblewrap.find_obstacle():
+        fix = 'install the package bubblewrap, or use `sandbox = "none"` in [tool.exporter]'
+        raise ExporterError(ExitCode.ENVIRONMENT, f"sandbox: {obstacle}; {fix}")

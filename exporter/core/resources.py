@@ -15,10 +15,11 @@ _OUT_OF_MEMORY = re.compile(
     r"|(bad|std::bad_)[ _]?alloc|out of memory",
     re.IGNORECASE,
 )
-#: Messages of the C library about full or failing disks, and too many files or processes.
+#: Messages of the C library about full or failing disks, and too many files or processes. A
+#: read-only file system is no such message: the build folder is writable, and a sandbox has others.
 _OUT_OF_RESOURCES = re.compile(
     r"No space left on device|Disk quota exceeded|Too many open files|Input/output error"
-    r"|Read-only file system|Resource temporarily unavailable|File too large"
+    r"|Resource temporarily unavailable|File too large"
 )
 
 

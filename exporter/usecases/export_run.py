@@ -17,6 +17,7 @@ from exporter.build import (
     Decisions,
     Results,
     require_packages,
+    require_sandbox,
     run_plan,
 )
 from exporter.build.engine import LocalEngine
@@ -93,6 +94,7 @@ def export(
     plan = options.make_plan(manifest)
     build_options = options.make_build_options(manifest, environment)
     require_packages()
+    require_sandbox(project)
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
     engine = LocalEngine(options.jobs or project.jobs or get_default_jobs(), starter)

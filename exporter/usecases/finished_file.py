@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build import BuildObserver, Decisions, require_packages, run_plan
+from exporter.build import BuildObserver, Decisions, require_packages, require_sandbox, run_plan
 from exporter.build.engine import LocalEngine
 from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
@@ -61,6 +61,7 @@ def prove_finished_file(
         ExporterError: ENVIRONMENT if PyTorch or another package is missing.
     """
     require_packages()
+    require_sandbox(manifest.project)
     update: dict[str, object] = {
         "artifact": str(file.path.resolve()),
         "opsets": (file.opset,),

@@ -31,9 +31,9 @@ def main() -> int:
     except ImportError as error:
         sys.stderr.write(f"the worker cannot start: {error}\n")
         return int(ExitCode.ENVIRONMENT)
-    if job.sandbox == "landlock":
+    if job.sandbox != "none":
         try:
-            _enter_sandbox(Path(job.folder))
+            _enter_sandbox(Path(job.folder), job.sandbox)
         except OSError as error:
             text = 'use another system, or set `sandbox = "none"` in [tool.exporter]'
             sys.stderr.write(f"sandbox: {error.strerror}; {text}\n")
@@ -45,14 +45,15 @@ def main() -> int:
     os._exit(int(ExitCode.OK))
 
 
-def _enter_sandbox(folder: Path) -> None:
+def _enter_sandbox(folder: Path, sandbox: str) -> None:
     """Leave only the folder of the job, a folder for temporary files and devices writable."""
     # Beside the job's folder: the private folder of the run is removed with it.
     temporary = JobFolder(folder).temporary
     temporary.mkdir(exist_ok=True)
     tempfile.tempdir = str(temporary)
     os.putenv("TMPDIR", tempfile.tempdir)  # for native code and child processes
-    restrict_process((folder, temporary, Path("/dev")))
+    if sandbox == "landlock":  # Bubblewrap restricted the process before its start
+        restrict_process((folder, temporary, Path("/dev")))
 
 
 if __name__ == "__main__":

@@ -88,7 +88,12 @@ class _RunningJob:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.monitor = JobMonitor(task.job, folder)
         self._task = task
-        command = WorkerCommand(job=folder.job, log=log, folder=Path(task.job.root))
+        command = WorkerCommand(
+            job=folder.job,
+            log=log,
+            folder=Path(task.job.root),
+            writable=(folder.path, folder.temporary),
+        )
         self._process = starter.start(command)
         self._started = time.monotonic()
 

@@ -20,7 +20,7 @@ from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
 from exporter.planning.selection import Selection
 from exporter.processes.worker_starter import make_starter
-from exporter.usecases.noop_check import list_variables, load_noop_summary
+from exporter.usecases.noop_check import find_sandbox, list_variables, load_noop_summary
 
 if TYPE_CHECKING:
     from exporter.planning.shards import Shard
@@ -71,7 +71,7 @@ def export(
             for line, color in summary.lines:
                 print_line(line, color=color)
             return summary.code
-    with closing(make_starter(os.environ, list_variables(root))) as starter:
+    with closing(make_starter(os.environ, list_variables(root), find_sandbox(root))) as starter:
         if not flags["dry_run"]:
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()

@@ -140,7 +140,8 @@ def _verify_with_entry(
     if names:
         _choose_devices(root, names)
     require_packages()
-    with closing(make_starter(os.environ, manifest.project.environment)) as starter:
+    project = manifest.project
+    with closing(make_starter(os.environ, project.environment, project.sandbox)) as starter:
         for path in paths:
             try:
                 number = int(opset) if opset else read_opset(path, environment)

@@ -24,7 +24,7 @@ from exporter.manifest.spec.store import (
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, join_device, split_device
 
 #: The restriction of workers.
-Sandbox = Literal["none", "landlock"]
+Sandbox = Literal["none", "landlock", "bubblewrap"]
 
 
 class Project(FrozenModel):
