@@ -20,6 +20,7 @@ from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import read_toml
 from exporter.manifest.reading.validation import ManifestFile, validate_manifest
 from exporter.manifest.rules.axes import check_shared_axes
+from exporter.manifest.rules.call_placement import complete_input_names
 from exporter.manifest.rules.devices import list_pinned_devices
 from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
@@ -103,13 +104,14 @@ def load_layers(
     invalid_ids = _find_invalid_ids(graph)
     check_gate(settings, {entry.id for entry in graph.entries}, settings_report)
     base = (settings.layer,) if settings.layer else ()
+    references = References(root, fallback_root)
     models = []
     for entry in graph.entries:
         entry_report = ProblemCollector()
         layers = (*base, *graph.list_layers(entry, entry_report))
-        models.append(expand_repeats(merge_layers(entry.id, layers, entry_report)))
+        expanded = expand_repeats(merge_layers(entry.id, layers, entry_report))
+        models.append(complete_input_names(expanded, references))
     devices = settings.project.device_names
-    references = References(root, fallback_root)
     context = ResolveContext(
         devices=devices,
         pinned=list_pinned_devices(settings.project.devices),

@@ -27,6 +27,10 @@ def _both(proof: Proof, *shapes: list[str | int]) -> bool:
     return all(_dims(proof, opset) == list(shapes) for opset in (13, 18))
 
 
+def _inputs(proof: Proof, *names: str) -> bool:
+    return all([item.name for item in proof.graph(n).graph.input] == [*names] for n in (13, 18))
+
+
 def _weights(proof: Proof, *names: str) -> bool:
     return all(
         set(names) <= {item.name for item in proof.graph(opset).graph.initializer}
@@ -148,6 +152,23 @@ outputs = [{ name = "logits", shape = ["batch", 4] }]
         )
     },
 )
+DEFAULT_NAMES = Feature(
+    name="names of inputs, by default",
+    api="export(..., input_names=None)",
+    torch="1.0+",
+    model="names.py:Scaled",
+    lines='inputs = [{ shape = ["batch", 4] }, { shape = ["batch", 4] }]',
+    facts={"both files have the names of the parameters": lambda p: _inputs(p, "x", "scale")},
+    note="Those of `forward`, which are read from the source without running it.",
+)
+FIRST_NAMES = Feature(
+    name="names of the first inputs only",
+    api="export(..., input_names=['image'])",
+    torch="1.0+",
+    model="names.py:Scaled",
+    lines='inputs = [{ name = "image", shape = ["batch", 4] }, { shape = ["batch", 4] }]',
+    facts={"the other one has its default": lambda p: _inputs(p, "image", "scale")},
+)
 PARAMETERS = Feature(
     name="names of parameters",
     api="export(..., input_names=['actual_input_1'] + ['learned_%d' % i for i in range(16)])",
@@ -164,6 +185,15 @@ PARAMETERS_TABLE = Feature(
     model="names.py:Affine",
     lines='parameters = { "*.weight" = "kernel" }',
     facts={"one is named, one keeps its own": lambda p: _weights(p, "kernel", "linear.bias")},
+)
+PARAMETERS_FIRST = Feature(
+    name="names of the first parameters only",
+    api="export(..., input_names=['x', 'learned_0'])",
+    torch="1.0+, TorchScript",
+    model="names.py:Affine",
+    lines='parameters = ["learned_0"]',
+    facts={"the other one keeps its own": lambda p: _weights(p, "learned_0", "linear.bias")},
+    note="`input_names` has the names of inputs before those of parameters; here each has its key.",
 )
 PARAMETERS_UNREAD = Feature(
     name="names of parameters that nothing reads",
@@ -194,6 +224,8 @@ SECTION = Section(
     name="Names and axes",
     rows=(
         NAMES,
+        DEFAULT_NAMES,
+        FIRST_NAMES,
         DYNAMIC_AXES,
         AXES_TABLE,
         AXES_LISTED,
@@ -203,6 +235,7 @@ SECTION = Section(
         OUTPUT_AXIS,
         FIXED,
         PARAMETERS,
+        PARAMETERS_FIRST,
         PARAMETERS_TABLE,
         PARAMETERS_UNREAD,
         PARAMETERS_LOST,

@@ -1,26 +1,46 @@
 """Resolve the path of every input and constant in the model's call, and report conflicts.
 
-Input: the `at` keys of an entry. Output: a path for each input, and the containers.
+Input: the `at` keys of an entry. Output: a path and a name for each input, and the containers.
+
+An input without a name gets the name of its parameter in `forward`. The source of the model is
+parsed, not run, because the parent process imports no torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
+from exporter.manifest.schema.tables import InputTable
 from exporter.manifest.spec.call import Container
 from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
-from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
+from exporter.manifest.syntax.forward_parameters import ForwardParameters, UnreadableForward
+from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote
 
 #: Python's own containers; user code creates all others.
 _BUILT_IN = ("list", "tuple", "dict")
+_MISSING = "needs the key 'name'"
 
 
 def resolve_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
-    """Return the path of each input; without `at`, the next free position of `args`."""
+    """Return the path of each input; see `list_call_paths`. Report conflicts."""
+    paths = list_call_paths(model)
     if model.settings.inputs_from:
         _check_without_paths(model)
+    elif model.has_valid("constants", "containers"):
+        _check_conflicts(model, paths)
+    return paths
+
+
+def list_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
+    """Return the path of each input; without `at`, the next free position of `args`.
+
+    Returns:
+        Empty paths if a function creates the call.
+    """
+    if model.settings.inputs_from:
         return tuple("" for _ in model.settings.inputs)
     reserved = frozenset(
         step
@@ -32,9 +52,20 @@ def resolve_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
         parsed = [parse_call_path(path) for path in paths]
         used = [steps for root, steps in parsed if root == "args"]
         paths.append(table.at or f"args[{find_next_position(used, reserved)}]")
-    if model.has_valid("constants", "containers"):
-        _check_conflicts(model, paths)
     return tuple(paths)
+
+
+def complete_input_names(model: EffectiveSettings, references: References) -> EffectiveSettings:
+    """Return the model with a name for each input; report inputs that can have none."""
+    if not model.has_valid("inputs") or all(table.name for table in model.settings.inputs):
+        return model
+    paths = list_call_paths(model)
+    tables = tuple(
+        table if table.name else _add_name(model, index, table, path, references)
+        for index, (table, path) in enumerate(zip(model.settings.inputs, paths, strict=True))
+    )
+    settings = model.settings.model_copy(update={"inputs": tables})
+    return replace(model, settings=settings)
 
 
 def resolve_containers(model: EffectiveSettings, references: References) -> tuple[Container, ...]:
@@ -53,6 +84,42 @@ def resolve_containers(model: EffectiveSettings, references: References) -> tupl
             model.add_problem(path, message)
         containers.append(Container(at=table.at, type=kind))
     return tuple(containers)
+
+
+def _add_name(
+    model: EffectiveSettings, index: int, table: InputTable, path: str, references: References
+) -> InputTable:
+    """Return the table with the name of its parameter, or with its path after a problem."""
+    try:
+        name = _find_name(model, path, references)
+    except UnreadableForward as error:
+        model.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
+        name = f"inputs[{index}]"
+    return table.model_copy(update={"name": name})
+
+
+def _find_name(model: EffectiveSettings, path: str, references: References) -> str:
+    if not path:
+        raise UnreadableForward("the function of `inputs_from` creates the call")
+    root, (step, *inner) = parse_call_path(path)
+    if inner:
+        raise UnreadableForward(f"{quote(path)} is inside a container")
+    if root == "kwargs":
+        return str(step)
+    if not model.has_valid("source"):
+        raise UnreadableForward("the source is not valid")
+    forward = references.read_forward(model, model.settings.source)
+    return _select_parameter(forward, int(step))
+
+
+def _select_parameter(forward: ForwardParameters, position: int) -> str:
+    names = forward.positional
+    if position < len(names):
+        return names[position]
+    if forward.variadic:
+        raise UnreadableForward(f"`forward` takes this position in *{forward.variadic}")
+    found = f"only {join_words(names)}" if names else "no position"
+    raise UnreadableForward(f"`forward` has {found}, so position {position} has no parameter")
 
 
 def _list_paths(model: EffectiveSettings, key: str) -> list[str]:

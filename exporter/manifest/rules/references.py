@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib.util
 import posixpath
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.syntax.forward_parameters import (
+    ForwardParameters,
+    UnreadableForward,
+    read_forward,
+)
 from exporter.manifest.syntax.message_format import KeyPath, quote
+from exporter.manifest.syntax.python_modules import find_module_file, is_file, parse_python
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -102,6 +105,30 @@ class References:
             return text
         return posixpath.relpath(name, model.entry.folder or ".")
 
+    def read_forward(self, model: EffectiveSettings, source: str) -> ForwardParameters:
+        """Return the parameters of `forward` of a source.
+
+        Raises:
+            UnreadableForward: If the source cannot be read without running it.
+        """
+        location, _, attribute = source.rpartition(":")
+        if not location:
+            raise UnreadableForward("a saved model has no parameters that can be read")
+        if location.endswith(".py"):
+            folder = model.find_layer(("source",)).folder
+            file = self._find_file(posixpath.normpath(posixpath.join(folder, location)))
+        else:
+            file = find_module_file(location, self._list_folders(model))
+        if file is None:
+            raise UnreadableForward(f"the source of {quote(location)} is not found")
+        forward = read_forward(file, attribute, self._list_folders(model))
+        self.files.update(forward.files)
+        return forward
+
+    def _list_folders(self, model: EffectiveSettings) -> list[str]:
+        """Return the folders in which the modules of a model are searched first."""
+        return [str(self.root / model.entry.folder), str(self.root)]
+
     def has_match(self, pattern: str) -> bool:
         """Return True if a glob matches a file of the project, relative to its root."""
         roots = (self.root, self.fallback_root) if self.fallback_root else (self.root,)
@@ -122,7 +149,7 @@ class References:
 
     def _find_file(self, name: str) -> Path | None:
         roots = (self.root, self.fallback_root) if self.fallback_root else (self.root,)
-        file = next((root / name for root in roots if _is_file(root / name)), None)
+        file = next((root / name for root in roots if is_file(root / name)), None)
         if file:
             self.files.add(file)
         return file
@@ -135,7 +162,7 @@ class References:
         If the package is not installed, nothing is reported: a command that does not export must
         also work in an environment without the packages of the models. The export reports it.
         """
-        file = _find_module_file(module, [str(self.root / model.entry.folder), str(self.root)])
+        file = find_module_file(module, self._list_folders(model))
         if file:
             self.files.add(file)
             name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else ""
@@ -155,13 +182,6 @@ class References:
             model.add_problem(path, f"{name} does not define {quote(attribute)}{hint}")
 
 
-def _is_file(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except OSError:  # such as a name that is too long
-        return False
-
-
 def _suggest_file(file: Path) -> str:
     try:
         names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
@@ -169,28 +189,6 @@ def _suggest_file(file: Path) -> str:
         return ""
     close = difflib.get_close_matches(file.stem, names, n=1)
     return f"; did you mean '{close[0]}{file.suffix}'?" if close else ""
-
-
-def _find_module_file(module: str, folders: Sequence[str]) -> Path | None:
-    """Return the source of a module, searched in the folders and then on Python's path.
-
-    Returns:
-        None if the package does not exist, or if only an import can find the module.
-    """
-    package, *inner = module.split(".")
-    try:
-        spec = PathFinder.find_spec(package, folders) or importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        return None
-    if spec is None:
-        return None
-    candidates = [Path(spec.origin)] if spec.origin else []
-    if inner:
-        bases = [Path(folder, *inner) for folder in spec.submodule_search_locations or ()]
-        candidates = [
-            file for base in bases for file in (base / "__init__.py", base.with_suffix(".py"))
-        ]
-    return next((file for file in candidates if file.suffix == ".py" and _is_file(file)), None)
 
 
 def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
@@ -208,9 +206,7 @@ def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
 
 @lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
 def _parse_names(source: bytes) -> _ModuleNames:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about the user's code are not for this tool
-        tree = ast.parse(source)
+    tree = parse_python(source)
     names = frozenset(_list_names(tree.body))
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     is_dynamic = any(

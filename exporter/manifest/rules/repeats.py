@@ -61,12 +61,14 @@ def _expand_tables(
 def _find_texts(table: _Repeatable) -> Mapping[str, str]:
     """Return the texts that may contain a number, by key."""
     texts = {key: getattr(table, key, None) for key in ("name", "at")}
-    return {key: text for key, text in texts.items() if isinstance(text, str)}
+    return {key: text for key, text in texts.items() if isinstance(text, str) and text}
 
 
 def _check_repeated(model: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
     """Return whether every copy gets its own name and path; report problems."""
     count = len(model.report)
+    if isinstance(table, InputTable) and not table.name:
+        model.add_problem(path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`")
     for key, text in _find_texts(table).items():
         placeholders = PLACEHOLDER.findall(text)
         for placeholder in placeholders:

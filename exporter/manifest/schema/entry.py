@@ -147,9 +147,9 @@ class Settings(Table):
     names), `image = { 0 = "batch" }`, or a different one for each name."""
     parameters: ParametersField | None = None
     """The names of the weights in the file: `"learned_{}"` numbers the parameters from 0 in the
-    order of `named_parameters`, a list names each of them, and a table names those that match its
-    globs, including buffers: `{ "features.*.weight" = "kernel_{}" }`. Without it: their names in
-    the model."""
+    order of `named_parameters`, a list names the first of them in this order, and a table names
+    those that match its globs, including buffers: `{ "features.*.weight" = "kernel_{}" }`. Weights
+    without a name keep the name that they have in the model."""
     constants: Items[ConstantTable] = ()
     """Fixed arguments of the call."""
     containers: Items[ContainerTable] = ()

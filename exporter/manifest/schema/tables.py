@@ -104,8 +104,10 @@ class InputTable(Table):
 
     misplaced_keys: ClassVar[Mapping[str, str]] = INPUT_KEYS
 
-    name: Name
-    """The name in the file."""
+    name: Name = ""
+    """The name in the file. Without it: the name of the parameter in the model's `forward`, which
+    is read from the source without running it. An input inside a container, in `*args` or of
+    `inputs_from` needs a name."""
     shape: Items[DimField]
     """A size for a static dimension, a name for a dynamic axis; `[]` is a scalar."""
     dtype: Dtype | None = None

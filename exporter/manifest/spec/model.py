@@ -103,7 +103,7 @@ class ParameterNames(FrozenModel):
     template: str = ""
     """For all parameters in their order; `{}` is the number from 0."""
     names: Items[str] = ()
-    """One for each parameter, in their order."""
+    """One for each of the first parameters, in their order."""
     patterns: dict[str, str] = Field(default_factory=dict)
     """By a glob over the names in `state_dict`; `{}` is the number among the matching names."""
 

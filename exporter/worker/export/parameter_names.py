@@ -43,9 +43,18 @@ def resolve_weight_names(model: Model, spec: ModelSpec) -> dict[str, str]:
     names = _assign_names(parameters, tuple(first.values()))
     signature = {item.name for item in (*spec.inputs, *spec.outputs)}
     counts = Counter(names.values())
+    # The second name of a shared weight is free, because the file has one copy.
+    unnamed = {
+        name
+        for name, tensor in _list_weights(model, with_buffers=True).items()
+        if first.get(id(tensor)) not in names
+    }
     for weight, name in names.items():
         if name in signature:
             message = f"parameters: '{name}' for {weight} is also an input or output; rename one"
+            raise Failure(Stage.SOURCE, message)
+        if name in unnamed:
+            message = f"parameters: '{name}' for {weight} is the name of another weight; name both"
             raise Failure(Stage.SOURCE, message)
         if counts[name] > 1:
             message = f"parameters: {counts[name]} weights have the name '{name}'; rename them"
@@ -125,13 +134,13 @@ def _assign_names(parameters: ParameterNames, weights: Sequence[str]) -> dict[st
         template = parameters.template
         return {name: _fill_number(template, index) for index, name in enumerate(weights)}
     if parameters.names:
-        if len(parameters.names) != len(weights):
+        if len(parameters.names) > len(weights):
             raise Failure(
                 Stage.SOURCE,
                 f"parameters: {len(parameters.names)} names for {len(weights)} weights: "
-                f"{join_names(weights)}",
+                f"{join_names(weights)}; remove the last {len(parameters.names) - len(weights)}",
             )
-        return dict(zip(weights, parameters.names, strict=True))
+        return dict(zip(weights, parameters.names, strict=False))
     return dict(_match_patterns(parameters.patterns, weights))
 
 

@@ -16,6 +16,13 @@ class Affine(nn.Module):
         return y
 
 
+class Scaled(nn.Module):
+    """Two inputs: `[batch, 4]` each."""
+
+    def forward(self, x: Tensor, scale: Tensor) -> Tensor:
+        return x * scale
+
+
 class Half(nn.Module):
     """Two layers, one of them without a use."""
 

@@ -167,10 +167,14 @@ def test_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"names": ("a", "b")}, "2 names for 4 weights: first.weight, first.bias, second.weight"),
+        (
+            {"names": tuple("abcde")},
+            "5 names for 4 weights: first.weight, first.bias, second.weight",
+        ),
         ({"patterns": {"third.*": "w_{}"}}, "'third.*' matches none of the remaining weights"),
         ({"patterns": {"*.bias": "b"}}, "'*.bias' matches 2 weights, but 'b' is one name"),
         ({"patterns": {"first.*": "w_{}", "second.*": "w_{}"}}, "2 weights have the name 'w_0'"),
+        ({"names": ("first.bias",)}, "'first.bias' for first.weight is the name of another weight"),
         ({"patterns": {"first.bias": "x"}}, "'x' for first.bias is also an input or output"),
     ],
 )

@@ -1,0 +1,55 @@
+"""Find and parse Python files without running them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+
+def find_module_file(module: str, folders: Sequence[str]) -> Path | None:
+    """Return the source of a module, searched in the folders and then on Python's path.
+
+    Returns:
+        None if the package does not exist, or if only an import can find the module.
+    """
+    package, *inner = module.split(".")
+    try:
+        spec = PathFinder.find_spec(package, folders) or importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    candidates = [Path(spec.origin)] if spec.origin else []
+    if inner:
+        bases = [Path(folder, *inner) for folder in spec.submodule_search_locations or ()]
+        candidates = [
+            file for base in bases for file in (base / "__init__.py", base.with_suffix(".py"))
+        ]
+    return next((file for file in candidates if file.suffix == ".py" and is_file(file)), None)
+
+
+def is_file(file: Path) -> bool:
+    """Return whether a file exists; False if the system refuses its name."""
+    try:
+        return file.is_file()
+    except OSError:  # such as a name that is too long
+        return False
+
+
+@lru_cache(maxsize=1 << 6)  # an entry needs a few files, and several entries share them
+def parse_python(source: bytes) -> ast.Module:
+    """Return the syntax tree of a Python file.
+
+    Raises:
+        SyntaxError: If it is not valid Python.
+        ValueError: If its bytes are no text.
+        RecursionError, MemoryError: If it is nested too deep.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # warnings about the user's code are not for this tool
+        return ast.parse(source)
