@@ -118,8 +118,8 @@ def _select_parameter(forward: ForwardParameters, position: int) -> str:
         return names[position]
     if forward.variadic:
         raise UnreadableForward(f"`forward` takes this position in *{forward.variadic}")
-    found = f"only {join_words(names)}" if names else "no position"
-    raise UnreadableForward(f"`forward` has {found}, so position {position} has no parameter")
+    available = f"only {join_words(names)}" if names else "no position"
+    raise UnreadableForward(f"`forward` has {available}, so position {position} has no parameter")
 
 
 def _list_paths(model: EffectiveSettings, key: str) -> list[str]:
