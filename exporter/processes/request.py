@@ -13,9 +13,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from exporter.processes.spawner import signal_group
 
@@ -75,7 +78,8 @@ def send_request(
         module: A package with a `__main__` that calls `serve_request`.
         request: The content of the file REQUEST.
         environment: All variables of the process; None: those of this process.
-        timeout: Seconds until the process and its children are killed.
+        timeout: Seconds from the start, or the last line, until the process and its children are
+            killed.
         on_line: Called with each line of stdout. Without it, stdout is discarded.
         own_group: Whether the process has a group of its own, which is killed at its end. If not,
             it ends with the group of this process.
@@ -93,18 +97,23 @@ def send_request(
             encoding="utf-8",
             errors="replace",
         )
-        code = None
-        try:
-            for line in process.stdout or ():
-                if on_line:
-                    on_line(line)
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
+
+        def kill() -> None:
             if own_group:
                 signal_group(process.pid, signal.SIGKILL)
             process.kill()
+
+        code = None
+        try:
+            with _Deadline(timeout, kill) as deadline:
+                for line in process.stdout or ():
+                    deadline.extend()
+                    if on_line:
+                        on_line(line)
+                code = process.wait()
+                code = None if deadline.is_over else code
+        finally:
+            kill()
             process.wait()
             if process.stdout:
                 process.stdout.close()
@@ -112,6 +121,42 @@ def send_request(
         text = log.read().decode("utf-8", errors="replace").strip()
         content = response.read_bytes() if response.is_file() else None
         return ChildResult(code=code, response=content, log=text, timeout=timeout)
+
+
+class _Deadline:
+    """Calls a function after some seconds in which nothing extended them."""
+
+    def __init__(self, seconds: float | None, action: Callable[[], None]) -> None:
+        self._seconds, self._action = seconds, action
+        self._changed = threading.Condition()
+        self._end, self._is_open = 0.0, True
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.is_over = False
+
+    def __enter__(self) -> Self:
+        if self._seconds is not None:
+            self.extend()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_open = False
+            self._changed.notify()
+        if self._seconds is not None:
+            self._thread.join()
+
+    def extend(self) -> None:
+        """Count the seconds from now."""
+        self._end = time.monotonic() + (self._seconds or 0)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while self._is_open and (left := self._end - time.monotonic()) > 0:
+                self._changed.wait(left)
+            if self._is_open:
+                self.is_over = True
+                self._action()
 
 
 def serve_request(handle: Callable[[bytes], str]) -> None:

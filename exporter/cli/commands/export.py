@@ -15,6 +15,7 @@ import click
 
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.options.shards import shard_option
+from exporter.cli.output.summary_lines import print_summary
 from exporter.cli.output.terminal import print_line
 from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
@@ -68,8 +69,7 @@ def export(
     if selection.is_everything and not has_options:
         summary = load_noop_summary(root, get_today())
         if summary:
-            for line, color in summary.lines:
-                print_line(line, color=color)
+            print_summary(summary, time.monotonic() - started)
             return summary.code
     with closing(make_starter(os.environ, list_variables(root), find_sandbox(root))) as starter:
         if not flags["dry_run"]:
@@ -81,7 +81,7 @@ def export(
         from exporter.cli.output.plan_table import show_plan
         from exporter.cli.output.progress import ModelEvents, observe_progress
         from exporter.cli.output.store_usage import show_statistics
-        from exporter.cli.output.summary import make_summary, print_summary
+        from exporter.cli.output.summary import make_summary
         from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
 

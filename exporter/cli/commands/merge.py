@@ -10,7 +10,8 @@ import click
 from exporter.build.shard_merge import merge_shards
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
-from exporter.cli.output.summary import make_summary, print_summary
+from exporter.cli.output.summary import make_summary
+from exporter.cli.output.summary_lines import print_summary
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text_format import pluralize

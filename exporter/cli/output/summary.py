@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.cache.noop_snapshot import ExportSummary
-from exporter.cli.output.terminal import choose_color, print_line
+from exporter.cli.output.terminal import choose_color
 from exporter.core.errors import ExitCode
 from exporter.core.sanitize import join_lines
 from exporter.core.text_format import pluralize
@@ -21,23 +21,6 @@ from exporter.report import choose_mark
 from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
 from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from exporter.report.rows.timings import format_timings, sum_timings
-
-
-def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
-    """Print the summary line by line, and the time of the export in the last one."""
-    *lines, (counts, color) = summary.lines
-    for line, line_color in lines:
-        print_line(line, color=line_color)
-    print_line(
-        counts if seconds is None else f"{counts} in {_format_duration(seconds)}", color=color
-    )
-
-
-def _format_duration(seconds: float) -> str:
-    """Return `8.2 s` or `2:05 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
 
 
 def make_summary(

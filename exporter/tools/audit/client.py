@@ -76,6 +76,7 @@ def run_audit(
             _MODULE,
             request.to_json(),
             environment,
+            timeout=request.spec.timeout,
             on_line=lambda line: on_progress(int(line)) if line.strip().isdigit() else None,
         )
     if result.code == 0 and result.response:

@@ -15,6 +15,8 @@ from exporter.processes.request import send_request
 from exporter.tools.graph_view.protocol import GraphRequest
 
 _MODULE = "exporter.tools.graph_view.child"
+#: Seconds; files of several gigabytes take some minutes.
+_TIMEOUT = 600.0
 _MESSAGE_LENGTH = 2000
 
 
@@ -25,7 +27,7 @@ def render_graph(path: Path, form: Literal["text", "html"], environment: Mapping
         ExporterError: UNREADABLE if the file is not an ONNX file; BUG if the process fails.
     """
     request = GraphRequest(path=str(path.resolve()), form=form)
-    result = send_request(_MODULE, request.to_json(), environment)
+    result = send_request(_MODULE, request.to_json(), environment, timeout=_TIMEOUT)
     if result.code == 0 and result.response is not None:
         return result.response.decode("utf-8")
     is_unreadable = result.code == ExitCode.UNREADABLE

@@ -200,7 +200,8 @@ class _ModelPublisher:
             built=str(self._built),
             targets=targets,
         )
-        result = send_request(_CHILD, request.to_json(), self._options.environment)
+        environment, timeout = self._options.environment, self._spec.timeout
+        result = send_request(_CHILD, request.to_json(), environment, timeout=timeout)
         if result.code == 0 and result.response:
             results = PublishResponse.model_validate_json(result.response).results
         else:

@@ -77,3 +77,22 @@ def test_lines_of_stdout_are_passed_on(tmp_path: Path) -> None:
 )
 def test_exit_codes_are_described(code: int, phrase: str) -> None:
     assert describe_exit(code) == phrase
+
+
+def test_each_line_extends_the_time_and_silence_ends_it(tmp_path: Path) -> None:
+    lines: list[str] = []
+    program = (
+        "for number in range(4):\n"
+        "    print(number, flush=True)\n"
+        "    time.sleep(1)\n"
+        "serve_request(lambda data: 'done')\n"
+        "time.sleep(0 if not os.path.exists('{flag}') else 60)"
+    ).replace("{flag}", str(tmp_path / "silent"))
+    result = run_program(tmp_path, program, timeout=3.0, on_line=lines.append)
+    assert (result.code, result.response) == (0, b"done")
+    assert lines == ["0\n", "1\n", "2\n", "3\n"]
+    (tmp_path / "silent").touch()
+    started = time.monotonic()
+    result = run_program(tmp_path, program, timeout=3.0, on_line=lines.append)
+    assert result.code is None
+    assert time.monotonic() - started < 30

@@ -10,8 +10,8 @@ from exporter.cli.output.summary import (
     format_counts,
     format_grid,
     make_summary,
-    print_summary,
 )
+from exporter.cli.output.summary_lines import print_summary
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.baseline import parse_cell
