@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import onnx
+
 from exporter.records.record import Stage
 from tests.features.feature import Elsewhere, Feature, Proof, Section, Support, refused, structure
 
@@ -17,6 +19,10 @@ def _log(proof: Proof, opset: int) -> str:
 def _has_report(proof: Proof, name: str) -> bool:
     is_noted = f"wrote {name}, in logs/18" in proof.notes(18)
     return is_noted and (proof.folder / "logs" / "18" / name).stat().st_size > 0
+
+
+def _functions(proof: Proof) -> dict[str, onnx.FunctionProto]:
+    return {function.name: function for function in proof.graph(17).functions}
 
 
 FOLDING = Feature(
@@ -115,14 +121,54 @@ FUNCTIONS = Feature(
     model="options.py:Stacked",
     rest=_TORCHSCRIPT,
     lines="options.export_modules_as_functions = true",
-    support=Support.CAUGHT,
-    verdicts={"*": structure("signature", "outputs differ: the file has 1 (13), declared 1 (y)")},
-    note="torch loses the names of the outputs: the function that is the whole model has its own.",
+    support=Support.TORCHSCRIPT,
+    note="torch loses the names of the outputs if a function returns them; here they are restored.",
     facts={
         "the file has a function for each kind of module": lambda p: (
-            {"Stacked", "Layer", "Linear"} <= {function.name for function in p.graph(17).functions}
+            {"Stacked", "Layer", "Linear"} <= _functions(p).keys()
         )
     },
+)
+FUNCTION_TYPES = Feature(
+    name="modules of some types as functions",
+    api="export(..., export_modules_as_functions={nn.LayerNorm, Block})",
+    torch="1.11+, TorchScript; deprecated in 2.6",
+    model="options.py:Blocks",
+    rest="opsets = [15, 17]",
+    lines="""
+options.export_modules_as_functions = ["torch.nn:LayerNorm", "options.py:Block"]
+""",
+    support=Support.TORCHSCRIPT,
+    facts={
+        "the file has these two functions": lambda p: (
+            _functions(p).keys() == {"Block", "LayerNorm"}
+        ),
+        "annotated attributes of the module are attributes of its function": lambda p: (
+            set(_functions(p)["LayerNorm"].attribute) >= {"eps", "elementwise_affine"}
+        ),
+    },
+    note="Their domains are the modules of Python and need no `custom_opsets`.",
+)
+FUNCTIONS_ABSENT = Feature(
+    name="a type of module that the model lacks",
+    api="export(..., export_modules_as_functions={nn.Dropout})",
+    torch="1.11+, TorchScript; deprecated in 2.6",
+    model="options.py:Blocks",
+    rest=_TORCHSCRIPT,
+    lines='options.export_modules_as_functions = ["torch.nn:Dropout"]',
+    support=Support.CAUGHT,
+    verdicts={"*": refused(Stage.CONVERT, "has no module of the type torch.nn:Dropout")},
+    note="torch.onnx.export returns normally and writes no function.",
+)
+FUNCTIONS_EARLY = Feature(
+    name="functions before ONNX has them",
+    api="export(..., export_modules_as_functions={nn.LayerNorm}, opset_version=13)",
+    torch="1.11+, TorchScript; deprecated in 2.6",
+    model="options.py:Blocks",
+    rest="opsets = [13, 17]",
+    lines='options.export_modules_as_functions = ["torch.nn:LayerNorm"]',
+    support=Support.INVALID,
+    invalid="ONNX has functions from opset 15, not at 13; write it in [[models.ID.overrides]]",
 )
 INLINED = Feature(
     name="autograd functions inlined",
@@ -187,6 +233,9 @@ SECTION = Section(
         DUMP,
         TRAINING,
         FUNCTIONS,
+        FUNCTION_TYPES,
+        FUNCTIONS_ABSENT,
+        FUNCTIONS_EARLY,
         INLINED,
         NOT_INLINED,
         *(_fallback(k, _SINCE) for k in ("ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH")),

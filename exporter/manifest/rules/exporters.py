@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from exporter.core.frozen_model import Plain
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.overrides import Variant, split_variants
+from exporter.manifest.rules.references import FUNCTIONS, References
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.model import ExporterName
@@ -22,6 +23,8 @@ _CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}
 _FIRST_DYNAMO_OPSET = NATIVE_OPSETS["dynamo"][0]
 #: ONNX has sequences from this opset.
 _FIRST_SEQUENCE_OPSET = 11
+#: ONNX has functions in files from this opset, with IR version 8.
+_FIRST_FUNCTION_OPSET = 15
 
 #: Options of both exporters.
 COMMON_OPTIONS = ("export_params", "external_data", "keep_initializers_as_inputs", "verbose")
@@ -104,7 +107,7 @@ def check_sequences(model: EffectiveSettings) -> None:
             model.add_problem(path, f"{message}, not at {format_opsets(early)}")
 
 
-def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
+def resolve_options(model: EffectiveSettings, references: References) -> dict[str, Plain]:
     """Return the options of the entry, after a check of these and of those of its overrides."""
     options = list_explicit_values(model.settings.options)
     is_exported = model.has_valid("artifact") and not model.settings.artifact
@@ -113,7 +116,7 @@ def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
         for index, table in enumerate(model.settings.overrides):
             path: KeyPath = ("overrides", index, "options")
             _check_options(model, path, list_explicit_values(table.options), table.opset)
-    return options
+    return references.check_module_types(model, ("options",), options)
 
 
 def _check_options(
@@ -123,12 +126,13 @@ def _check_options(
     opsets: tuple[int, ...] | None,
 ) -> None:
     """Report options that the exporters of these opsets do not have."""
-    used = {
-        choose_exporter(variant.settings, opset)
+    exporters = {
+        opset: choose_exporter(variant.settings, opset)
         for variant in split_variants(model.settings)
         for opset in variant.settings.opsets
         if opsets is None or opset in opsets
     }
+    used = set(exporters.values())
     for key in options:
         owners = [name for name, names in EXPORTER_OPTIONS.items() if key in names]
         if used and used.isdisjoint(owners):
@@ -138,11 +142,27 @@ def _check_options(
             message = f"{current} does not have the option '{key}'; {other} has it, which 'auto' "
             message += f"selects {limit} opset {_FIRST_DYNAMO_OPSET}"
             model.add_problem((*path, key), message)
+    early = [
+        opset
+        for opset, exporter in exporters.items()
+        if exporter == "torchscript" and opset < _FIRST_FUNCTION_OPSET
+    ]
+    if options.get(FUNCTIONS) and early and not (opsets is None and _has_override(model)):
+        message = f"ONNX has functions from opset {_FIRST_FUNCTION_OPSET}, not at "
+        message += f"{format_opsets(early)}; write it in [[models.ID.overrides]] with "
+        message += f'opset = ">={_FIRST_FUNCTION_OPSET}"'
+        model.add_problem((*path, FUNCTIONS), message)
     if "export_params" in options and not options["export_params"]:
         for key in _FOLDING_OPTIONS:
             if options.get(key):
                 message = "computes new weights, but `export_params = false` removes them from the"
                 model.add_problem((*path, key), f"{message} file; remove one of the two")
+
+
+def _has_override(model: EffectiveSettings) -> bool:
+    """Return whether an override changes the modules that become functions."""
+    tables = (table.options for table in model.settings.overrides)
+    return any(FUNCTIONS in list_explicit_values(table) for table in tables)
 
 
 def list_exporters(settings: Settings) -> frozenset[str]:

@@ -50,7 +50,6 @@ _UNCHANGED_KEYS = (
 
 #: Keys whose rules need nothing but the entry.
 _RESOLVERS: dict[str, Callable[[EffectiveSettings], object]] = {
-    "options": resolve_options,
     "expect": resolve_expectations,
     "skip": resolve_skips,
     "parameters": resolve_parameters,
@@ -85,10 +84,12 @@ def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpe
     for key, resolve in _RESOLVERS.items():
         if model.has_valid(key):
             fields[key] = resolve(model)
+    if model.has_valid("options"):
+        fields["options"] = resolve_options(model, references)
     if model.has_valid("custom_ops"):
         fields["custom_ops"] = resolve_custom_ops(model, references)
     if model.has_valid("overrides"):
-        fields["overrides"] = resolve_overrides(model, context.devices)
+        fields["overrides"] = resolve_overrides(model, context.devices, references)
     if model.has_valid("depends"):
         fields["depends"] = resolve_depends(model, references, context.environment)
     if model.has_valid("tolerance"):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.expectations import resolve_condition
+from exporter.manifest.rules.references import References
 from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
@@ -36,12 +37,15 @@ class Variant:
         return None if self.override is None else ("overrides", self.override, key)
 
 
-def resolve_overrides(model: EffectiveSettings, devices: Collection[str]) -> tuple[Override, ...]:
+def resolve_overrides(
+    model: EffectiveSettings, devices: Collection[str], references: References
+) -> tuple[Override, ...]:
     """Return the overrides, in order.
 
     Args:
         model: The settings of the model.
         devices: Every device of the project.
+        references: Checks the types in options.
     """
     overrides = []
     for index, table in enumerate(model.settings.overrides):
@@ -57,7 +61,9 @@ def resolve_overrides(model: EffectiveSettings, devices: Collection[str]) -> tup
                 exporter=table.exporter,
                 capture=table.capture,
                 ir_version=table.ir_version,
-                options=list_explicit_values(table.options),
+                options=references.check_module_types(
+                    model, (*path, "options"), list_explicit_values(table.options)
+                ),
                 tolerance=tolerance,
                 outputs=_resolve_outputs(model, path, table, devices),
             )

@@ -10,12 +10,14 @@ import ast
 import difflib
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from exporter.core.errors import Location, Problem, suggest_nearest
+from exporter.core.frozen_model import Plain
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.syntax.forward_parameters import (
     ForwardParameters,
@@ -27,6 +29,8 @@ from exporter.manifest.syntax.python_modules import find_module_file, is_file, p
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+#: The option with a list of types of modules.
+FUNCTIONS = "export_modules_as_functions"
 SAVED_MODELS = (".pt2", ".pt")
 
 
@@ -87,6 +91,29 @@ class References:
         if model.find_layer(path).folder == model.entry.folder:
             return text
         return f"{posixpath.relpath(name, model.entry.folder or '.')}:{attribute}"
+
+    def check_module_types(
+        self, model: EffectiveSettings, path: KeyPath, options: Mapping[str, Any]
+    ) -> dict[str, Plain]:
+        """Return the options with checked references to the types of modules.
+
+        Args:
+            model: The model, which receives the problems.
+            path: The key of the options.
+            options: The explicit options.
+        """
+        types = options.get(FUNCTIONS)
+        if not isinstance(types, tuple):
+            return {**options}
+        checked: list[Plain] = []
+        for index, text in enumerate(types):
+            item: KeyPath = (*path, FUNCTIONS, index)
+            if ":" in text:
+                checked.append(self.check_source(model, item, text))
+            else:
+                form = '"file.py:Class" or "package.module:Class"'
+                model.add_problem(item, f"expected {form}, got {quote(text)}")
+        return {**options, FUNCTIONS: checked}
 
     def check_data_file(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
         """Check that a tensor file exists; return it relative to the model's own manifest."""

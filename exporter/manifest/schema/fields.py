@@ -267,7 +267,7 @@ def _parse_index(value: object) -> int:
 
 
 #: Steps of pydantic's error paths that are not keys of the user.
-FORM_TAGS = ("<text>", "<table>", "<list>", "<tensor>", "[key]")
+FORM_TAGS = ("<bool>", "<text>", "<table>", "<list>", "<tensor>", "[key]")
 
 
 def discriminate_form(message: str) -> Discriminator:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
+from exporter.core.frozen_model import Items
+from exporter.manifest.schema.fields import Line
 from exporter.manifest.schema.tables import Table
 
 #: torch 1.10 was the last or second to last version with these arguments, and deprecated them.
@@ -32,6 +34,19 @@ REMOVED_OPTIONS: Mapping[str, str] = {
     "strip_doc_string": f"{_REMOVED}; files have no doc strings, and `verbose` logs the source",
     "use_external_data_format": f"{_REMOVED}; weights above 1 MiB are external data by default",
 }
+
+
+def _select_form(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "<bool>"
+    return "<list>" if isinstance(value, list | tuple) else None
+
+
+FunctionModules = Annotated[
+    Annotated[bool, Tag("<bool>")]
+    | Annotated[Annotated[Items[Line], Field(min_length=1)], Tag("<list>")],
+    Discriminator(_select_form, "form", "expected true, false or a list of types of modules"),
+]
 
 
 class OptionsTable(Table):
@@ -83,8 +98,10 @@ class OptionsTable(Table):
     their versions. TorchScript writes these versions, dynamo uses those of the translation."""
     do_constant_folding: bool = True
     """TorchScript: compute constant values at export time."""
-    export_modules_as_functions: bool = False
-    """TorchScript: keep modules as ONNX functions."""
+    export_modules_as_functions: FunctionModules = False
+    """TorchScript, from opset 15: keep modules as functions in the file. A list names their types:
+    `["torch.nn:LayerNorm", "net.py:Block"]`, in files relative to the manifest. `true` means all
+    modules."""
     operator_export_type: Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"] = (
         "ONNX"
     )

@@ -100,9 +100,21 @@ def format_options(spec: ModelSpec, route: Route) -> dict[str, str]:
     if spec.weights_are_inputs:  # the script's file contains the weights and computes the same
         options |= WEIGHTS_AS_INPUTS[exporter] | {"export_params": True}
     return {
-        name: f"torch.onnx.{_ENUMS[name]}.{value}" if name in _ENUMS else repr(value)
+        name: f"torch.onnx.{_ENUMS[name]}.{value}" if name in _ENUMS else _format_option(value)
         for name, value in options.items()
     }
+
+
+def _format_option(value: Plain) -> str:
+    """Return a value; a list contains types of modules."""
+    if isinstance(value, list):
+        return "{" + ", ".join(_format_reference(str(item)) for item in value) + "}"
+    return repr(value)
+
+
+def _format_reference(reference: str) -> str:
+    module, attribute = split_reference(reference)
+    return f"getattr(importlib.import_module({module!r}), {attribute!r})"
 
 
 def format_hint(item: Input, spec: ModelSpec) -> str:
@@ -146,8 +158,7 @@ def _format_container(type: str, items: list[str] | dict[Step, str]) -> str:
     """Return a container; by default, indices give a tuple and keys give a dict."""
     function = ""
     if ":" in type:
-        module, attribute = split_reference(type)
-        function = f"getattr(importlib.import_module({module!r}), {attribute!r})"
+        function = _format_reference(type)
     if isinstance(items, dict):
         text = "{" + ", ".join(f"{key!r}: {value}" for key, value in items.items()) + "}"
         return f"{function}(**{text})" if function else text

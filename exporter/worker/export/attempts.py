@@ -25,6 +25,7 @@ from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.module_functions import resolve_function_types
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
@@ -175,13 +176,14 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     Raises:
         Failure: The first failure with all attempts, if no route works.
     """
+    spec = resolve_function_types(context)
 
     def export(route: Route) -> ExportedGraph:
         state = ModelSnapshot(context.model)
         try:
             graph, notes = convert_module(
                 context.model,
-                apply_route(context.spec, route),
+                apply_route(spec, route),
                 context.inputs,
                 context.opset,
                 scratch,

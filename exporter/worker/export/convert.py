@@ -16,6 +16,7 @@ import torch
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
+from exporter.manifest.rules.references import FUNCTIONS
 from exporter.records.record import Stage
 from exporter.worker.export.graph_names import separate_aliased_outputs, write_declared_sizes
 from exporter.worker.export.positional_module import PositionalModule, needs_wrapping, unwrap_names
@@ -35,6 +36,7 @@ from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights
 from exporter.worker.torch_private.export_speedups import speed_up_conversion
+from exporter.worker.torch_private.module_hooks import restore_module_hooks
 from exporter.worker.torch_private.tensor_internals import is_fake
 
 _DYNAMO_OPTIONS = ("optimize", "verbose", "report", "profile", "dump_exported_program")
@@ -165,6 +167,7 @@ def convert_module(
         collect_tracer_warnings(Path()) as notes,
         detach_weights() as weights,
         apply_state(spec),
+        restore_module_hooks(model),
     ):
         if _has_script_parts(model):
             # The tracer of torch.onnx rejects such parts; `torch.jit` keeps their control flow.
@@ -195,7 +198,16 @@ def convert_module(
             graph, weights, model.buffers() if isinstance(model, torch.nn.Module) else ()
         )
     unwrap_names(graph)
+    if spec.options.get(FUNCTIONS):
+        _restore_output_names(graph, spec)
     return graph, (*notes, *write_declared_sizes(graph, spec))
+
+
+def _restore_output_names(graph: ir.Model, spec: ModelSpec) -> None:
+    """Set the names of the outputs by position, which torch loses if a function returns them."""
+    if len(graph.graph.outputs) == len(spec.outputs):
+        for value, item in zip(graph.graph.outputs, spec.outputs, strict=True):
+            value.name = item.name
 
 
 def _require_values(model: ir.Model) -> None:
@@ -233,6 +245,8 @@ def _has_script_parts(model: Model) -> bool:
 def _resolve_torchscript_options(spec: ModelSpec) -> dict[str, Any]:
     options: dict[str, Any] = {"training": MODES[spec.mode]}
     options |= {name: spec.options[name] for name in _TORCHSCRIPT_OPTIONS if name in spec.options}
+    if isinstance(options.get(FUNCTIONS), list):
+        del options[FUNCTIONS]  # only `resolve_function_types` can load the types
     if spec.weights_are_inputs:
         options |= WEIGHTS_AS_INPUTS["torchscript"] | {"export_params": True}
     options["training"] = getattr(torch.onnx.TrainingMode, str(options["training"]))

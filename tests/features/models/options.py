@@ -32,6 +32,32 @@ class Stacked(nn.Module):
         return y
 
 
+class Block(nn.Module):
+    """A norm and a layer with a factor, which is a constant of each block."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.linear = nn.Linear(4, 4)
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x + self.linear(self.norm(x)) * self.factor
+        return y
+
+
+class Blocks(nn.Module):
+    """Three of these blocks; one of them has another factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Block(2.0), Block(3.0), Block(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.blocks(x)
+        return y
+
+
 class Stable(nn.Module):
     """BatchNorm, which uses the statistics of the batch in training mode."""
 
