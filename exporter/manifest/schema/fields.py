@@ -23,6 +23,8 @@ from pydantic import (
 from exporter.core.entry_points import RUNTIME_GROUP, find_plugins
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.schema.dtypes import DTYPES, check_dtype
+from exporter.manifest.schema.misplaced_keys import find_dim_advice
 from exporter.manifest.spec.device import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.check_lists import parse_check_names
@@ -35,19 +37,6 @@ from exporter.manifest.syntax.message_format import (
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.pip_requirements import check_requirement
 from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
-
-DTYPES = (
-    "float32", "float16", "bfloat16", "float64",
-    "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128",
-)  # fmt: skip
-
-#: Other common names of dtypes, for suggestions.
-_DTYPE_ALIASES = {
-    "float": "float32", "half": "float16", "double": "float64", "fp32": "float32",
-    "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "f32": "float32", "f16": "float16",
-    "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "char": "int8",
-    "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128",
-}  # fmt: skip
 
 #: Larger sizes are mistakes, and the search for larger primes is slow.
 MAX_SIZE = 2**31 - 1
@@ -98,6 +87,8 @@ def _check_variable(value: str) -> str:
 
 def _check_axis_name(value: str) -> str:
     _check_name(value)
+    if advice := find_dim_advice(value):
+        raise ValueError(f"{format_value(value)} is a word of torch.export; {advice}")
     if re.fullmatch(r"[+-]?\d+", value):
         raise ValueError(
             f"expected an axis name, got {format_value(value)}; write a size without quotes"
@@ -119,17 +110,6 @@ def _check_dim(value: object) -> int | str:
         case str():
             return _check_axis_name(value)
     raise unexpected_value("an int or an axis name", value)
-
-
-def _check_dtype(value: object) -> str:
-    if not isinstance(value, str):
-        raise unexpected_value("the name of a dtype", value)
-    if value in DTYPES:
-        return value
-    bare = value.removeprefix("torch.").lower()
-    similar = bare if bare in DTYPES else _DTYPE_ALIASES.get(bare)
-    hint = f"; did you mean '{similar}'?" if similar else suggest_nearest(bare, DTYPES)
-    raise ValueError(f"PyTorch has no dtype {format_value(value)}{hint}")
 
 
 def _check_call_path(value: str) -> str:
@@ -322,7 +302,7 @@ DimField = Annotated[
     PlainValidator(_check_dim),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}),
 ]
-Dtype = Annotated[str, PlainValidator(_check_dtype), WithJsonSchema({"enum": list(DTYPES)})]
+Dtype = Annotated[str, PlainValidator(check_dtype), WithJsonSchema({"enum": list(DTYPES)})]
 CallPath = Annotated[str, AfterValidator(_check_call_path)]
 DataFile = Annotated[str, AfterValidator(_check_data_file)]
 Repeat = Annotated[

@@ -7,6 +7,15 @@ from collections.abc import Mapping
 _PRECISION = 'use `precision = "float16"`'
 _TOLERANCE = "use `tolerance = { atol = 1e-4 }`"
 
+_DYNAMIC = "use names instead of sizes in `shape`"
+_NAME = 'write a name for a dynamic axis, such as "batch"'
+#: Words of `torch.export.Dim` in place of a dimension, by the last part of the word.
+DIM_WORDS: Mapping[str, str] = {
+    "AUTO": f"{_NAME}, or a size: a manifest promises one of the two",
+    "DYNAMIC": _NAME,
+    "STATIC": "write the size",
+}
+
 #: Words in `[models.ID]` and `[defaults]`, in addition to the arguments of `torch.onnx.export`.
 MODEL_KEYS: Mapping[str, str] = {
     "args": "use `init` for the call of the source, `inputs` and `constants` for the model's",
@@ -18,7 +27,8 @@ MODEL_KEYS: Mapping[str, str] = {
     "dtype": _PRECISION,
     "fp16": _PRECISION,
     "half": _PRECISION,
-    "dynamic": "use names instead of sizes in `shape`",
+    "dynamic": _DYNAMIC,
+    "strict": "use `capture = 'strict'`",
     "name": "the ID is the name of the table: `[models.ID]`",
     "runtime": "use `devices`, and `[tool.exporter.devices.NAME]` with `runtime`",
 }
@@ -27,7 +37,7 @@ INPUT_KEYS: Mapping[str, str] = {
     **dict.fromkeys(("min", "max"), "use `fill` for limits of values, `axes.NAME` for sizes"),
     **dict.fromkeys(("low", "high"), "use `fill = { uniform = [0, 1] }` or `randint`"),
     **dict.fromkeys(("data", "value", "values"), "use `fill = { value = 3 }` or `{ file = ... }`"),
-    "dynamic": "use names instead of sizes in `shape`",
+    **dict.fromkeys(("dynamic", "dynamic_axes", "dynamic_shapes"), _DYNAMIC),
     "path": "use `fill = { file = ... }` for values, `at` for the place in the call",
     "size": "use `shape`",
     "type": "use `dtype`",
@@ -36,7 +46,19 @@ INPUT_KEYS: Mapping[str, str] = {
 OUTPUT_KEYS: Mapping[str, str] = {
     "atol": _TOLERANCE,
     "rtol": _TOLERANCE,
-    "dynamic": "use names instead of sizes in `shape`",
+    **dict.fromkeys(("dynamic", "dynamic_axes", "dynamic_shapes"), _DYNAMIC),
     "size": "use `shape`",
     "type": "use `dtype`",
 }
+#: The same for an item of `axes`.
+AXIS_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(("auto", "dim", "dynamic", "static"), "use a name or a size in `shape`"),
+    "size": "use `example`",
+}
+
+
+def find_dim_advice(text: str) -> str:
+    """Return the advice for a word of `torch.export.Dim`, or ""."""
+    prefix, _, word = text.rpartition(".")
+    is_word = prefix in ("Dim", "torch.export.Dim") and word in DIM_WORDS
+    return DIM_WORDS[word] if is_word else ""

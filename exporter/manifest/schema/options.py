@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from exporter.core.frozen_model import Items
 from exporter.manifest.schema.fields import Line
 from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.message_format import quote
 
 #: torch 1.10 was the last or second to last version with these arguments, and deprecated them.
 _REMOVED = "torch removed it after 1.10"
@@ -34,6 +35,21 @@ REMOVED_OPTIONS: Mapping[str, str] = {
     "strip_doc_string": f"{_REMOVED}; files have no doc strings, and `verbose` logs the source",
     "use_external_data_format": f"{_REMOVED}; weights above 1 MiB are external data by default",
 }
+
+
+#: Values of enumerations in older versions of torch.
+_REMOVED_VALUES = {"RAW": "torch removed it; use 'ONNX_FALLTHROUGH'"}
+
+
+def _check_enumeration(value: object) -> object:
+    """Reject the value of an enumeration with its prefix, and values that torch removed."""
+    if isinstance(value, str):
+        prefix, _, name = value.rpartition(".")
+        if advice := _REMOVED_VALUES.get(name):
+            raise ValueError(f"{quote(value)}: {advice}")
+        if prefix:
+            raise ValueError(f"expected the name alone, got {quote(value)}; write {quote(name)}")
+    return value
 
 
 def _select_form(value: object) -> str | None:
@@ -102,9 +118,12 @@ class OptionsTable(Table):
     """TorchScript, from opset 15: keep modules as functions in the file. A list names their types:
     `["torch.nn:LayerNorm", "net.py:Block"]`, in files relative to the manifest. `true` means all
     modules."""
-    operator_export_type: Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"] = (
-        "ONNX"
-    )
+    operator_export_type: Annotated[
+        Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"],
+        BeforeValidator(_check_enumeration),
+    ] = "ONNX"
     """TorchScript: the treatment of operators that ONNX lacks."""
-    training: Literal["EVAL", "PRESERVE", "TRAINING"] = "EVAL"
+    training: Annotated[
+        Literal["EVAL", "PRESERVE", "TRAINING"], BeforeValidator(_check_enumeration)
+    ] = "EVAL"
     """TorchScript: the mode of the exported graph."""

@@ -32,7 +32,7 @@ from exporter.manifest.schema.fields import (
     discriminate_case_value,
     discriminate_form,
 )
-from exporter.manifest.schema.misplaced_keys import INPUT_KEYS, OUTPUT_KEYS
+from exporter.manifest.schema.misplaced_keys import AXIS_KEYS, INPUT_KEYS, OUTPUT_KEYS
 from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.syntax.message_format import join_words, unexpected_value
 
@@ -197,6 +197,8 @@ class AxisTable(Table):
     in inputs and in outputs. Its own `min`, `max` and `multiple_of` then limit the sizes of these
     axes: with `axes.total = { sum = ["past", "seq"], max = 64 }`, no larger sum is promised.
     """
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = AXIS_KEYS
 
     example: Example | None = None
     """The size for the export, at least 2. Without it: a prime that no other axis has."""
