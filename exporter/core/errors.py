@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+#: So many names fit one line of a message.
+_FEW_NAMES = 5
+
 
 class ExitCode(IntEnum):
     """Exit codes of the command line."""
@@ -67,3 +70,12 @@ def suggest_nearest(word: str, candidates: Iterable[str]) -> str:
     """Return the end of a message, `; did you mean 'inputs'?`, or "" if no word is similar."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def suggest_name(word: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message with the nearest name, or with all of them if they are few."""
+    names = sorted(candidates)
+    nearest = suggest_nearest(word, names)
+    if nearest or not 0 < len(names) <= _FEW_NAMES:
+        return nearest
+    return f"; use {' or '.join(map(repr, names))}"

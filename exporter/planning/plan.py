@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
+from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
 from exporter.manifest import Condition, Manifest, ModelSpec
 from exporter.manifest.syntax.device_names import matches_device, matches_toolchain
+from exporter.manifest.syntax.opsets import format_opsets
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.records.record import CellId, Route
 
@@ -154,13 +155,17 @@ def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selecti
             hint = suggest_nearest(name, models) or "; `exporter list` shows the models"
         messages.append(f"no cell matches '{pattern}'{hint}")
     messages += [
-        f"no model has the tag '{tag}'{suggest_nearest(tag, tags)}"
+        f"no model has the tag '{tag}'{suggest_name(tag, tags)}"
         for tag in selection.tags
         if tag not in tags
     ]
-    messages += [f"no model has opset {opset}" for opset in selection.opsets if opset not in opsets]
     messages += [
-        f"no model has the device '{device}'{suggest_nearest(device, devices)}"
+        f"no model has opset {opset}; use one of {format_opsets(opsets)}"
+        for opset in selection.opsets
+        if opset not in opsets
+    ]
+    messages += [
+        f"no model has the device '{device}'{suggest_name(device, devices)}"
         for device in selection.devices
         if device not in devices
     ]

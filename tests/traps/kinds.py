@@ -307,7 +307,9 @@ _LISTS = (
         "declared as two tensors",
         "a trace would put out two, a script puts out one list",
         None,
-        failed(Stage.SOURCE, "declared are 2 (left, right); a list as one output has kind"),
+        failed(
+            Stage.SOURCE, "the entry declares 2 (left, right), and a list as one output has kind"
+        ),
         _scripted(
             "Halves", declare_output("left", "batch", 2), declare_output("right", "batch", 2)
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.core.errors import Problem, suggest_nearest
+from exporter.core.errors import Problem, suggest_name
 from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.validation import ManifestFile
@@ -84,7 +84,7 @@ class InheritanceGraph:
             for problem in self._unreadable[name]:
                 report.add(problem)
         else:
-            hint = suggest_nearest(name, self._by_id)
+            hint = suggest_name(name, self._by_id)
             report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
 
 

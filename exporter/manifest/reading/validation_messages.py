@@ -25,13 +25,22 @@ _EXPECTED = {
     "float_type": "a number",
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
-    "int_type": "an int",
+    "int_type": "an integer",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
     "list_type": "a list",
     "model_type": "a table",
     "string_type": "text",
     "tuple_type": "a list",
+}
+
+#: Values of the keys that an entry lacks most often.
+_EXAMPLES = {
+    "opset": "18",
+    "reason": '"why it is accepted"',
+    "requirements": '["onnxruntime==1.20.*"]',
+    "runtime": '"onnxruntime"',
+    "shape": '["batch", 4]',
 }
 
 
@@ -43,7 +52,7 @@ def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[
         if detail["type"] == "missing":
             owner = _find_table(table, path[:-1]) or table
             key = str(path[-1])
-            yield path[:-1], owner.missing_messages.get(key, f"needs the key '{key}'")
+            yield path[:-1], owner.missing_messages.get(key, _format_missing_key(key))
         elif isinstance(cause, NestedProblem):
             yield (*path, *cause.path), str(cause)
         elif detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
@@ -64,7 +73,7 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
             return f"expected {expected or context['expected']}, got {format_value(value)}{hint}"
         case "too_short" | "too_long":
             if context.get("min_length") == 1:
-                return "needs at least one item"
+                return "expected at least one item, got an empty list"
             return f"expected 2 numbers, got {len(value)}"
         case "value_error":
             return str(context["error"])
@@ -77,6 +86,11 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
         return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
     # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
+
+
+def _format_missing_key(key: str) -> str:
+    example = _EXAMPLES.get(key, "")
+    return f"needs the key '{key}'; add {f'`{key} = {example}`' if example else 'it'}"
 
 
 def _format_unknown_key(key: str, table: type[Table]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from math import isqrt
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.derived_axes import (
     choose_examples,
@@ -45,7 +45,7 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
     names |= dict.fromkeys(list_needed_axes(all_tables, names))
     for name in all_tables:
         if name not in names and model.find_layer(("axes", name)) is model.entry:
-            hint = suggest_nearest(name, names)
+            hint = suggest_name(name, names)
             model.add_problem(("axes", name), f"no input or output has this axis{hint}")
     tables = {name: table for name, table in all_tables.items() if name in names}
     rules = resolve_size_rules(model, tables, inputs)
@@ -113,7 +113,7 @@ def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> N
         names = {dim for shape in shapes for dim in shape.dims if isinstance(dim, str)}
         names |= {*list_needed_axes(defaults.table.axes, names)}
         if name not in names and all(model.has_valid("inputs", "outputs") for model in users):
-            message = f"no model with these defaults has this axis{suggest_nearest(name, names)}"
+            message = f"no model with these defaults has this axis{suggest_name(name, names)}"
             for model in users:
                 path = (*defaults.path, "axes", name)
                 model.report.add(defaults.file.build_problem(path, message))
@@ -139,9 +139,12 @@ def _resolve_axis(
     )
     path: KeyPath = ("axes", name)
     if axis.max is not None and axis.max < axis.min:
-        model.add_problem((*path, "max"), f"is below the smallest size, {axis.min}")
+        model.add_problem(
+            (*path, "max"),
+            f"{axis.max} is below the smallest size, {axis.min}; increase it or reduce `min`",
+        )
     elif not _list_sizes(axis, axis.min):
-        message = f"has no multiple from {axis.min} to {axis.max}"
+        message = f"{axis.multiple_of} has no multiple from {axis.min} to {axis.max}; change `max`"
         model.add_problem((*path, "multiple_of"), message)
     for index, size in enumerate(axis.probe):
         _check_size(model, axis, (*path, "probe", index), size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.derived_axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.fills import find_value_problem, resolve_fill
@@ -81,7 +81,7 @@ def _resolve_values(
     for name, value in case.values.items():
         value_path = (*path, name)
         if name not in inputs:
-            model.add_problem(value_path, f"no input has this name{suggest_nearest(name, inputs)}")
+            model.add_problem(value_path, f"no input has this name{suggest_name(name, inputs)}")
         elif value == OMITTED:
             if not inputs[name].optional:
                 model.add_problem(value_path, f"the input {quote(name)} is not `optional`")
@@ -101,7 +101,7 @@ def _check_axes(
     for name, size in case.axes.items():
         axis_path = (*path, "axes", name)
         if name not in axes:
-            model.add_problem(axis_path, f"no input has this axis{suggest_nearest(name, axes)}")
+            model.add_problem(axis_path, f"no input has this axis{suggest_name(name, axes)}")
         elif rule := axes[name].rule:
             message = f"the size of this axis is {rule.formula}; set {join_words(rule.axes)}"
             model.add_problem(axis_path, message)

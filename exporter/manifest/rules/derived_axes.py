@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.tables import AxisTable
 from exporter.manifest.spec.call import Axis
@@ -71,7 +71,7 @@ def resolve_size_rules(
     for name, rule in rules.items():
         for operand in rule.axes:
             if operand not in rules and operand not in known:
-                hint = suggest_nearest(operand, [*inputs, *rules])
+                hint = suggest_name(operand, [*inputs, *rules])
                 message = f"no input has the axis {quote(operand)}{hint}"
                 model.add_problem(("axes", name, _find_kinds(tables[name])[0]), message)
     return rules if len(model.report) == count else {}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.onnxruntime_releases import Release
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
@@ -163,7 +163,7 @@ def _find_environment_problems(
     if name is None:
         return
     if name not in environments:
-        hint = suggest_nearest(name, environments)
+        hint = suggest_name(name, environments)
         hint = hint or f"; add [tool.exporter.environments.{name}] with `requirements`"
         yield "environment", f"no environment has the name {quote(name)}{hint}"
     if table.runtime not in BUILT_IN_RUNTIMES:

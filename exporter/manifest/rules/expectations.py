@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.schema.expectation_tables import ExpectTable, SkipTable
 from exporter.manifest.schema.overrides import OverrideTable
@@ -57,7 +57,7 @@ def check_toolchain(model: EffectiveSettings, path: KeyPath, table: ExpectTable 
     names = dict.fromkeys(split_device(name)[1] or CURRENT_TOOLCHAIN for name in devices)
     if table.toolchain != "*" and model.has_valid("devices"):
         if not any(fnmatchcase(name, table.toolchain) for name in names):
-            hint = suggest_nearest(table.toolchain, names)
+            hint = suggest_name(table.toolchain, names)
             message = f"{quote(table.toolchain)} matches no toolchain of the devices "
             message += f"{join_words(devices)}{hint}"
             model.add_problem((*path, "toolchain"), message)
@@ -92,5 +92,7 @@ def resolve_condition(
     # A condition of the defaults is for all models, of which some may have other opsets.
     if not opsets and model.has_valid("opsets") and model.is_own(path):
         promised = format_opsets(model.settings.opsets)
-        model.add_problem((*path, "opset"), f"matches none of the model's opsets {promised}")
+        model.add_problem(
+            (*path, "opset"), f"matches none of the model's opsets {promised}; use one of them"
+        )
     return opsets

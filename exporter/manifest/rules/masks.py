@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.signature import NamedShape
 from exporter.manifest.schema.tables import FillTable
@@ -23,7 +23,7 @@ def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) 
         if name is None or ("outputs", index) not in shapes:
             continue
         if name not in inputs:
-            model.add_problem(path, f"no input has this name{suggest_nearest(name, inputs)}")
+            model.add_problem(path, f"no input has this name{suggest_name(name, inputs)}")
         elif table.kind == "sequence":
             message = "a list of tensors has no common positions; remove `masked_by` or `kind`"
             model.add_problem(path, message)
@@ -38,7 +38,7 @@ def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape])
     axes = [dim for dim in dims if isinstance(dim, str)]
     for path, name, fill in _list_fill_tables(model):
         if fill.lengths_of and fill.lengths_of not in axes:
-            hint = suggest_nearest(fill.lengths_of, axes)
+            hint = suggest_name(fill.lengths_of, axes)
             model.add_problem((*path, "lengths_of"), f"no input has this axis{hint}")
         for key in ("mask", "padding"):
             if getattr(fill, key) and () in [s.dims for s in shapes.values() if s.name == name]:

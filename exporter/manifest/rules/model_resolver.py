@@ -41,6 +41,13 @@ from exporter.manifest.syntax.message_format import KeyPath, quote
 
 #: Other places for a required key.
 _OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter]"}
+#: Values of required keys for messages.
+_EXAMPLES = {
+    "source": '"net.py:Net"',
+    "inputs": '[{ name = "x", shape = ["batch", 4] }]',
+    "outputs": '[{ name = "y", shape = ["batch", 3] }]',
+    "opsets": "[17, 18]",
+}
 #: Keys that the spec takes without a change.
 _UNCHANGED_KEYS = (
     "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
@@ -204,7 +211,8 @@ def _resolve_fill(
 def _check_required_keys(model: EffectiveSettings) -> None:
     for key in Settings.required:
         if (key,) not in model.origins and key not in model.broken:
-            message = f"needs the key '{key}'{_OTHER_PLACES.get(key, '')}"
+            place = _OTHER_PLACES.get(key, "")
+            message = f"needs the key '{key}'{place}; add `{key} = {_EXAMPLES[key]}`"
             model.report.add(model.entry.file.build_problem(model.entry.path, message))
 
 

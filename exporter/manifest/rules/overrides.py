@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.expectations import resolve_condition
 from exporter.manifest.rules.references import References
@@ -119,7 +119,7 @@ def _resolve_outputs(
         output_path = (*path, "outputs", index)
         if output.name not in names and model.has_valid("outputs"):
             message = f"no output has the name {quote(output.name)}"
-            hint = suggest_nearest(output.name, names)
+            hint = suggest_name(output.name, names)
             model.add_problem((*output_path, "name"), f"{message}{hint}")
         tolerances[output.name] = resolve_tolerance(
             model, (*output_path, "tolerance"), output.tolerance, devices

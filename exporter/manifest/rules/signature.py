@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.core.errors import suggest_nearest
+from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.rules.exporters import list_exporters
 from exporter.manifest.schema.entry import Settings
@@ -53,7 +53,7 @@ def resolve_shapes(model: EffectiveSettings) -> tuple[NamedShape, ...]:
     for path, table in tables:
         if owner := shapes.get(table.name):
             name = format_key(model.find_source_path(owner.path))
-            message = f"{quote(table.name)} is already the name of {name}"
+            message = f"{quote(table.name)} is already the name of {name}; choose another one"
             model.add_problem((*path, "name"), message)
         else:
             dims = tuple(table.shape)
@@ -63,7 +63,7 @@ def resolve_shapes(model: EffectiveSettings) -> tuple[NamedShape, ...]:
             if name in shapes:
                 shapes[name] = _apply_dynamic_axes(model, shapes[name], axes)
             else:
-                hint = suggest_nearest(name, shapes)
+                hint = suggest_name(name, shapes)
                 message = f"no input or output has this name{hint}"
                 model.add_problem(("dynamic_axes", name), message)
     return tuple(shapes.values())

@@ -84,7 +84,7 @@ class _UnsupportedOpsets(ValueError):
         subject = f"opset {format_value(self.opsets[0])} is"
         if len(self.opsets) > 1:
             subject = f"opsets {join_words(format_value(opset) for opset in self.opsets)} are"
-        super().__init__(f"{subject} outside {FIRST_OPSET}..{LAST_OPSET}")
+        super().__init__(f"{subject} outside {FIRST_OPSET}..{LAST_OPSET}; use one of these")
 
 
 def _parse_items(

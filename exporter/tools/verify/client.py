@@ -73,7 +73,9 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
         ExporterError: NOTHING_SELECTED if there is none.
     """
     if not path.exists():
-        raise ExporterError(ExitCode.NOTHING_SELECTED, f"{path}: does not exist")
+        raise ExporterError(
+            ExitCode.NOTHING_SELECTED, f"{path}: does not exist; name a published folder or a file"
+        )
     if path.suffix == ".onnx":
         message = (
             f"{path}: is a file; add `--entry MODEL` with the entry that it must fulfill, or "

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from exporter.core.import_object import load_attribute
+from exporter.core.text_format import pluralize
 from exporter.manifest import Constant, Container, InputsFrom, ModelSpec
 from exporter.manifest.syntax.call_paths import Step, format_call_path, parse_call_path
 from exporter.records.record import Stage
@@ -92,8 +93,8 @@ def resolve_inputs_from(spec: ModelSpec, root: Path) -> ModelSpec:
             declared = ", ".join(item.name for item in spec.inputs)
             raise Failure(
                 Stage.SOURCE,
-                f"{source.function} returns {len(call.tensors)} tensors ({names}), "
-                f"declared are {len(spec.inputs)} inputs ({declared})",
+                f"{source.function} returns {pluralize(len(call.tensors), 'tensor')} ({names}), "
+                f"the entry declares {pluralize(len(spec.inputs), 'input')} ({declared})",
             )
         pairs = zip(spec.inputs, call.tensors, strict=True)
         resolved = spec.model_copy(

@@ -6,6 +6,7 @@ compiled, with its weights, mode and device. A captured program is a module too.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -102,7 +103,22 @@ def _build_model(spec: ModelSpec, folder: Path) -> Any:
             Stage.SOURCE,
             f"{spec.source} is a {type(source).__name__}, expected a class, a function or a module",
         )
+    _require_init(source, spec)
     return source(**spec.init)
+
+
+def _require_init(source: Callable[..., object], spec: ModelSpec) -> None:
+    """Raise if `init` does not fit the parameters, as far as they can be read."""
+    try:
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):
+        return  # the call reports the problem
+    try:
+        signature.bind(**spec.init)
+    except TypeError as error:
+        parameters = f"{spec.source.rpartition(':')[2]}{signature}"
+        message = f"`init` does not fit {parameters}: {error}; change `init` or the parameters"
+        raise Failure(Stage.SOURCE, message) from error
 
 
 def _require_no_settings(spec: ModelSpec) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from exporter.core.text_format import pluralize
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.values import OnnxValue
@@ -63,7 +64,7 @@ def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     leaves = _list_leaves(returned, spec)
     if problem := _find_problem(leaves, spec):
         described = ", ".join(f"{path or 'the result'}: {_describe(leaf)}" for path, leaf in leaves)
-        message = f"the model returns {len(leaves)} outputs ({described}); {problem}"
+        message = f"the model returns {pluralize(len(leaves), 'output')} ({described}); {problem}"
         raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     for (_, leaf), output in zip(leaves, spec.outputs, strict=True):
         for item in list_items(leaf):
@@ -102,13 +103,13 @@ def _find_problem(leaves: _Leaves, spec: ModelSpec) -> str:
         has_list = any(
             isinstance(leaf, list) or re.search(r"\[\d+\]$", path) for path, leaf in leaves
         )
-        hint = "; a list as one output has kind = 'sequence' and capture = 'script'"
-        return f"declared are {len(spec.outputs)} ({names}){hint if has_list else ''}"
+        hint = ", and a list as one output has kind = 'sequence' and capture = 'script'"
+        return f"the entry declares {len(spec.outputs)} ({names}){hint if has_list else ''}"
     declared = [output.name for output in spec.outputs]
     returned = [path.removeprefix(".").removeprefix("['").removesuffix("']") for path, _ in leaves]
     if returned != declared and sorted(returned) == sorted(declared):
         # Names are assigned by position, so the file would have exchanged names.
-        return f"declared in another order are ({names})"
+        return f"the entry declares them in another order ({names})"
     pairs = [
         (isinstance(leaf, list), out) for (_, leaf), out in zip(leaves, spec.outputs, strict=True)
     ]

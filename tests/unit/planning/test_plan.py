@@ -89,7 +89,7 @@ def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: lis
             "no cell matches 'alexnet/9'; alexnet has the opsets 17, 18 on cpu and cuda",
         ),
         (Selection(tags=("visoin",)), "no model has the tag 'visoin'; did you mean 'vision'?"),
-        (Selection(opsets=(25,)), "no model has opset 25"),
+        (Selection(opsets=(25,)), "no model has opset 25; use one of 17..18"),
         (Selection(devices=("tpu",)), "no model has the device 'tpu'; did you mean 'cpu'?"),
         (
             Selection(patterns=("alexnet/17",), opsets=(18,)),

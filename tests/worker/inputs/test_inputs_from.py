@@ -151,7 +151,10 @@ def test_integer_and_bool_inputs_of_a_function_need_no_fill() -> None:
         ("build_invalid_key", "args[0] has the key 'a b', expected a name or an index"),
         ("raise_error", "RuntimeError: no data here"),
         ("build_random", "calls.py:build_random returns other values at args[0] in each call"),
-        ("build_two_arguments", "returns 2 tensors (args[0], args[1][0]), declared are 3 inputs"),
+        (
+            "build_two_arguments",
+            "returns 2 tensors (args[0], args[1][0]), the entry declares 3 inputs",
+        ),
         (
             "build_float64",
             "input 'x': the values are float64 [5, 4], declared float32 [batch=5, 4]",

@@ -97,7 +97,10 @@ def test_a_compiled_function_is_a_model() -> None:
         ({"source": "nets.py:raise_error"}, "RuntimeError: no weights here"),
         ({"source": "nets.py:Missing"}, "has no attribute 'Missing'"),
         ({"source": "torch.nope:Net"}, "No module named 'torch.nope'"),
-        ({"source": "nets.py:Affine", "init": {"wdth": 1}}, "unexpected keyword argument 'wdth'"),
+        (
+            {"source": "nets.py:Affine", "init": {"wdth": 1}},
+            "unexpected keyword argument 'wdth'; change `init`",
+        ),
         (
             {"source": "nets.py:SHARED_AFFINE", "init": {"width": 1}},
             "accepts no init arguments; remove `init`",

@@ -48,7 +48,7 @@ def test_each_item_of_a_traced_list_is_an_output() -> None:
             ROWS,
             ("tensor", "tensor"),
             True,
-            "(the result: list of 2); declared are 2 (y0, y1); a list as one output has kind = ",
+            "(the result: list of 2); the entry declares 2 (y0, y1), and a list as one output has ",
         ),
         (ROWS, ("tensor",), False, "a list as one output has kind = 'sequence' and capture = 'sc"),
         (ROW, ("sequence",), True, "declared as a sequence, but not a list: y0"),

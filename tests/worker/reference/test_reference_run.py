@@ -151,7 +151,7 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
                 "Affine", outputs=(declare_output("y", "batch", 3), declare_output("z", "batch", 3))
             ),
             Status.FAIL,
-            "the model returns 1 outputs (the result: float32 [3, 3]); declared are 2 (y, z)",
+            "the model returns 1 output (the result: float32 [3, 3]); the entry declares 2 (y, z)",
         ),
         (
             make_contract(
@@ -163,7 +163,7 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
                 ),
             ),
             Status.FAIL,
-            "['left']: float32 [3, 4]); declared in another order are (left, difference)",
+            "['left']: float32 [3, 4]); the entry declares them in another order (left, diff",
         ),
         (
             make_contract("Affine", inputs=(declare_input("x", "batch", 5),)),

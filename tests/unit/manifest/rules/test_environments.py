@@ -89,7 +89,7 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
             'expected a requirement such as "onnxruntime==1.17.3" or "numpy<2", got',
         ),
         (ENVIRONMENT.replace("numpy<2", "--index-url x"), 3, "expected a requirement such as"),
-        ("[tool.exporter.environments.a]\nrequirements = []\n", 2, "needs at least one item"),
+        ("[tool.exporter.environments.a]\nrequirements = []\n", 2, "expected at least one item"),
         ("[tool.exporter.environments.A]\nrequirements = ['x']\n", 1, "expected a name of a-z"),
         (ENVIRONMENT + DEVICE + DEVICE, 10, "is defined twice"),
         (DEVICE.replace("environment", "optimization"), 5, "'basic'"),

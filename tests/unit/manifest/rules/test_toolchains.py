@@ -94,7 +94,7 @@ def test_a_condition_may_name_a_toolchain(item: str, skipped: list[str], tmp_pat
         (TOOLCHAIN.replace(".old]", '."a@b"]'), 2, "expected a name of a-z, 0-9"),
         (TOOLCHAIN.replace(".old]", ".current]"), 2, "is the name of the project's own packages"),
         (TOOLCHAIN.replace("==", "="), 3, "expected a requirement such as"),
-        (TOOLCHAIN.replace('"onnxscript==0.6.2"', ""), 3, "needs at least one item"),
+        (TOOLCHAIN.replace('"onnxscript==0.6.2"', ""), 3, "expected at least one item"),
         (TOOLCHAIN + 'pyton = "3"\n', 4, "unknown key"),
         (f'[tool.exporter]\ndefault_devices = ["cpu@ald"]\n{TOOLCHAIN}', 2, "did you mean 'old'?"),
     ],

@@ -81,13 +81,14 @@ def test_values_without_an_opset_are_rejected(text: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ([5, 99], "opsets 5 and 99 are outside 7..26"),
-        ("5..99", "opsets 5 and 99 are outside 7..26"),
-        ([99, 17, "3..5", 99], "opsets 3, 5 and 99 are outside 7..26"),
-        ([30], "opset 30 is outside 7..26"),
+        ([5, 99], "opsets 5 and 99 are outside 7..26; use one of these"),
+        ("5..99", "opsets 5 and 99 are outside 7..26; use one of these"),
+        ([99, 17, "3..5", 99], "opsets 3, 5 and 99 are outside 7..26; use one of these"),
+        ([30], "opset 30 is outside 7..26; use one of these"),
         (
             ["21..9", 99],
-            'the range "21..9" is reversed; write "9..21"; opset 99 is outside 7..26',
+            'the range "21..9" is reversed; write "9..21"; opset 99 is outside 7..26; use one '
+            + "of these",
         ),
     ],
 )
