@@ -115,8 +115,8 @@ for _name, _purpose in COMMANDS.items():
 
 @nox.session(venv_backend="none", requires=["environment"])
 def operators(session: nox.Session) -> None:
-    """Run `ops`."""
-    Environment.run(session, "exporter", "ops", *session.posargs)
+    """Measure the calls of all operators, in half an hour; `-- topk` prints those of a function."""
+    Environment.run(session, "exporter", "ops", "--measure", *session.posargs)
 
 
 @nox.session

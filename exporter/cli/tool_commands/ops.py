@@ -23,6 +23,12 @@ from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import Route, RunRecord
+from exporter.tools.operator_calls.client import (
+    locate_measurement,
+    measure_operators,
+    read_measurement,
+)
+from exporter.tools.operator_calls.support_table import CallSupport, OperatorMeasurement
 from exporter.tools.operators.client import build_table, read_stored_table, run_survey
 from exporter.tools.operators.operators_page import OPERATORS_FILE, render_operators
 from exporter.tools.operators.protocol import OperatorGaps, SurveyRequest, SurveyResponse
@@ -30,21 +36,41 @@ from exporter.usecases.current_results import read_results
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}
+#: Functions between two lines of progress.
+_PROGRESS_STEP = 25
 _UNUSED = " (not used for these files)"
 
 
 @click.command()
 @click.argument("cells", nargs=-1)
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Export calls of torch's tests and compare the files with PyTorch; takes half an hour. "
+    "CELLS are then names of functions, such as `nn.functional.conv2d`.",
+)
 @root_option
-def ops(cells: tuple[str, ...], root: Path) -> int:
+def ops(cells: tuple[str, ...], measure: bool, root: Path) -> int:
     """Write the operator table, or list missing operators.
 
     Without CELLS, OPERATORS.md in the reports folder lists the operators that each exporter can
     convert, the opsets, and the models that use them. With CELLS, each missing operator of these
     models is listed with its opsets and the model's lines. Nothing is exported.
+
+    With --measure, operators.json in the reports folder gets the measured calls of all operators,
+    and OPERATORS.md shows them. With names of functions, their results are printed instead.
     """
     manifest = open_project(root)
     require_packages()
+    if measure:
+        measurement = measure_operators(
+            manifest, cells, make_worker_environment(os.environ), _print_progress
+        )
+        if cells:
+            _print_measurement(measurement)
+            return ExitCode.OK
+        write_text(locate_measurement(manifest), measurement.to_lines())
+        _print_counts(measurement)
     if not cells:
         _write_table(manifest)
         return ExitCode.OK
@@ -71,10 +97,36 @@ def _write_table(manifest: Manifest) -> None:
         table = build_table(manifest, make_worker_environment(os.environ))
     project = manifest.project
     root = Path(project.root)
-    text = render_operators(manifest, table, run, root / project.templates)
+    measurement = read_measurement(manifest)
+    text = render_operators(manifest, table, run, measurement, root / project.templates)
     write_text(root / project.reports / OPERATORS_FILE, text)
     count = len({row.operator for row in table.rows})
     print_line(f"{pluralize(count, 'operator')}: {project.reports}/{OPERATORS_FILE}")
+
+
+def _print_progress(done: int, total: int) -> None:
+    if done % _PROGRESS_STEP == 0 or done == total:
+        print_line(f"measured {done} of {pluralize(total, 'function')}")
+
+
+def _print_counts(measurement: OperatorMeasurement) -> None:
+    rows = [("", *(str(support) for support in CallSupport))]
+    for column in measurement.columns:
+        counts = measurement.count(column)
+        rows.append((column, *(str(counts.get(support, 0)) for support in CallSupport)))
+    print_table(rows)
+
+
+def _print_measurement(measurement: OperatorMeasurement) -> None:
+    for item in measurement.operators:
+        print_line(f"{item.operator}: {pluralize(item.calls, 'call')}")
+        for column, result in item.columns.items():
+            reason = f"; {result.reason}" if result.reason else ""
+            print_line(f"  {column}: {result.support}, {result.right} right{reason}")
+            if result.call:
+                print_line(f"    {result.call}: {result.message}")
+    for problem in measurement.problems:
+        print_line(problem)
 
 
 def _read_run(manifest: Manifest) -> RunRecord:

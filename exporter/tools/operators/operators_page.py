@@ -1,6 +1,6 @@
 """The page of the operators: the support of each exporter, and the models that use them.
 
-Input: an `OperatorTable` and the records of a run. Output: the values of
+Input: an `OperatorTable`, an `OperatorMeasurement` and the records of a run. Output: the values of
 `templates/operators.md.jinja`.
 """
 
@@ -17,6 +17,8 @@ from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import RunRecord
 from exporter.report.pages.templates import render
+from exporter.tools.operator_calls.support_table import OperatorMeasurement
+from exporter.tools.operators.measured_view import MeasuredView, view_measurement
 from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 
 OPERATORS_FILE = "OPERATORS.md"
@@ -62,16 +64,28 @@ class OperatorsPage:
     dynamo: str
     folded: int
     tools: tuple[tuple[str, str], ...]
+    measured: MeasuredView | None
+    """None if no calls were measured."""
 
 
 def render_operators(
-    manifest: Manifest, table: OperatorTable, run: RunRecord, templates: Path
+    manifest: Manifest,
+    table: OperatorTable,
+    run: RunRecord,
+    measurement: OperatorMeasurement | None,
+    templates: Path,
 ) -> str:
     """Return the page as markdown."""
-    return render("operators.md", templates, page=build_page(manifest, table, run))
+    page = build_page(manifest, table, run, measurement)
+    return render("operators.md", templates, page=page)
 
 
-def build_page(manifest: Manifest, table: OperatorTable, run: RunRecord) -> OperatorsPage:
+def build_page(
+    manifest: Manifest,
+    table: OperatorTable,
+    run: RunRecord,
+    measurement: OperatorMeasurement | None = None,
+) -> OperatorsPage:
     """Return the values of the page, with rows in the order of the table."""
     aten = {row.operator for row in table.rows}
     uses: dict[str, set[str]] = defaultdict(set)
@@ -105,6 +119,7 @@ def build_page(manifest: Manifest, table: OperatorTable, run: RunRecord) -> Oper
         dynamo=format_opsets(table.dynamo),
         folded=table.folded,
         tools=tuple(sorted(table.tools.items())),
+        measured=None if measurement is None else view_measurement(measurement, len(aten)),
     )
 
 

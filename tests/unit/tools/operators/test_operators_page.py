@@ -48,7 +48,7 @@ def rows_of(markdown: str) -> list[str]:
 
 
 def test_each_row_has_its_opsets_and_models(tmp_path: Path) -> None:
-    text = render_operators(MANIFEST, TABLE, RUN, tmp_path)
+    text = render_operators(MANIFEST, TABLE, RUN, None, tmp_path)
     lines = rows_of(text)
     assert "| `add` |  | 7..20 | 18..26 | [a](models/a.md) |" in lines
     assert "| `rms_norm` |  |  | 23..26; 18..22 by decomposition |  |" in lines
@@ -76,7 +76,7 @@ def test_unsupported_operators_have_their_own_lists(tmp_path: Path) -> None:
 
 
 def test_links_to_the_letters_lead_to_headings(tmp_path: Path) -> None:
-    page = Page.of(render_operators(MANIFEST, TABLE, RUN, tmp_path))
+    page = Page.of(render_operators(MANIFEST, TABLE, RUN, None, tmp_path))
     anchors = {heading.lower().replace(" ", "-") for heading in page.headings}
     inner = [link.removeprefix("#") for link in page.links if link.startswith("#")]
     assert inner
@@ -84,23 +84,23 @@ def test_links_to_the_letters_lead_to_headings(tmp_path: Path) -> None:
 
 
 def test_without_results_no_model_is_named(tmp_path: Path) -> None:
-    text = render_operators(MANIFEST, TABLE, make_run(), tmp_path)
+    text = render_operators(MANIFEST, TABLE, make_run(), None, tmp_path)
     assert "Models without an export: a, b, c." in text
     assert "models/" not in text
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     again = make_run(*reversed(RUN.records))
-    assert render_operators(MANIFEST, TABLE, RUN, tmp_path) == render_operators(
-        MANIFEST, TABLE, again, tmp_path
+    assert render_operators(MANIFEST, TABLE, RUN, None, tmp_path) == render_operators(
+        MANIFEST, TABLE, again, None, tmp_path
     )
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_name_of_a_custom_operator_forges_nothing(text: str, tmp_path: Path) -> None:
     run = make_run(make_record("a/17/cpu", torch_operators={f"own::{text}": 1}))
-    page = Page.of(render_operators(MANIFEST, TABLE, run, tmp_path))
-    plain = Page.of(render_operators(MANIFEST, TABLE, RUN, tmp_path))
+    page = Page.of(render_operators(MANIFEST, TABLE, run, None, tmp_path))
+    plain = Page.of(render_operators(MANIFEST, TABLE, RUN, None, tmp_path))
     assert page.headings == plain.headings
     assert set(page.links) <= {*plain.links, "models/a.md"}
     assert page.html == plain.html

@@ -1,0 +1,1 @@
+"""The child process that imports torch, exports calls of operators and runs the files."""
