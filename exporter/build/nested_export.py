@@ -37,7 +37,8 @@ def run_nested_export(
         ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
     """
     command = [str(installed.python), "-P", "-m", "exporter", "export"]
-    command += ["--root", project.root, "--build", str(build.path), *arguments]
+    command += ["--root", project.root, "--build", str(build.path)]
+    command += ["--engine", "local", *arguments]
     code = run_program(command, environment, on_line)
     if code not in (ExitCode.OK, ExitCode.RED):
         message = f"the export with the other packages exited with code {code}; see its output"

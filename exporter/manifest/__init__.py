@@ -24,6 +24,7 @@ from exporter.manifest.spec.call import (
 )
 from exporter.manifest.spec.conditions import Condition, Expectation, Skip
 from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
+from exporter.manifest.spec.engine import EngineSettings
 from exporter.manifest.spec.gate import (
     DEFAULT_GATE,
     Action,
@@ -57,6 +58,7 @@ __all__ = [
     "CustomOp",
     "Device",
     "Dim",
+    "EngineSettings",
     "Expectation",
     "Fill",
     "Gate",

@@ -31,6 +31,7 @@ from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
+from exporter.manifest.spec.engine import EngineSettings
 from exporter.manifest.spec.gate import Gate, GatePolicy, ModelPolicy
 from exporter.manifest.spec.project import Project
 from exporter.manifest.spec.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
@@ -83,6 +84,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         report,
     )
     _check_folders(file, settings, report)
+    _check_engine(file, settings, report)
     project = _build_project(
         root, settings, devices, tuple(environments.values()), toolchains, file
     )
@@ -160,6 +162,7 @@ def _build_project(
         environments=environments,
         toolchains=toolchains,
         jobs=table.jobs,
+        engine=_build_engine(table, file),
         sandbox=table.sandbox,
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
         style=table.style,
@@ -167,6 +170,29 @@ def _build_project(
         environment=table.environment,
         command=table.command,
     )
+
+
+def _build_engine(table: ProjectTable, file: TomlFile | None) -> EngineSettings:
+    path = (*_PATH, "engine")
+    keys = [key for key in EngineSettings.model_fields if file and (*path, key) in file.lines]
+    return EngineSettings(
+        kind=table.engine.kind,
+        scheduler=table.engine.scheduler or "",
+        cluster=table.engine.cluster or "",
+        workers=table.engine.workers,
+        lines={key: file.lines[(*path, key)] for key in keys} if file else {},
+    )
+
+
+def _check_engine(file: TomlFile, table: ProjectTable, report: ProblemCollector) -> None:
+    """Report keys that have no effect together."""
+    engine, path = table.engine, (*_PATH, "engine")
+    if engine.scheduler and engine.cluster:
+        message = "`scheduler` selects another cluster; remove one of the two"
+        report.add(file.build_problem((*path, "cluster"), message))
+    if engine.workers and (engine.scheduler or engine.cluster):
+        message = "only a cluster on this machine has a number of workers; remove it"
+        report.add(file.build_problem((*path, "workers"), message))
 
 
 def _resolve_default_devices(

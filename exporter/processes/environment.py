@@ -96,6 +96,30 @@ def is_passed(name: str, patterns: Iterable[str] = ()) -> bool:
     return not is_fixed(name, patterns) and _matches(name, (*_ALLOWED, *patterns))
 
 
+def list_shared_variables(
+    parent: Mapping[str, str], patterns: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the variables that workers on other hosts receive from this process.
+
+    All results depend on them. A secret is one of them only if the project lists it.
+
+    Args:
+        parent: The environment of the parent.
+        patterns: The names that the project lists, with wildcards.
+    """
+    patterns = tuple(patterns)
+
+    def is_shared(name: str) -> bool:
+        if name in _FIXED or name in _LOCATIONS:
+            return False
+        is_listed = _matches(name, patterns)
+        return is_listed or (
+            _matches(name, (*_SEMANTIC, TORCH_PRIVATE)) and not _matches(name, _SECRETS)
+        )
+
+    return {name: value for name, value in parent.items() if is_shared(name)}
+
+
 def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:
     """Return a hash of the variables that results depend on.
 

@@ -24,7 +24,13 @@ def make_starter(
         variables: The names of more variables for workers, with wildcards.
         sandbox: The restriction of workers. Landlock needs no starter of its own.
     """
-    worker_environment = make_worker_environment(environment, variables)
+    return make_worker_starter(make_worker_environment(environment, variables), sandbox)
+
+
+def make_worker_starter(
+    worker_environment: Mapping[str, str], sandbox: str = "none"
+) -> ProcessStarter:
+    """Return the starter of workers that have exactly these variables."""
     if sandbox == "bubblewrap":
         return BubblewrapStarter(worker_environment)
     is_linux = sys.platform == "linux"

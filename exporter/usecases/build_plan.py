@@ -20,6 +20,7 @@ from exporter.build import (
 )
 from exporter.core.clock import get_today
 from exporter.manifest import Manifest
+from exporter.manifest.spec.engine import EngineKind
 from exporter.planning.plan import Plan, make_plan
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.planning.shards import Shard, select_shard
@@ -33,6 +34,10 @@ class ExportOptions:
     selection: Selection = EVERYTHING
     shard: Shard | None = None
     """Only the models of this shard."""
+    engine: EngineKind | None = None
+    """The engine. None for the project's setting."""
+    scheduler: str = ""
+    """The address of a Dask scheduler instead of the project's, or ""."""
     jobs: int | None = None
     """The number of workers. None for the project's setting or the machine's cores."""
     force: bool = False

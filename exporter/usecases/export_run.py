@@ -20,7 +20,7 @@ from exporter.build import (
     require_sandbox,
     run_plan,
 )
-from exporter.build.engine import LocalEngine
+from exporter.build.engine import Engine, LocalEngine
 from exporter.build.noop_inputs import collect_noop_inputs
 from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, read_filesystem_clock
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
@@ -33,6 +33,7 @@ from exporter.planning.shards import Shard, remove_shard_note, write_shard_note
 from exporter.processes import ProcessStarter
 from exporter.records.record import Record
 from exporter.usecases.build_plan import ExportOptions
+from exporter.usecases.engine_choice import select_engine
 from exporter.usecases.noop_check import find_build_folder
 from exporter.usecases.report_pages import list_page_inputs, preload_pages, write_reports
 
@@ -95,9 +96,12 @@ def export(
     build_options = options.make_build_options(manifest, environment)
     require_packages()
     require_sandbox(project)
+    jobs = options.jobs or project.jobs or get_default_jobs()
+    engine = _choose_engine(project, options, environment, observer, jobs) or LocalEngine(
+        jobs, starter
+    )
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
-    engine = LocalEngine(options.jobs or project.jobs or get_default_jobs(), starter)
     today = get_today()
     results = run_plan(
         manifest, plan, engine, _PreloadingObserver(observer, project), today, build_options
@@ -121,6 +125,26 @@ def export(
         statistics=build_options.store.make_statistics() if build_options.store else None,
         started=started,
     )
+
+
+def _choose_engine(
+    project: Project,
+    options: ExportOptions,
+    environment: Mapping[str, str],
+    observer: BuildObserver,
+    jobs: int,
+) -> Engine | None:
+    """Return the engine of a cluster, or None for the local one.
+
+    Raises:
+        ExporterError: MANIFEST if options contradict each other, ENVIRONMENT if Dask is missing.
+    """
+    settings = select_engine(project, options)
+    if settings.kind == "local":
+        return None
+    from exporter.usecases.cluster_engine import make_cluster_engine
+
+    return make_cluster_engine(project, settings, environment, observer.on_note, jobs)
 
 
 def save_noop_summary(result: ExportResult, summary: ExportSummary) -> None:

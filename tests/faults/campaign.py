@@ -29,7 +29,7 @@ from tests.unit.factory import key_by_text, make_manifest, make_spec
 
 REPOSITORY = Path(__file__).parents[2]
 JOBS = 2
-_TODAY = date(2026, 1, 1)
+TODAY = date(2026, 1, 1)
 
 
 def make_project(
@@ -55,19 +55,19 @@ def set_failures(root: Path, ends: Mapping[str, str]) -> None:
 
 def cells(root: Path) -> list[str]:
     """Return all cells of the project."""
-    return [str(planned.cell) for planned in make_plan(_manifest(root)).cells]
+    return [str(planned.cell) for planned in make_plan(read_manifest(root)).cells]
 
 
 def run(root: Path) -> BuildLog:
     """Run the build in this process."""
     log = BuildLog()
-    manifest = _manifest(root)
+    manifest = read_manifest(root)
     worker = Path(__file__).with_name("worker.py")
     environment = make_worker_environment({**os.environ, "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
     fallback = Spawner(environment, [sys.executable, str(worker)])
     engine = LocalEngine(JOBS, ForkServerStarter(environment, command, fallback))
-    run_plan(manifest, make_plan(manifest), engine, log, _TODAY)
+    run_plan(manifest, make_plan(manifest), engine, log, TODAY)
     return log
 
 
@@ -103,7 +103,7 @@ def contents_of(root: Path, cells: Iterable[str]) -> dict[str, tuple[Record, str
 
 def records(root: Path) -> dict[str, Record]:
     """Return the records of the last run by cell."""
-    run = read_run(BuildFolder.from_project(_manifest(root).project).results)
+    run = read_run(BuildFolder.from_project(read_manifest(root).project).results)
     return key_by_text(run.by_cell())
 
 
@@ -140,7 +140,7 @@ def _is_alive(pid: str, root: str) -> bool:
         return False
 
 
-def _manifest(root: Path) -> Manifest:
+def read_manifest(root: Path) -> Manifest:
     shape = json.loads((root / "shape.json").read_text())
     opsets = tuple(range(7, 7 + shape["opsets"]))
     models = (

@@ -24,6 +24,8 @@ from exporter.records.record import Record
 JOB: dict[str, Any] = json.loads(Path(sys.argv[-1]).read_text())
 ROOT, FOLDER, MODEL = Path(JOB["root"]), Path(JOB["folder"]), JOB["spec"]["id"]
 ENDS: dict[str, str] = json.loads((ROOT / "ends.json").read_text())
+#: The folder of the journal. A host of a cluster has its own copy of the project.
+JOURNALS = Path(os.environ.get("FAULTS_FOLDER", ROOT))
 PAUSE: float = json.loads((ROOT / "shape.json").read_text())["pause"]
 
 REFERENCE = Reference(samples=(), noise=(), output_spread=()).to_json()
@@ -41,6 +43,14 @@ class UnprintableError(Exception):
 
 def killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ends_the_host() -> None:
+    """Kill the process of the host, of which this is a descendant: host, fork server, worker."""
+    status = Path(f"/proc/{os.getppid()}/stat").read_text()
+    host = int(status.rpartition(")")[2].split()[1])
+    os.killpg(os.getpgid(host), signal.SIGKILL)
+    time.sleep(60)
 
 
 def segfault() -> None:
@@ -228,10 +238,10 @@ def prove(opset: int, device: str) -> None:
     record["seconds"] = {"capture": 1.0, "convert": 1.0}
     complete_record = Record.model_validate_json(json.dumps(record))
     write_file(FOLDER / "records" / f"{opset}.{device}.json", complete_record.to_json())
-    with (ROOT / "journal").open("a") as journal:
+    with (JOURNALS / "journal").open("a") as journal:
         journal.write(f"{name}\n")
     if JOB["part"]:
-        (ROOT / "divided").touch()
+        (JOURNALS / "divided").touch()
 
 
 def write_file(path: Path, text: str) -> None:
@@ -242,7 +252,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def add_process(pid: int) -> None:
-    with (ROOT / "pids").open("a") as pids:
+    with (JOURNALS / "pids").open("a") as pids:
         pids.write(f"{pid}\n")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exporter.cli.options.engines import engine_options
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.options.shards import shard_option
 from exporter.cli.output.summary_lines import print_summary
@@ -24,17 +25,14 @@ from exporter.processes.worker_starter import make_starter
 from exporter.usecases.noop_check import find_sandbox, list_variables, load_noop_summary
 
 if TYPE_CHECKING:
+    from exporter.cli.options.engines import EngineArguments
     from exporter.planning.shards import Shard
 
 
 @click.command()
 @selection_options
 @root_option
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Number of workers.  [default: by cores and memory]",
-)
+@engine_options
 @shard_option
 @click.option("--dry-run", is_flag=True, help="Only print the plan, like `plan`.")
 @click.option("--force", is_flag=True, help="Also run cells that are up to date.")
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
 def export(
     selection: Selection,
     root: Path,
-    jobs: int | None,
+    engine: EngineArguments,
     shard: Shard | None,
     build: Path | None,
     toolchain: str,
@@ -72,7 +70,7 @@ def export(
             print_summary(summary, time.monotonic() - started)
             return summary.code
     with closing(make_starter(os.environ, list_variables(root), find_sandbox(root))) as starter:
-        if not flags["dry_run"]:
+        if not flags["dry_run"] and not engine.uses_cluster(root):
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
         # A no-op must not import the build.
@@ -88,7 +86,9 @@ def export(
         options = build_plan.ExportOptions(
             selection=selection,
             shard=shard,
-            jobs=jobs,
+            jobs=engine.jobs,
+            engine=engine.kind,
+            scheduler=engine.scheduler,
             force=flags["force"],
             thorough=flags["thorough"],
             use_store=not flags["no_store"],

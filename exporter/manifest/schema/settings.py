@@ -22,6 +22,7 @@ from exporter.manifest.schema.fields import (
 from exporter.manifest.schema.store import Age, StorePlace
 from exporter.manifest.schema.tables import Table, ToleranceTable
 from exporter.manifest.spec.device import Optimization
+from exporter.manifest.spec.engine import EngineKind
 from exporter.manifest.spec.gate import GatePolicy
 from exporter.manifest.spec.model import Style
 from exporter.manifest.spec.project import Sandbox
@@ -42,7 +43,23 @@ def _check_folder(value: str) -> str:
     return value
 
 
+def _check_scheduler(value: str) -> str:
+    if not re.fullmatch(r"(tcp|tls|ws|wss)://[^\s/@]+:\d{1,5}", value):
+        raise unexpected_value('the address of a scheduler, such as "tcp://10.0.0.1:8786"', value)
+    return value
+
+
+def _check_cluster(value: str) -> str:
+    file, _, name = value.rpartition(":")
+    parts = file.split("/")
+    if not file.endswith(".py") or not all(parts) or ".." in parts or not name.isidentifier():
+        raise unexpected_value('a function of the project, such as "cluster.py:make"', value)
+    return value
+
+
 Command = Annotated[Line, AfterValidator(_check_command)]
+SchedulerAddress = Annotated[Line, AfterValidator(_check_scheduler)]
+ClusterFunction = Annotated[Line, AfterValidator(_check_cluster)]
 Folder = Annotated[Line, AfterValidator(_check_folder)]
 
 
@@ -120,6 +137,21 @@ class GateTable(GatePolicy, Table):
     """Other policies for some models, each with the keys above: `[tool.exporter.gate.models.NAME]`,
     with an ID or a pattern such as `"resnet*"` for NAME. Keys that are not set keep the value of
     the general policy. If two match a model, the later one wins."""
+
+
+class EngineTable(Table):
+    """The machines that run the jobs: `[tool.exporter.engine]`; see `clusters.md`."""
+
+    kind: EngineKind = "local"
+    """`"local"` uses worker processes of this machine, `"dask"` the hosts of a Dask cluster. The
+    option `--engine` takes precedence."""
+    scheduler: SchedulerAddress | None = None
+    """The address of a Dask scheduler, such as `"tcp://10.0.0.1:8786"`. The option `--scheduler`
+    takes precedence. Without `scheduler` and `cluster`, a cluster starts on this machine."""
+    cluster: ClusterFunction | None = None
+    """A function of the project that returns a cluster of Dask, such as `"cluster.py:make"`."""
+    workers: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """The parallel jobs of the cluster on this machine; without it, `jobs`."""
 
 
 Names = Annotated[Items[Line], Field(min_length=1)]
@@ -202,5 +234,7 @@ class ProjectTable(Table):
     """`thorough` of models without it."""
     memory: Memory | None = None
     """Memory limit of models without `memory`."""
+    engine: EngineTable = Field(default_factory=EngineTable)
+    """The machines that run the jobs."""
     gate: GateTable = Field(default_factory=GateTable)
     """The findings of `exporter gate` that stop a merge, and the thresholds of drift."""

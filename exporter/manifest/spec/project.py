@@ -12,6 +12,7 @@ from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
+from exporter.manifest.spec.engine import EngineSettings
 from exporter.manifest.spec.gate import DEFAULT_GATE, Gate
 from exporter.manifest.spec.model import ModelSpec, Style
 from exporter.manifest.spec.store import (
@@ -57,6 +58,7 @@ class Project(FrozenModel):
     """The toolchain whose packages this process has; empty: none of them."""
     jobs: int | None = None
     """Number of parallel workers; None: one for each core."""
+    engine: EngineSettings = EngineSettings()
     sandbox: Sandbox = "none"
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"

@@ -1,0 +1,114 @@
+"""Start workers from several threads by one fork server.
+
+Input: a `ProcessStarter` for one thread. Output: a `ProcessStarter` for each job.
+
+A Dask worker has one thread for each job, and a fork server imports torch once for all of them.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProcess
+
+#: Seconds between two looks at a worker.
+_INTERVAL = 0.02
+#: Seconds without a job after which the fork server ends and frees its memory.
+_IDLE = 120.0
+
+
+class SharedStarter:
+    """A starter with a lock around each of its calls.
+
+    Args:
+        starter: Starts the workers.
+    """
+
+    def __init__(self, starter: ProcessStarter) -> None:
+        self.lock = threading.RLock()
+        self.starter = starter
+        self._users = 0
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """Count a job that uses the starter."""
+        with self.lock:
+            self._users += 1
+            if self._timer:
+                self._timer.cancel()
+                self._timer = None
+
+    def end(self) -> None:
+        """Forget a job; close the starter if no other job begins for some time."""
+        with self.lock:
+            self._users -= 1
+            if not self._users:
+                self._timer = threading.Timer(_IDLE, self._close_unused)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _close_unused(self) -> None:
+        with self.lock:
+            if not self._users:
+                self.starter.close()
+
+
+class JobStarter:
+    """The starter of one job.
+
+    Args:
+        shared: The starter of all jobs.
+        is_cancelled: Returns True if the job must end.
+    """
+
+    def __init__(self, shared: SharedStarter, is_cancelled: Callable[[], bool]) -> None:
+        self._shared = shared
+        self._is_cancelled = is_cancelled
+
+    def prepare(self) -> None:
+        """Do nothing: the first job of the host prepares the starter."""
+
+    def start(self, command: WorkerCommand) -> WorkerProcess:
+        """Start a worker."""
+        with self._shared.lock:
+            return _LockedWorker(self._shared.starter.start(command), self._shared.lock)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            KeyboardInterrupt: if the job must end; the engine then ends its worker.
+        """
+        time.sleep(min(seconds, _INTERVAL))
+        if self._is_cancelled():
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Do nothing: other jobs use the starter."""
+
+
+class _LockedWorker:
+    def __init__(self, worker: WorkerProcess, lock: threading.RLock) -> None:
+        self._worker = worker
+        self._lock = lock
+
+    @property
+    def is_lost(self) -> bool:
+        return self._worker.is_lost
+
+    def poll(self) -> int | None:
+        with self._lock:
+            return self._worker.poll()
+
+    def wait(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self.poll() is None and time.monotonic() < until:
+            time.sleep(_INTERVAL)
+        return self.poll() is not None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        with self._lock:
+            self._worker.signal_group(number)

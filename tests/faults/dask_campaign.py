@@ -1,0 +1,118 @@
+"""Kill hosts of a cluster at random during a build: `python -m tests.faults.dask_campaign`.
+
+Input: the number of rounds. Output: a line of counts for each round; an assertion fails if a cell
+is missing, wrong, or was built again without a message.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.build import run_plan
+from exporter.manifest import EngineSettings
+from exporter.planning.plan import make_plan
+from exporter.records.record import Status
+from exporter.usecases.cluster_engine import make_cluster_engine
+from tests.faults import campaign
+from tests.faults.dask_cluster import Cluster
+from tests.unit.build.builders import BuildLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """The counts of one run."""
+
+    cells: int
+    kills: int
+    again: int
+    """Cells that were built more than once."""
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cells} cells, {self.kills} hosts killed, {self.again} cells built again, "
+            f"{self.seconds:.1f} s"
+        )
+
+
+def run(root: Path, address: str) -> BuildLog:
+    """Build the project of `campaign.make_project` on a cluster."""
+    manifest = campaign.read_manifest(root)
+    log = BuildLog()
+    settings = EngineSettings(kind="dask", scheduler=address)
+    engine = make_cluster_engine(manifest.project, settings, {}, log.on_note, 1)
+    run_plan(manifest, make_plan(manifest), engine, log, campaign.TODAY)
+    return log
+
+
+def run_round(
+    folder: Path, *, seed: int, models: int = 100, opsets: int = 5, hosts: int = 4, kills: int = 3
+) -> Round:
+    """Build a project while hosts are killed, and verify each cell."""
+    project, draw = folder / "project", random.Random(seed)
+    campaign.make_project(project, models=models, opsets=opsets, pause=0.05, seed=seed)
+    cluster = Cluster(folder / "cluster", hosts, threads=2)
+    ended = threading.Event()
+    count = 0
+
+    def kill_hosts() -> None:
+        nonlocal count
+        for _ in range(kills):
+            while not ended.is_set() and not (cluster.folder / "journal").exists():
+                time.sleep(0.05)
+            if ended.wait(draw.uniform(0.3, 1.5)):
+                return
+            name = draw.choice(sorted(cluster.hosts))
+            cluster.kill(name)
+            count += 1
+            cluster.start_host(name)
+
+    killer = threading.Thread(target=kill_hosts)
+    try:
+        cluster.wait_for_hosts(hosts)
+        killer.start()
+        started = time.monotonic()
+        log = run(project, cluster.address)
+        seconds = time.monotonic() - started
+    finally:
+        ended.set()
+        killer.join()
+        cluster.close()
+    cells = campaign.cells(project)
+    built = Counter((cluster.folder / "journal").read_text().split())
+    results = campaign.contents(project)
+    assert set(results) == set(cells), "a cell has no result"
+    for cell, (record, content, _) in results.items():
+        model, opset, _device = cell.split("/")
+        assert record.status is Status.PASS, (cell, record.message)
+        assert content == f"the file of {model} at {opset}", cell
+    assert set(built) == set(cells), "a cell passes that no host built"
+    again = [cell for cell, times in built.items() if times > 1]
+    notes = [note for note in log.notes if "ran again" in note]
+    assert notes or not again, "cells were built again without a message"
+    return Round(cells=len(cells), kills=count, again=len(again), seconds=seconds)
+
+
+def main(rounds: int) -> None:
+    """Run some rounds and print their counts."""
+    total: Counter[str] = Counter()
+    for number in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="dask-campaign-") as folder:
+            result = run_round(Path(folder), seed=number)
+        campaign.print_counts(f"round {number + 1}: {result}")
+        total.update(cells=result.cells, kills=result.kills, again=result.again)
+    campaign.print_counts(
+        f"{rounds} rounds, {total['cells']} cells, {total['kills']} hosts killed, "
+        f"{total['again']} cells built again, none missing, wrong or uncounted"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)

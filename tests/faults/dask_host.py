@@ -1,0 +1,29 @@
+"""A preload of `dask worker`: jobs run the quick worker of this folder instead of torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from exporter.build.cluster import host_environment, host_run
+from exporter.cache import fingerprint
+from exporter.processes import ForkServerStarter, Spawner
+
+_WORKER = Path(__file__).with_name("worker.py")
+
+
+def make_host_starter(variables: Mapping[str, str], sandbox: str) -> ForkServerStarter:
+    """Return a starter of the quick worker."""
+    environment = {**variables, "FAULTS_FOLDER": os.environ["FAULTS_FOLDER"]}
+    command = [sys.executable, "-m", "exporter.worker.fork_server", str(_WORKER)]
+    return ForkServerStarter(environment, command, Spawner(environment, [sys.executable, _WORKER]))
+
+
+host_run.make_host_starter = make_host_starter
+if state := os.environ.get("FAULTS_TORCH"):
+    host_environment.read_tool_parts = lambda: {
+        **fingerprint.read_tool_parts(),
+        "tool.torch": state,
+    }

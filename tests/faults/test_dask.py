@@ -1,0 +1,173 @@
+"""Run jobs on clusters of several hosts on this machine; the hosts are killed.
+
+`python -m tests.faults.dask_campaign` is the long form.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.records.record import Status
+from tests.faults import campaign, dask_campaign
+from tests.faults.dask_cluster import Cluster
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "cluster", 2)
+    try:
+        cluster.wait_for_hosts(2)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def count_built(cluster: Cluster) -> Counter[str]:
+    return Counter((cluster.folder / "journal").read_text().split())
+
+
+def wait_for_journal(cluster: Cluster, lines: int = 1) -> None:
+    until = time.monotonic() + 30
+    while not (cluster.folder / "journal").exists() or sum(count_built(cluster).values()) < lines:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_hosts_are_killed_and_no_cell_is_lost(tmp_path: Path) -> None:
+    result = dask_campaign.run_round(tmp_path, seed=1, models=12, opsets=4, hosts=2, kills=1)
+    campaign.print_counts(str(result))
+    assert result.kills == 1
+
+
+def test_jobs_run_isolated_and_each_once(tmp_path: Path, cluster: Cluster) -> None:
+    project = tmp_path / "project"
+    campaign.make_project(project, models=6, opsets=2)
+    ways = {
+        "m000/7/cpu": "segfault",
+        "m001/8/cpu": "killed",
+        "m002/7/cpu": "raises",
+        "m003/7/cpu": "puts_a_huge_record",
+        "m004/7/cpu": "puts_a_link_for_its_folder",
+    }
+    campaign.set_failures(project, ways)
+    log = dask_campaign.run(project, cluster.address)
+    statuses = {cell: record.status for cell, record in campaign.records(project).items()}
+    expected = dict.fromkeys(campaign.cells(project), Status.PASS) | dict.fromkeys(
+        ways, Status.CRASH
+    )
+    expected["m001/8/cpu"] = Status.KILLED
+    # As on one machine, the second cell of a model whose folder is gone is lost with it.
+    destroyed = {cell for cell in expected if cell.startswith(("m003", "m004"))}
+    assert {c: s for c, s in statuses.items() if c not in destroyed} == {
+        c: s for c, s in expected.items() if c not in destroyed
+    }
+    assert Status.CRASH in {statuses[cell] for cell in destroyed}
+    assert log.notes == []
+    built = count_built(cluster)
+    assert all(built[cell] == 1 for cell in expected if cell not in ways and cell not in destroyed)
+    # A second run on the same hosts runs only the failures.
+    campaign.set_failures(project, {})
+    assert set(dask_campaign.run(project, cluster.address).reasons) >= set(ways)
+    assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+
+
+def test_a_job_that_ends_two_hosts_is_killed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    campaign.make_project(project, models=3, opsets=2, pause=0.1)
+    campaign.set_failures(project, {"m001/8/cpu": "ends_the_host"})
+    cluster = Cluster(tmp_path / "cluster", 3)
+    try:
+        cluster.wait_for_hosts(3)
+        log = dask_campaign.run(project, cluster.address)
+        ended = [name for name, process in cluster.hosts.items() if process.poll() is not None]
+    finally:
+        cluster.close()
+    statuses = {cell: record.status for cell, record in campaign.records(project).items()}
+    assert statuses.pop("m001/8/cpu") is Status.KILLED
+    assert set(statuses.values()) == {Status.PASS}
+    assert len(ended) == 2
+    assert any("ran again, because a host was lost" in note for note in log.notes)
+
+
+def test_results_are_kept_if_the_scheduler_is_lost(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.build.cluster.dask_engine._RECONNECT_LIMIT", 1.0)
+    project = tmp_path / "project"
+    campaign.make_project(project, models=8, opsets=2, pause=0.2)
+
+    def end_scheduler() -> None:
+        wait_for_journal(cluster, 6)
+        os.killpg(cluster.scheduler.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=end_scheduler)
+    killer.start()
+    with pytest.raises(
+        ExporterError, match=r"the scheduler is lost, and .* did not finish"
+    ) as error:
+        dask_campaign.run(project, cluster.address)
+    killer.join()
+    assert error.value.exit_code is ExitCode.ENVIRONMENT
+    finished = campaign.records(project)
+    assert 2 <= len(finished) < 16
+    cluster.close()
+    fresh = Cluster(tmp_path / "fresh", 1)
+    try:
+        fresh.wait_for_hosts(1)
+        log = dask_campaign.run(project, fresh.address)
+    finally:
+        fresh.close()
+    assert not set(log.reasons) & set(finished)
+    assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+
+
+def test_two_clients_use_one_cluster(tmp_path: Path, cluster: Cluster) -> None:
+    projects = [tmp_path / name / "project" for name in ("first", "second")]
+    for seed, project in enumerate(projects):
+        campaign.make_project(project, models=4, opsets=2, pause=0.02, seed=seed)
+    clients = [
+        threading.Thread(target=dask_campaign.run, args=(project, cluster.address))
+        for project in projects
+    ]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    for project in projects:
+        records = campaign.records(project)
+        assert set(records) == set(campaign.cells(project))
+        assert {record.status for record in records.values()} == {Status.PASS}
+    first, second = (campaign.records(project)["m000/7/cpu"] for project in projects)
+    assert first.fingerprint != second.fingerprint
+    assert set(count_built(cluster).values()) == {2}
+
+
+def test_a_host_with_other_packages_is_refused(tmp_path: Path, cluster: Cluster) -> None:
+    """The host is as any other, but its state of torch differs."""
+    project = tmp_path / "project"
+    campaign.make_project(project, models=2, opsets=1)
+    for name in ("host0", "host1"):
+        cluster.kill(name)
+        cluster.start_host(name, FAULTS_TORCH="1.0 of another build")
+    cluster.wait_for_hosts(2)
+    with pytest.raises(ExporterError) as error:
+        dask_campaign.run(project, cluster.address)
+    assert "cannot run jobs: torch: 1.0 of another build instead of" in str(error.value)
+    assert "no host of the cluster can run jobs; install the packages" in str(error.value)
+    cluster.start_host("host2")
+    cluster.wait_for_hosts(3)
+    log = dask_campaign.run(project, cluster.address)
+    assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+    assert all("runs no jobs: torch: 1.0" in note for note in log.notes)

@@ -1,0 +1,45 @@
+"""The decision whether a lost host is the fault of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from exporter.build.cluster.attempt import JobAttempt
+from exporter.build.engine import Task
+from tests.unit.build import builders
+
+
+def make_attempt(tmp_path: Path) -> JobAttempt:
+    task = Task(job=builders.job(tmp_path, builders.spec()), seconds=60)
+    return JobAttempt(number=1, task=task)
+
+
+def test_one_lost_host_is_not_the_fault_of_the_job(tmp_path: Path) -> None:
+    attempt = make_attempt(tmp_path)
+    assert not attempt.begin("a")
+    assert attempt.begin("b")
+    assert attempt.losses == ["a"]
+    assert not attempt.is_culprit
+
+
+def test_a_second_host_makes_the_job_the_culprit(tmp_path: Path) -> None:
+    attempt = make_attempt(tmp_path)
+    attempt.begin("a")
+    attempt.begin("b")
+    assert attempt.lose_host() == "b"
+    assert attempt.is_culprit
+
+
+def test_a_cluster_of_one_host_ends_three_times(tmp_path: Path) -> None:
+    attempt = make_attempt(tmp_path)
+    for _ in range(3):
+        attempt.begin("a")
+    assert not attempt.is_culprit
+    attempt.begin("a")
+    assert attempt.is_culprit
+
+
+def test_a_host_that_did_not_start_the_job_does_not_count(tmp_path: Path) -> None:
+    attempt = make_attempt(tmp_path)
+    assert attempt.lose_host() == ""
+    assert attempt.losses == []
