@@ -230,6 +230,9 @@ def _is_at_most(new: object, old: object) -> bool:
 def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
     if new.outside > old.outside:
         return False
+    if old.steps is not None or new.steps is not None:
+        # The other tolerances are not comparable with steps.
+        return old.steps is not None and new.steps is not None and new.steps <= old.steps
     if old.atol is None and new.atol is None:
         if old.noise is None and new.noise is not None:
             return False  # an explicit factor accepts more noise than the default does
@@ -242,7 +245,9 @@ def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
 def _format_value(value: object) -> str:
     match value:
         case Bound():
-            if value.atol is None:
+            if value.steps is not None:
+                text = f"steps = {value.steps:g}"
+            elif value.atol is None:
                 default = "" if value.noise else " by default"
                 text = f"noise = {value.noise or DEFAULT_NOISE_FACTOR:g}{default}"
             else:

@@ -115,6 +115,9 @@ class Reference(ChecksummedModel):
     """Whether more sizes and values were tried than by default."""
     returns_objects: bool = False
     """Whether the model returns more than tuples, lists and dicts of tensors."""
+    steps: Items[float | None] = ()
+    """For each output, the scale from which PyTorch dequantizes it, or None; empty if no tolerance
+    is in steps."""
     tables: Items[TableParts] = ()
     """Every weight with two dimensions: a sample reads only a few rows of a table."""
     weights: Items[NamedWeight] = ()

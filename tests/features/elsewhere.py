@@ -123,7 +123,7 @@ ARGUMENTS = (
         "2.5+, dynamo",
         'dynamic_shapes = { x = { 0 = "batch" } }',
         "use axis names in `shape`, and `axes`",
-        "The names in `shape` become `dynamic_shapes` under dynamo, `dynamic_axes` under TorchScript.",
+        "The names in `shape` are `dynamic_shapes` for dynamo, `dynamic_axes` for TorchScript.",
     ),
     _refused(
         "an axis that the exporter may fix",

@@ -8,6 +8,7 @@ from tests.features.feature import (
     Feature,
     Section,
     Support,
+    parity,
     refused,
     structure,
 )
@@ -99,6 +100,73 @@ SECTION = Section(
             lines="opsets = [9, 10, 13, 18]",
             support=Support.TORCHSCRIPT,
             verdicts={**_SINCE_10, ">=18": refused(Stage.CAPTURE, "LinearPackedParamsBase")},
+        ),
+        Feature(
+            name="quantized modules, one step off",
+            api="torch.ao.nn.quantized",
+            torch="1.8+",
+            model="wrapped.py:OneStepOff",
+            rest="opsets = 13",
+            lines="tolerance = { steps = 1 }",
+            support=Support.TORCHSCRIPT,
+            note="A step is the scale from which PyTorch dequantizes the output, not the file's.",
+        ),
+        Feature(
+            name="quantized modules, two steps off",
+            api="torch.ao.nn.quantized",
+            torch="1.8+",
+            model="wrapped.py:TwoStepsOff",
+            rest="opsets = 13",
+            lines="tolerance = { steps = 1 }",
+            support=Support.CAUGHT,
+            verdicts={"*": parity("parity", "(1 steps of 0.1 from the manifest)")},
+        ),
+        Feature(
+            name="steps of an output without a scale",
+            api="torch.ao.nn.quantized.dynamic",
+            torch="1.8+",
+            model="wrapped.py:DynamicallyQuantized",
+            rest="opsets = 13",
+            lines="tolerance = { steps = 1 }",
+            support=Support.CAUGHT,
+            verdicts={"*": refused(Stage.SOURCE, "`steps` needs one scale, and PyTorch does not")},
+        ),
+        Feature(
+            name="a symbolic function for a quantized operator",
+            api="register_custom_op_symbolic('quantized::relu6', function, 13)",
+            torch="1.8+, TorchScript",
+            model="wrapped.py:QuantizedClip",
+            rest="opsets = 13",
+            lines="""
+custom_ops = [{ name = "quantized::relu6", symbolic = "wrapped.py:quantized_relu6" }]
+""",
+            support=Support.TORCHSCRIPT,
+            facts={
+                "the integers of the result are in the file": lambda proof: (
+                    proof.operators(13).count("QuantizeLinear") == 2
+                )
+            },
+        ),
+        Feature(
+            name="a quantized operator without a symbolic function",
+            api="torch.ops.quantized.relu6",
+            torch="1.8+, TorchScript",
+            model="wrapped.py:QuantizedClip",
+            lines="opsets = 13",
+            support=Support.REFUSED,
+            verdicts={"*": refused(Stage.CONVERT, "quantized::relu6")},
+        ),
+        Feature(
+            name="dynamically quantized modules",
+            api="torch.ao.nn.quantized.dynamic",
+            torch="1.8+",
+            model="wrapped.py:DynamicallyQuantized",
+            lines="opsets = [13, 18]",
+            support=Support.REFUSED,
+            verdicts={
+                "<18": refused(Stage.CONVERT, "quantized::linear_dynamic"),
+                ">=18": refused(Stage.CAPTURE, "LinearPackedParamsBase"),
+            },
         ),
         Feature(
             name="rotary positions by ONNX's own operator",

@@ -6,8 +6,10 @@ Output: a `Limit` in the units of the output, with its reason.
 Precedence of tolerances in the manifest: first the output's for this device, for its dtype, and its
 general one. Then the model's in the same order. The first one that is set wins as a whole.
 
-Without `atol` and `rtol` the limit is measured. It is `noise` (8 by default) times PyTorch's own
-error relative to float64, and at least a few units in the last place. If only a few elements were
+With `steps` the limit is a multiple of the scale from which PyTorch dequantizes the output.
+
+Without these keys the limit is measured. It is `noise` (8 by default) times PyTorch's own error
+relative to float64, and at least a few units in the last place. If only a few elements were
 measured, a small error may be luck, and the minimum is higher. Without a float64 reference, the
 defaults of `torch.testing` apply, with `atol` as a share of the scale.
 
@@ -41,6 +43,8 @@ _NOISE_FACTOR = 8.0
 #: With fewer errors than this, the largest may be small by luck. One normal error is below an
 #: eighth of its usual size in 8 of 100 models, the largest of four in 1 of 2,000, of 32 never.
 _FEW_ELEMENTS = 32
+#: Units in the last place of the difference of two products of an integer and a scale.
+_PRODUCT_ROUNDING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ def get_large_noise(context: CheckContext, index: int) -> float | None:
 
 
 def _is_fixed(bound: Bound) -> bool:
-    return bound.atol is not None or bound.rtol is not None
+    return any(value is not None for value in (bound.atol, bound.rtol, bound.steps))
 
 
 def _select_noise(context: CheckContext, index: int, bound: Bound) -> float | None:
@@ -184,6 +188,8 @@ def compute_limit(
     share = _select_noise(context, index, bound)
     noise = None if share is None else share * scale
     rtol = 0.0
+    if bound.steps is not None:
+        return _limit_steps(context, index, bound, scale)
     if _is_fixed(bound):
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
         return Limit(
@@ -239,6 +245,22 @@ def compute_limit_without_float64(
         limit,
         atol=limit.atol * max(1.0 - 1.0 / factor, 0.0),
         reason=f"{limit.reason}, less PyTorch's own error",
+    )
+
+
+def _limit_steps(context: CheckContext, index: int, bound: Bound, scale: float) -> Limit:
+    """Return the limit in steps of a quantized output, with the rounding of its values.
+
+    Without a step in the reference, values must be equal.
+    """
+    steps = bound.steps or 0.0
+    known = context.reference.steps
+    step = (known[index] if index < len(known) else None) or 0.0
+    precision = _PRECISIONS[context.spec.outputs[index].dtype]
+    return Limit(
+        atol=steps * step + _PRODUCT_ROUNDING * precision.eps * scale if step else 0.0,
+        outside=bound.outside,
+        reason=f"{steps:g} steps of {step:g} from the manifest",
     )
 
 

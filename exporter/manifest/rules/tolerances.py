@@ -34,6 +34,7 @@ def resolve_tolerance(
         rtol=general.rtol,
         outside=general.outside,
         noise=general.noise,
+        steps=general.steps,
         by_dtype={name: _resolve_bound(bound) for name, bound in tables.items() if name in FLOATS},
         by_device={
             name: _resolve_bound(bound) for name, bound in tables.items() if name in devices
@@ -49,4 +50,5 @@ def _resolve_bound(table: BoundTable) -> Bound:
         rtol=table.rtol or 0.0 if is_explicit else None,
         outside=table.outside,
         noise=table.noise,
+        steps=table.steps,
     )

@@ -150,10 +150,16 @@ class BoundTable(Table):
     8 by default. An explicit factor also declares that an error of PyTorch above 1e-3 of the scale
     is rounding. Without it, the result of a doubtful file is `inconclusive`."""
 
+    steps: Factor | None = None
+    """The allowed error of a quantized output, as a multiple of the scale from which PyTorch
+    dequantizes it: `steps = 1` allows one unit of the integers. An output that PyTorch does not
+    dequantize from one scale needs another tolerance."""
+
     @model_validator(mode="after")
     def _check_one_kind(self) -> BoundTable:
-        if self.noise is not None and (self.atol is not None or self.rtol is not None):
-            raise ValueError("takes either `noise` or `atol` and `rtol`, not both")
+        kinds = (self.noise, self.steps, self.atol if self.rtol is None else self.rtol)
+        if sum(kind is not None for kind in kinds) > 1:
+            raise ValueError("takes only one of `noise`, `steps`, and `atol` with `rtol`")
         return self
 
 

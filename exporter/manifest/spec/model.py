@@ -53,6 +53,14 @@ class Bound(FrozenModel):
     """The share of elements that may exceed `atol + rtol * |expected|`."""
     noise: float | None = None
     """Allowed error as a multiple of PyTorch's own float32 error against float64."""
+    steps: float | None = None
+    """Allowed error as a multiple of the scale from which PyTorch dequantizes the output."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the manifest sets a value of the bound."""
+        values = (self.atol, self.rtol, self.noise, self.steps)
+        return bool(self.outside) or any(value is not None for value in values)
 
 
 class Tolerance(Bound):

@@ -21,9 +21,17 @@ def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
         An empty bound if the manifest sets none.
     """
     for bound in _list_candidates(spec, output, device):
-        if bound.outside or any(v is not None for v in (bound.atol, bound.rtol, bound.noise)):
+        if bound.is_set:
             return bound
     return Bound()
+
+
+def has_steps(spec: ModelSpec, index: int) -> bool:
+    """Return whether a device of some opset compares an output in steps."""
+    cells = ((spec.resolve_cell(o, device), device) for o in spec.opsets for device in spec.devices)
+    return any(
+        select_bound(cell, cell.outputs[index], device).steps is not None for cell, device in cells
+    )
 
 
 def _list_candidates(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:

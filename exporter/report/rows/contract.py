@@ -235,6 +235,8 @@ def _format_bound(bound: Bound) -> str:
     texts = []
     if bound.noise is not None:
         texts.append(f"{bound.noise:g} times PyTorch's own float32 error")
+    if bound.steps is not None:
+        texts.append(f"{bound.steps:g} steps of the output's scale in PyTorch")
     if bound.atol is not None:
         texts.append(f"atol {bound.atol:g}")
     if bound.rtol is not None:

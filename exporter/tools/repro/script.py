@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from exporter.core.sanitize import join_lines
@@ -217,12 +218,16 @@ def _list_limits(spec: ModelSpec, record: Record, reference: Reference) -> list[
     if allowed:
         return [_format_limit(item) for item in allowed]
     return [
-        _format_declared_limit(select_bound(spec, output, record.cell.device), noise)
-        for output, noise in zip(spec.outputs, reference.noise, strict=True)
+        _format_declared_limit(select_bound(spec, output, record.cell.device), noise, step)
+        for output, noise, step in zip_longest(spec.outputs, reference.noise, reference.steps)
     ]
 
 
-def _format_declared_limit(bound: Bound, noise: float | None) -> dict[str, object]:
+def _format_declared_limit(
+    bound: Bound, noise: float | None, step: float | None
+) -> dict[str, object]:
+    if bound.steps is not None:
+        return _format_limit(OutputLimit(atol=bound.steps * (step or 0.0), rtol=1e-6))
     if bound.atol is not None or bound.rtol is not None:
         limit = OutputLimit(atol=bound.atol or 0.0, rtol=bound.rtol or 0.0)
         return _format_limit(limit)

@@ -62,7 +62,7 @@ def run_declared_inputs(model: Model, spec: ModelSpec, inputs: Tensors) -> Outpu
             for each declared output.
     """
     with wrap_errors(Stage.SOURCE):
-        returned = _call_model(model, spec, inputs)
+        returned = call_model(model, spec, inputs)
         register_output_classes(returned)
         record_object_outputs(model, returned)
         return require_declared_outputs(returned, spec)
@@ -75,7 +75,7 @@ def run_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Outputs:
         Failure: Stage `source`, if the model does not run on these inputs.
     """
     with wrap_errors(Stage.SOURCE):
-        return flatten_outputs(_call_model(model, spec, inputs), spec)
+        return flatten_outputs(call_model(model, spec, inputs), spec)
 
 
 def find_output_lines(model: Model, spec: ModelSpec, inputs: Tensors) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def find_output_lines(model: Model, spec: ModelSpec, inputs: Tensors) -> tuple[s
         Failure: Stage `source`, if the model does not run on these inputs.
     """
     with wrap_errors(Stage.SOURCE), log_operators() as log:
-        leaves = list_leaves(_call_model(model, spec, inputs), spec)
+        leaves = list_leaves(call_model(model, spec, inputs), spec)
         firsts = (next(iter(leaf), None) if isinstance(leaf, list) else leaf for leaf in leaves)
         return tuple(log.lines.get(id(first), "") for first in firsts)
 
@@ -152,7 +152,8 @@ def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Out
     return outputs if len(outputs) == len(spec.outputs) else None
 
 
-def _call_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
+def call_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
+    """Return the unchanged result of a call in the state of the contract."""
     call = build_tensor_call(spec, inputs)
     with apply_state(spec):
         return model(*call.args, **call.kwargs)

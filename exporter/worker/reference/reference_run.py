@@ -54,6 +54,7 @@ from exporter.worker.reference.noise import (
     describe_overflow,
     has_new_nan,
 )
+from exporter.worker.reference.output_steps import measure_steps
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
 from exporter.worker.reference.python_state import PythonState
 from exporter.worker.reference.reversed_calls import ReversedCalls, call_in_reverse
@@ -180,6 +181,7 @@ def compute_reference(
         output_spread=compute_spread(outputs, perturbed, resized),
         thorough=spec.thorough,
         returns_objects=has_object_outputs(model),
+        steps=measure_steps(model, spec, inputs),
         tables=digest_tables(model),
     )
 

@@ -22,6 +22,7 @@ from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, name_capture
+from exporter.manifest.spec.tolerances import has_steps
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -44,7 +45,9 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     spec = job.spec
     # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
     needs_model = spec.custom_ops or spec.inputs_from or reference.weight_inputs or spec.measure
-    if len(records) < len(cells) or needs_model:
+    # PyTorch's steps are stored only if a tolerance needs them.
+    needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
+    if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):
         return None
     # After a thorough run, the usual samples may have replaced the thorough ones.
     is_thorough = spec.thorough or any(record.thorough for record in records)

@@ -64,6 +64,52 @@ class Quantized(nn.Module):
         return self.linear(torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)).dequantize()
 
 
+class QuantizedClip(nn.Module):
+    """Clips integers by an operator that torch.onnx lacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.relu6(
+            torch.quantize_per_tensor(x * 4, 0.05, 64, torch.quint8)
+        ).dequantize()
+
+
+def quantized_relu6(g: Any, x: Any, inplace: Any = None) -> Any:
+    """Return `quantized::relu6` in floats, with the scale of its input."""
+    value, scale, zero_point, _ = torch.onnx.symbolic_helper.dequantize_helper(g, x)
+    zero, six = (g.op("Constant", value_t=torch.tensor(number)) for number in (0.0, 6.0))
+    clipped = g.op("Clip", value, zero, six)
+    return torch.onnx.symbolic_helper.quantize_helper(g, clipped, scale, zero_point)
+
+
+class OneStepOff(Quantized):
+    """The export is one unit of the integers larger."""
+
+    steps = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y + self.steps * 0.1 if torch.onnx.is_in_onnx_export() else y
+
+
+class TwoStepsOff(OneStepOff):
+    """The export is two units larger."""
+
+    steps = 2
+
+
+class DynamicallyQuantized(nn.Module):
+    """An integer layer that gets the scale of its input from the values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.ao.nn.quantized.dynamic.Linear(4, 4)
+        weight = torch.quantize_per_tensor(torch.randn(4, 4), 0.05, 0, torch.qint8)
+        self.linear.set_weight_bias(weight, torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
 class Rotated(nn.Module):
     """Rotary positions by the operator of ONNX: x `[batch, 2, length, 8]`."""
 

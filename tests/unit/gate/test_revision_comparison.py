@@ -78,6 +78,9 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": HAND}),
     ({}, {"tolerance": Tolerance(outside=0.01)}),
     ({"tolerance": HAND}, {}),
+    ({}, {"tolerance": Tolerance(steps=1)}),
+    ({"tolerance": Tolerance(steps=1)}, {}),
+    ({"tolerance": Tolerance(steps=1)}, {"tolerance": Tolerance(steps=2)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-4, rtol=1e-4)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-5, rtol=1e-3)}),
     ({}, {"tolerance": Tolerance(by_dtype={"float32": Bound(noise=9)})}),
@@ -160,6 +163,7 @@ def test_a_weaker_promise_is_a_finding_of_each_cell(
 STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"tolerance": Tolerance(noise=20)}, {}),
     ({"tolerance": Tolerance(noise=20)}, {"tolerance": Tolerance(noise=8)}),
+    ({"tolerance": Tolerance(steps=2)}, {"tolerance": Tolerance(steps=1)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-6, rtol=0)}),
     ({"tolerance": HAND}, {"tolerance": Tolerance(atol=1e-6, rtol=1e-4)}),
     ({}, {"tolerance": Tolerance(by_device={"cuda": Bound(noise=90)})}),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +330,29 @@ def test_a_file_within_pytorchs_own_noise_passes_without_float64() -> None:
     assert (
         "less PyTorch's own error" in compute_limit_without_float64(context, 0, "cpu", 1.0).reason
     )
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("integers", "passes"), [(0, True), (1, True), (-1, True), (2, False), (-2, False)]
+)
+def test_steps_of_a_quantized_output(integers: int, *, passes: bool) -> None:
+    step, zero_point = np.float32(0.1), 64
+    context = subject(None, model=Tolerance(steps=1.0))
+    reference = context.reference.model_copy(update={"steps": (float(step),)})
+    context = replace(context, reference=reference)
+    expected = np.arange(-62, 190).astype(np.float32) * step
+    shifted = (np.arange(2, 254) + integers - zero_point).astype(np.float32) * step
+    limit = compute_limit(context, 0, "cpu", measure_scale(expected))
+    assert not is_limit_measured(context, 0, "cpu")
+    assert "1 steps of 0.1" in limit.reason
+    assert (compare_arrays(shifted, expected, limit, expected).problem == "") is passes
+    between = expected + np.float32(1.01) * step
+    assert compare_arrays(between, expected, limit, expected).problem
+
+
+def test_steps_without_a_known_step_require_equal_values() -> None:
+    context = subject(None, model=Tolerance(steps=1.0))
+    assert compute_limit(context, 0, "cpu", 1.0).allowed_error(1.0) == 0.0
