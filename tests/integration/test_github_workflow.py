@@ -36,11 +36,12 @@ for name in ("export", "merge", "gate", "report"):
 """
 ENTRY = """
 [models.{id}]
-source = "models.py:Good"
+source = "{id}.py:Good"
 inputs = [{{ name = "x", shape = ["batch", 4] }}]
 outputs = [{{ name = "y", shape = ["batch", 3] }}]
 opsets = [17]
 """
+MODEL_IDS = ("one", "two", "three")
 #: Prints the number of the comment for the list of all comments, if there is one.
 GH = """#!/bin/bash
 if test "$2" = --paginate; then cat "$NOTE.id" 2>/dev/null; exit 0; fi
@@ -73,6 +74,7 @@ class Runner:
         self.folder, self.repository = folder, repository
         self.artifacts = folder / "artifacts"
         self.gh_log = folder / "gh"
+        self.home = folder / "home"
 
     def run_job(self, name: str, **matrix: object) -> int:
         """Run the steps of a job in a new workspace; return the first exit code that is not 0."""
@@ -107,7 +109,7 @@ class Runner:
         github["GITHUB_WORKSPACE"] = str(workspace)
         github["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
         extra = {"PYTHONPATH": str(ROOT), "PATH": path, "NOTE": str(self.gh_log)}
-        extra["HOME"] = str(self.folder / "home")  # it contains the store
+        extra["HOME"] = str(self.home)
         process = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
             cwd=workspace,
@@ -168,8 +170,9 @@ def runner(tmp_path: Path) -> Runner:
     """Return a repository with three models on `main` and an unchanged branch."""
     repository = tmp_path / "repository"
     (repository / "manifests").mkdir(parents=True)
-    (repository / "manifests/models.py").write_text(MODELS)
-    entries = (ENTRY.format(id=id) for id in ("one", "two", "three"))
+    for id in MODEL_IDS:
+        (repository / f"manifests/{id}.py").write_text(MODELS)
+    entries = (ENTRY.format(id=id) for id in MODEL_IDS)
     (repository / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
     (repository / "pyproject.toml").write_text("[tool.exporter]\n")
     (repository / "noxfile.py").write_text(NOXFILE)
@@ -204,13 +207,13 @@ def accept(runner: Runner) -> None:
 
 
 def push_change(runner: Runner, expression: str) -> None:
-    """Commit a change to the branch and remove the workspaces and artifacts of earlier jobs."""
+    """Commit a change and remove the results of earlier jobs, except the store in `home`."""
     for path in runner.folder.iterdir():
-        if path.is_dir() and path != runner.repository:
+        if path.is_dir() and path not in (runner.repository, runner.home):
             shutil.rmtree(path)
         elif path.is_file():
             path.unlink()
-    models = runner.repository / "manifests/models.py"
+    models = runner.repository / "manifests/one.py"
     models.write_text(MODELS.replace("self.linear(x)", expression))
     run_git(runner.repository, "commit", "-qam", expression)
 
@@ -276,8 +279,8 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     assert (runner.run_job("gate"), runner.run_job("comment")) == (1, 0)
     log = (runner.folder / "log").read_text()
     assert "one/17/cpu: newly red: pass -> fail at source" in log
-    assert "::error title=one/17/cpu%3A newly red,file=manifests/models.py,line=" in log
-    assert "the model changed: manifests/models.py:" in log
+    assert "::error title=one/17/cpu%3A newly red,file=manifests/one.py,line=" in log
+    assert "the model changed: manifests/one.py:" in log
     commit, day = run_git(runner.repository, "log", "-1", "--format=%H %cs", "main").split()
     for page in ("summary.md", "comment/build/comment.md"):
         assert f"last green in {commit[:12]} of {day}" in (runner.folder / page).read_text()

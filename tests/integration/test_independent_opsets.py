@@ -83,7 +83,7 @@ source = "models.py:Changing"
 init = {{ change = "{change}" }}
 inputs = [{{ name = "x", shape = ["batch", 4] }}]
 outputs = [{{ name = "y", shape = ["batch", 4] }}]
-opsets = [16, 17, 18]
+opsets = [17, 18]
 """
 
 
@@ -114,12 +114,12 @@ def export(root: Path, *arguments: str) -> tuple[dict[str, Record], dict[str, by
 @pytest.mark.timeout(300)
 def test_each_opset_is_exported_as_if_it_was_alone(tmp_path: Path) -> None:
     records, files = export(tmp_path / "all")
-    assert len(records) == len(files) == 3 * len(CHANGES)
+    assert len(records) == len(files) == 2 * len(CHANGES)
     failed = {cell for cell, record in records.items() if record.status is not Status.PASS}
-    assert failed == {f"{change}/{n}/cpu" for change in SELF_DESTRUCTIVE for n in (16, 17)}
-    for opset in (17, 18):
-        alone, its_files = export(tmp_path / str(opset), "--opset", str(opset))
-        assert alone.keys() == {f"{change}/{opset}/cpu" for change in CHANGES}
-        for cell, record in alone.items():
-            assert record == records[cell]
-        assert its_files == {name: files[name] for name in its_files}
+    assert failed == {f"{change}/17/cpu" for change in SELF_DESTRUCTIVE}
+    # The trace of opset 17 ran before, and changed the model.
+    alone, its_files = export(tmp_path / "alone", "--opset", "18")
+    assert alone.keys() == {f"{change}/18/cpu" for change in CHANGES}
+    for cell, record in alone.items():
+        assert record == records[cell]
+    assert its_files == {name: files[name] for name in its_files}

@@ -211,8 +211,8 @@ def _resolve_fill(
 def _check_required_keys(model: EffectiveSettings) -> None:
     for key in Settings.required:
         if (key,) not in model.origins and key not in model.broken:
-            place = _OTHER_PLACES.get(key, "")
-            message = f"needs the key '{key}'{place}; add `{key} = {_EXAMPLES[key]}`"
+            choice = _OTHER_PLACES.get(key, "")
+            message = f"needs the key '{key}'{choice}; add `{key} = {_EXAMPLES[key]}`"
             model.report.add(model.entry.file.build_problem(model.entry.path, message))
 
 
