@@ -45,6 +45,7 @@ RELEASES: tuple[ReleaseLimits, ...] = (
     ReleaseLimits((1, 23), 23, 11),
     ReleaseLimits((1, 24), 25, 13),
     ReleaseLimits((1, 25), 26, 13),
+    ReleaseLimits((1, 32), 28, 14),
 )
 
 

@@ -26,7 +26,7 @@ from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import InstallationFailure, install_environment
 
 #: The first release with a wheel for Python 3.11, and the last one to install.
-FIRST, LAST = (1, 15), (1, 31)
+FIRST, LAST = (1, 15), (1, 32)
 MINORS = [(1, minor) for minor in range(FIRST[1], LAST[1] + 1)]
 #: Releases up to this one were built for numpy 1.
 LAST_WITH_NUMPY_1 = (1, 18)
@@ -93,7 +93,9 @@ def test_each_release_loads_what_the_table_contains(
 
 
 def test_the_files_are_valid_at_the_limits() -> None:
-    for limits in RELEASES[-3:]:
+    newest = onnx.defs.onnx_opset_version()
+    known = [limits for limits in RELEASES if limits.opset <= newest]
+    for limits in known[-3:]:
         model = parser.parse_model(TEXT)
         model.opset_import[0].version = limits.opset
         onnx.checker.check_model(model)

@@ -32,7 +32,7 @@ def test_dynamo_opsets_start_with_its_translations() -> None:
 
 def test_last_opset_is_supported_by_onnx_and_a_release() -> None:
     assert onnx.defs.onnx_opset_version() >= LAST_OPSET
-    assert NATIVE_OPSETS["dynamo"][1] == LAST_OPSET == RELEASES[-1].opset
+    assert NATIVE_OPSETS["dynamo"][1] == LAST_OPSET <= RELEASES[-1].opset
 
 
 def _loads(opset: int, ir_version: int) -> bool:
@@ -65,7 +65,7 @@ def test_table_matches_installed_release() -> None:
     assert _loads(known.opset, 3)
     assert _loads(9, known.ir_version)
     assert find_first_release(known.opset, known.ir_version) == known.release
-    if (known.opset, known.ir_version) == (LAST_OPSET, RELEASES[-1].ir_version):
+    if known is RELEASES[-1]:
         # If a newer release loads more, the table needs another row.
         assert not _loads(known.opset + 1, 3)
         assert not _loads(9, known.ir_version + 1)
