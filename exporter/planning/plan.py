@@ -88,7 +88,7 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
             converted = f"; the version converter lowers opset {FIRST_DYNAMO_OPSET}"
             return Route(
                 exporter="dynamo",
-                capture="strict" if capture == "strict" else "export",
+                capture=capture if capture in ("strict", "draft") else "export",
                 reason="the manifest selects dynamo" + ("" if is_dynamo_opset else converted),
             )
         case "torchscript", capture:
@@ -100,7 +100,7 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
         case "auto", ("trace" | "script") as capture:
             reason = f"TorchScript provides capture = '{capture}'"
             return Route(exporter="torchscript", capture=capture, reason=reason)
-        case "auto", ("export" | "strict") as capture:
+        case "auto", ("export" | "strict" | "draft") as capture:
             reason = f"dynamo provides capture = '{capture}'"
             return Route(exporter="dynamo", capture=capture, reason=reason)
         case _ if is_dynamo_opset:

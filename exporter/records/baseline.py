@@ -97,7 +97,7 @@ class CellOutcome(FrozenModel):
     every such check once."""
     exporter: Literal["dynamo", "torchscript", "file"] | None = None
     """None if no file was created."""
-    capture: Literal["export", "strict", "trace", "script", "none"] | None = None
+    capture: Literal["export", "strict", "draft", "trace", "script", "none"] | None = None
     """None if no file was created, and in baselines of format 1."""
     flaky: bool = False
     """True if two runs of equal inputs had different outcomes."""

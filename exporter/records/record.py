@@ -21,7 +21,7 @@ from exporter.records.measurements import Measurements
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
 _get_key = itemgetter("model", "opset", "device")
-_Capture = Literal["export", "strict", "trace", "script", "none"]
+_Capture = Literal["export", "strict", "draft", "trace", "script", "none"]
 _ExportState = Literal["inference", "plain"]
 _REWRITE = "is not a results file of this version: {}; run `exporter export` to write it again"
 
@@ -270,6 +270,8 @@ class Record(ChecksummedModel):
     """The cause, if a numerical check failed."""
     missing: Items[MissingOperator] = ()
     """Every operator that the exporter lacks, if the conversion failed because of one."""
+    unsound: Items[str] = ()
+    """Every place at which the model cannot be captured, with file and line, if that failed."""
     advice: Items[str] = ()
     """Changes of the manifest, if PyTorch reports the sizes that it supports."""
     foreseen: str = ""

@@ -264,7 +264,7 @@ def _export_by_dynamo(
     samples: Samples,
 ) -> Samples:
     """Capture once, then convert, write and check each opset; return the samples."""
-    captures = Captures(prepared.model, output.spec, prepared.inputs)
+    captures = Captures(prepared.model, output.spec, prepared.inputs, output.root)
     output.announce(Stage.CAPTURE, opsets)
     routes = _list_opset_routes(output, opsets[0], prepared)
     try:

@@ -6,7 +6,15 @@ import warnings
 from pathlib import Path
 
 from exporter.records.record import Stage, Status
-from tests.features.feature import Feature, Section, Support, Verdict, refused, structure
+from tests.features.feature import (
+    Feature,
+    Section,
+    Support,
+    Verdict,
+    parity,
+    refused,
+    structure,
+)
 
 _BY_TORCHSCRIPT = 'exporter = "torchscript"\nopsets = [13, 18]'
 
@@ -121,6 +129,50 @@ _ROWS = (
         rest="opsets = [13, 18]",
         prepare=_save_script,
         support=Support.TORCHSCRIPT,
+    ),
+    Feature(
+        name="a draft export",
+        api="torch.export.draft_export",
+        torch="2.7+, dynamo",
+        model="sources.py:Unproven",
+        lines='capture = "draft"',
+        rest="opsets = [18]",
+        support=Support.DYNAMO,
+        facts={
+            "a note names each place that depends on values": lambda proof: (
+                proof.notes(18).count("depends on values") == 2
+                and "manifests/sources.py:" in proof.notes(18)
+            )
+        },
+        note="Its conditions are those of the example; the checks show if that is right.",
+    ),
+    Feature(
+        name="a draft export that is wrong for other values",
+        api="torch.export.draft_export",
+        torch="2.7+, dynamo",
+        model="sources.py:Branching",
+        lines='capture = "draft"',
+        rest="opsets = [18]",
+        support=Support.CAUGHT,
+        verdicts={"*": parity("axes", "output 'y': error")},
+        note="torch.export.draft_export returns normally, with a warning in the log.",
+    ),
+    Feature(
+        name="all places at which a capture fails",
+        api="torch.export.export, draft_export",
+        torch="2.7+, dynamo",
+        model="sources.py:Unproven",
+        lines='exporter = "dynamo"',
+        rest="opsets = [18]",
+        support=Support.REFUSED,
+        verdicts={"*": refused(Stage.CAPTURE, "data-dependent")},
+        facts={
+            "the record names both places, each with file and line": lambda proof: (
+                [line.partition(":")[0] for line in proof.record(18).unsound]
+                == ["manifests/sources.py"] * 2
+            )
+        },
+        note="torch.export stops at the first one; a draft export in the diagnosis goes on.",
     ),
     Feature(
         name="a traced model with a scripted part",

@@ -19,7 +19,7 @@ from exporter.manifest.syntax.opsets import NATIVE_OPSETS, REQUESTABLE_OPSETS, f
 
 #: The names of the exporters in messages.
 EXPORTER_TITLES: dict[str, str] = {"dynamo": "dynamo", "torchscript": "TorchScript"}
-_CAPTURES = {"dynamo": ("export", "strict"), "torchscript": ("trace", "script")}
+_CAPTURES = {"dynamo": ("export", "strict", "draft"), "torchscript": ("trace", "script")}
 _FIRST_DYNAMO_OPSET = NATIVE_OPSETS["dynamo"][0]
 #: ONNX has sequences from this opset.
 _FIRST_SEQUENCE_OPSET = 11

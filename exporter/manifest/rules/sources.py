@@ -102,7 +102,7 @@ def _check_exporter(
 ) -> None:
     settings = variant.settings
     if list_exporters(settings) == {exporter}:
-        if settings.capture == "strict":
+        if settings.capture in ("strict", "draft"):
             path = variant.find_path("capture") or ("capture",)
             model.add_problem(path, f"{subject} is already captured; remove this key")
         return

@@ -118,9 +118,10 @@ class Settings(Table):
     """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
     reason. `dynamo` below 18 converts the file down from 18, if that is possible."""
     capture: CaptureName | None = None
-    """`export` or `strict` for dynamo, `trace` or `script` for TorchScript; only this capture is
-    used. Without it: `export` for dynamo, and `strict` if the export fails; `trace` for
-    TorchScript."""
+    """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; only this
+    capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
+    example, and notes each of them: the checks show if the file is right for other values. Without
+    it: `export` for dynamo, and `strict` if the export fails; `trace` for TorchScript."""
     opsets: Opsets = Field(default_factory=tuple)
     """`17`, `"9..21"`, `[13, "17..20"]`: one file for each opset, with exactly that opset."""
     devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)

@@ -30,7 +30,7 @@ from exporter.manifest.syntax.device_names import matches_device
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 ExporterName = Literal["dynamo", "torchscript"]
-CaptureName = Literal["export", "strict", "trace", "script"]
+CaptureName = Literal["export", "strict", "draft", "trace", "script"]
 #: The state of PyTorch during an export; see `worker/model/torch_state.py`.
 ExportState = Literal["inference", "plain"]
 Mode = Literal["eval", "train", "keep"]

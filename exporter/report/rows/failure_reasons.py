@@ -44,6 +44,8 @@ class FailureReasons:
     divergence: str = ""
     """The first node that differs, as a sentence without its period."""
     missing_operators: tuple[MissingOperatorRow, ...] = ()
+    unsound: tuple[str, ...] = ()
+    """Every place at which the model cannot be captured."""
     advice: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     """Lines of the model: `models/vision.py:31`."""
@@ -78,6 +80,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
             )
             for item in record.missing
         ),
+        unsound=tuple(figures.clean_message(line) for line in record.unsound),
         advice=record.advice,
         lines=find_model_lines(record),
         repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))

@@ -125,7 +125,8 @@ def render_repro_script(
         checks_names=record.check == "signature",
         is_scripted=route.capture == "script",
         by_dynamo=by_dynamo,
-        captures_first=route.capture == "strict" or record.stage is Stage.CAPTURE,
+        captures_first=route.capture in ("strict", "draft") or record.stage is Stage.CAPTURE,
+        export_function="draft_export" if route.capture == "draft" else "export",
         **get_runtime_values(device),
     )
 

@@ -101,7 +101,7 @@ def export_with_other_exporter(
         if by_dynamo:
             route = Route(exporter="dynamo", capture="export", reason="")
             routes = list_routes(spec, route, context.model)
-            captures = Captures(context.model, spec, context.inputs)
+            captures = Captures(context.model, spec, context.inputs, context.root)
             graph = export_program(replace(context, spec=spec), routes, captures, scratch).graph
         else:
             route = Route(exporter="torchscript", capture="trace", reason="")

@@ -32,6 +32,7 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.draft_export import list_unsound_places
 
 _Result = TypeVar("_Result")
 
@@ -42,6 +43,8 @@ class CapturedProgram:
 
     program: Any
     decompositions: Decompositions
+    notes: tuple[str, ...] = ()
+    """The unsound places of a draft export."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,8 @@ class ExportedGraph(FileOrigin):
 class Captures:
     """The captured programs of a model: each is captured when an opset needs it first."""
 
-    def __init__(self, model: Model, spec: ModelSpec, inputs: Tensors) -> None:
+    def __init__(self, model: Model, spec: ModelSpec, inputs: Tensors, root: Path = Path()) -> None:
+        self._root = root
         self._model = model
         self._spec = spec
         self._inputs = inputs
@@ -89,16 +93,21 @@ class Captures:
 
     def _try_capture(self, route: Route) -> CapturedProgram | Failure:
         state = ModelSnapshot(self._model)
-        strict = route.capture == "strict"
         try:
             program = capture_program(
-                self._model, apply_route(self._spec, route), self._inputs, strict=strict
+                self._model,
+                apply_route(self._spec, route),
+                self._inputs,
+                strict=route.capture == "strict",
+                draft=route.capture == "draft",
             )
         except Failure as failure:
             return failure
         finally:
             state.restore()
-        return CapturedProgram(program, Decompositions())
+        places = list_unsound_places(program, self._root) if route.capture == "draft" else ()
+        notes = tuple(f"draft export: {place}" for place in places)
+        return CapturedProgram(program, Decompositions(), notes)
 
 
 def list_routes(spec: ModelSpec, route: Route, model: Model) -> tuple[Route, ...]:
@@ -155,7 +164,7 @@ def export_program(
         )
         if route.capture != routes[0].capture:
             _require_inputs(graph, context.spec)
-        return ExportedGraph(graph=graph, route=route, captured=captured)
+        return ExportedGraph(graph=graph, route=route, captured=captured, notes=captured.notes)
 
     may_skip_optimizer = "optimize" not in context.spec.options
     exported, attempts = _try_routes(routes, export, may_skip_optimizer=may_skip_optimizer)

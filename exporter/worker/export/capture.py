@@ -22,10 +22,20 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.torch_private.capture_patches import defers_guards, patch_capture
+from exporter.worker.torch_private.draft_export import export_draft
 
 
-def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool) -> Any:
+def capture_program(
+    model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool, draft: bool = False
+) -> Any:
     """Capture the model with all dynamic axes of the contract.
+
+    Args:
+        model: The model.
+        spec: The contract.
+        inputs: The declared inputs.
+        strict: Whether dynamo reads the bytecode of the model.
+        draft: Whether conditions that nothing proves become those of the example.
 
     Returns:
         The exported program before decomposition.
@@ -47,8 +57,9 @@ def capture_program(model: Model, spec: ModelSpec, inputs: Tensors, *, strict: b
         is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
         for item in spec.inputs
     )
+    export: Any = export_draft if draft else torch.export.export
     with wrap_errors(Stage.CAPTURE), patch_capture(dynamic=is_dynamic), apply_state(spec):
-        program: ExportedProgram = torch.export.export(
+        program: ExportedProgram = export(
             model,
             call.args,
             kwargs=call.kwargs,

@@ -39,6 +39,24 @@ class Branch(nn.Module):
         return x - 1
 
 
+class Unproven(nn.Module):
+    """Tests its values twice, always with the same result."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.abs().sum() < 0:
+            x = x + 1
+        if x.isnan().any():
+            x = x * 2
+        return x * 3
+
+
+class Branching(nn.Module):
+    """Takes one of two branches by its values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+
 class PartlyScripted(nn.Module):
     """A submodule that TorchScript compiled, in a traced model."""
 

@@ -56,7 +56,7 @@ def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
         for route, opset in _list_routes(survey)
     ]
     gaps = [_convert_module(each) for each in contexts if each.route.exporter == "torchscript"]
-    for capture in ("export", "strict"):
+    for capture in ("export", "strict", "draft"):
         gaps += _examine_captured([each for each in contexts if each.route.capture == capture])
     return SurveyResponse(gaps=tuple(sorted(gaps, key=lambda item: (item.opset, item.exporter))))
 
@@ -101,8 +101,9 @@ def _examine_captured(contexts: list[ExportContext]) -> list[OperatorGaps]:
     first = contexts[0]
     state = ModelSnapshot(first.model)
     try:
-        strict = first.route.capture == "strict"
-        program = capture_program(first.model, first.spec, first.inputs, strict=strict)
+        capture = first.route.capture
+        strict, draft = capture == "strict", capture == "draft"
+        program = capture_program(first.model, first.spec, first.inputs, strict=strict, draft=draft)
     except Failure as failure:
         problem = f"cannot be captured: {failure.message}"
         opsets = [context.opset for context in contexts]

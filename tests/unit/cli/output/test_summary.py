@@ -116,3 +116,13 @@ def test_advice_is_printed_once(*, has_missing: bool) -> None:
     assert [line for line in lines if "set z" in line or "x::y" in line] == (
         ["missing: x::y x2", "advice: set z"] if has_missing else ["set z"]
     )
+
+
+def test_each_unsound_place_has_a_line() -> None:
+    red = make_record("a/9/cpu", Status.ERROR, unsound=("net.py:3: one", "net.py:7: two"))
+    run = make_run(red, *(make_record(cell) for cell in ALL[1:]))
+    lines = [line.strip() for line, _ in make_summary(MANIFEST, PLAN, run).lines]
+    assert [line for line in lines if "unsound" in line] == [
+        "unsound: net.py:3: one",
+        "unsound: net.py:7: two",
+    ]
