@@ -34,6 +34,7 @@ _DTYPES = {
     "mask": (*FLOATS, *_INTS, "bool"),
     "padding": (*FLOATS, *_INTS, "bool"),
     "lengths_of": tuple(_INTS),
+    "image": (*FLOATS, *(name for name in _INTS if name != "int8")),
 }
 
 
@@ -46,6 +47,7 @@ def resolve_fill(
 ) -> Fill:
     """Return the fill at `path`, and report it if it does not suit the dtype."""
     items: dict[str, Any] = {fill: None} if isinstance(fill, str) else list_explicit_values(fill)
+    mode = items.pop("mode", "RGB")
     ((kind, value),) = items.items()
     if dtype not in _DTYPES.get(kind, (dtype,)):
         example = 'dtype = "int64"' if kind == "lengths_of" else 'fill = "normal"'
@@ -68,9 +70,9 @@ def resolve_fill(
             return Fill(kind=kind, axis=value)
         case "value":
             return Fill(kind=kind, value=value)
-        case "file":
+        case "file" | "image":
             file = references.check_data_file(model, (*path, kind), value)
-            return Fill(kind=kind, file=file)
+            return Fill(kind=kind, file=file, mode=mode if kind == "image" else "")
         case "python":
             function = references.check_function(model, (*path, kind), value)
             return Fill(kind=kind, python=function)

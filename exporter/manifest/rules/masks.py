@@ -1,4 +1,4 @@
-"""Check masks and lengths: the fills of inputs, and `masked_by` of outputs."""
+"""Check masks, lengths and pictures: the fills of inputs, and `masked_by` of outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIX = "use an input with axes of the output, each once, and the size 1 elsewher
 
 
 def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
-    """Report masks and lengths that do not fit the shapes of the inputs and outputs."""
+    """Report masks, lengths and pictures that do not fit the shapes of the inputs and outputs."""
     inputs = {shape.name: shape for shape in shapes.values() if shape.is_input}
     _check_fills(model, shapes)
     for index, table in enumerate(model.settings.outputs):
@@ -40,10 +40,25 @@ def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape])
         if fill.lengths_of and fill.lengths_of not in axes:
             hint = suggest_name(fill.lengths_of, axes)
             model.add_problem((*path, "lengths_of"), f"no input has this axis{hint}")
+        if fill.image:
+            shape = next(shape for shape in shapes.values() if shape.name == name)
+            if problem := _find_image_problem(shape.dims, 3 if fill.mode in (None, "RGB") else 1):
+                model.add_problem((*path, "image"), problem)
         for key in ("mask", "padding"):
             if getattr(fill, key) and () in [s.dims for s in shapes.values() if s.name == name]:
                 message = "a scalar has no rows; add the axis of the sequence to `shape`"
                 model.add_problem((*path, key), message)
+
+
+def _find_image_problem(dims: tuple[Dim, ...], channels: int) -> str:
+    """Return why a picture does not fit an input, or ""."""
+    form = '["batch", 3, "height", "width"]' if channels == 3 else '["batch", 1, "height", "width"]'
+    if len(dims) < (3 if channels == 3 else 2):
+        return f"a picture does not fit the shape {_format_dims(dims)}; use, for example, {form}"
+    if len(dims) > 2 and dims[-3] != channels:
+        modes = 'mode "L" or "Y" has one channel' if channels == 1 else 'mode "RGB" has 3 channels'
+        return f"{modes}, not {dims[-3]}; use, for example, the shape {form}, or another mode"
+    return ""
 
 
 def _list_fill_tables(model: EffectiveSettings) -> Iterator[tuple[KeyPath, str, FillTable]]:

@@ -102,7 +102,8 @@ def _copy_table(table: _Repeatable, name: str, number: int) -> _Repeatable:
         changes["shape"] = tuple(
             insert_number(dim) if isinstance(dim, str) else dim for dim in table.shape
         )
-    if isinstance(table, InputTable) and isinstance(table.fill, FillTable) and table.fill.file:
-        file = insert_number(table.fill.file)
-        changes["fill"] = table.fill.model_copy(update={"file": file})
+    if isinstance(table, InputTable) and isinstance(table.fill, FillTable):
+        files = {"file": table.fill.file, "image": table.fill.image}
+        numbered = {key: insert_number(text) for key, text in files.items() if text}
+        changes["fill"] = table.fill.model_copy(update=numbered)
     return table.model_copy(update=changes)

@@ -36,7 +36,7 @@ from exporter.manifest.syntax.message_format import (
 )
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.pip_requirements import check_requirement
-from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
+from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, IMAGE_SUFFIXES, split_data_file
 
 #: Larger sizes are mistakes, and the search for larger primes is slow.
 MAX_SIZE = 2**31 - 1
@@ -141,6 +141,13 @@ def _check_data_file(value: object) -> str:
         )
     if key and not DATA_SUFFIXES[suffix]:
         raise ValueError(f"a {suffix} file contains only one tensor; remove ':{key}'")
+    return text
+
+
+def _check_image_file(value: object) -> str:
+    text = _check_line(str(value))
+    if not text.lower().endswith(IMAGE_SUFFIXES):
+        raise unexpected_value(f"a file that ends in {join_words(IMAGE_SUFFIXES, 'or')}", text)
     return text
 
 
@@ -305,6 +312,7 @@ DimField = Annotated[
 Dtype = Annotated[str, PlainValidator(check_dtype), WithJsonSchema({"enum": list(DTYPES)})]
 CallPath = Annotated[str, AfterValidator(_check_call_path)]
 DataFile = Annotated[str, AfterValidator(_check_data_file)]
+ImageFile = Annotated[str, AfterValidator(_check_image_file)]
 Repeat = Annotated[
     dict[str, int],
     PlainValidator(_check_repeat),

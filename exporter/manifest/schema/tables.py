@@ -18,6 +18,7 @@ from exporter.manifest.schema.fields import (
     Dtype,
     Example,
     Factor,
+    ImageFile,
     Index,
     IndexKey,
     IntPair,
@@ -51,10 +52,11 @@ class Table(FrozenModel):
 
 
 Side = Literal["left", "right", "random"]
+ImageMode = Literal["RGB", "L", "Y"]
 
 
 class FillTable(Table):
-    """The rule that generates the values of an input: exactly one key."""
+    """The rule that generates the values of an input: exactly one key, and `mode` of an image."""
 
     uniform: Pair | None = None
     """Uniform random values between two numbers; floating dtypes."""
@@ -75,14 +77,24 @@ class FillTable(Table):
     file: DataFile | None = None
     """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. If an
     axis has another size, the values are cut, or repeated from the first."""
+    image: ImageFile | None = None
+    """`"cat.jpg"`: a picture, relative to the manifest. It is scaled to the height and the width of
+    the input, which are its last dimensions, and repeated along the batch. Floats are from 0 to 1,
+    integers from 0 to 255. It needs the package Pillow."""
+    mode: ImageMode | None = None
+    """With `image`: `"RGB"` (the default) has three channels; `"L"` (gray) and `"Y"` (the luma of
+    YCbCr) have one. The channels precede the height."""
     python: Line | None = None
     """`"file.py:function"`, relative to the manifest; called with shape, dtype and generator."""
 
     @model_validator(mode="after")
     def _check_one_key(self) -> FillTable:
-        if len(self.model_fields_set) != 1:
-            names = join_words(FillTable.model_fields)
+        kinds = self.model_fields_set - {"mode"}
+        if len(kinds) != 1:
+            names = join_words(name for name in FillTable.model_fields if name != "mode")
             raise ValueError(f"needs exactly one of {names}")
+        if self.mode is not None and "image" not in kinds:
+            raise ValueError("`mode` needs `image`; remove `mode`")
         return self
 
 

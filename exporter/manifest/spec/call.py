@@ -77,6 +77,7 @@ class Fill(FrozenModel):
         "lengths_of",
         "value",
         "file",
+        "image",
         "python",
         "function",
     ]
@@ -92,7 +93,9 @@ class Fill(FrozenModel):
     """`lengths_of`: the axis whose size is the largest length."""
     value: Tensor = 0
     file: str = ""
-    """`x.npy`, `x.pb`, `x.npz:key` or `x.safetensors:key`, relative to the manifest."""
+    """`x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key` or a picture, relative to the manifest."""
+    mode: Literal["", "RGB", "L", "Y"] = ""
+    """`image`: the channels."""
     python: str = ""
     """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
 
@@ -104,7 +107,7 @@ class Fill(FrozenModel):
     @property
     def is_random(self) -> bool:
         """Whether another seed gives other values."""
-        return self.kind not in ("zeros", "ones", "arange", "value", "file")
+        return self.kind not in ("zeros", "ones", "arange", "value", "file", "image")
 
 
 class TensorSpec(FrozenModel):

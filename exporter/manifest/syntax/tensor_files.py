@@ -7,6 +7,8 @@ from __future__ import annotations
 
 #: Suffixes of tensor files, and whether the file contains several tensors, each with a key.
 DATA_SUFFIXES = {".npy": False, ".pb": False, ".npz": True, ".safetensors": True}
+#: Suffixes of pictures, in lower case.
+IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 def split_data_file(text: str) -> tuple[str, str]:

@@ -203,8 +203,9 @@ def format_fill(fill: Fill) -> str:
             return f"lengths of {fill.axis}"
         case "value":
             return f"value {json.dumps(fill.value)}"
-        case "file" | "python":
-            return f"{fill.kind} {fill.file or fill.python}"
+        case "file" | "python" | "image":
+            mode = f", {fill.mode}" if fill.mode else ""
+            return f"{fill.kind} {fill.file or fill.python}{mode}"
         case "normal" | "zeros" | "ones" | "arange" | "function":
             return "inputs_from" if fill.kind == "function" else fill.kind
 

@@ -24,8 +24,9 @@ from exporter.worker.inputs.inputs_from import (
 )
 from exporter.worker.inputs.mask_fills import draw_mask_fill, pad_rows
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
+from exporter.worker.inputs.picture_reader import read_fill
 from exporter.worker.inputs.special_values import set_special_values
-from exporter.worker.inputs.tensor_reader import fit_to_shape, read_tensor
+from exporter.worker.inputs.tensor_reader import fit_to_shape
 from exporter.worker.process.failure import Failure, wrap_errors
 
 #: Draws of other values before the declared ones are kept.
@@ -88,7 +89,7 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                     Stage.SOURCE,
                     f"input '{item.name}' of set '{chosen.name}': the values are "
                     f"{tensor.dtype} {list(tensor.shape)}, declared {item.dtype} {list(shape)}"
-                    f"{f' (from {fill.file})' if fill.kind == 'file' else ''}",
+                    f"{f' (from {fill.file})' if fill.file else ''}",
                 )
             # The generator is on the CPU, so the values do not depend on the export device.
             tensors[item.name] = tensor.to(spec.export_device)
@@ -120,8 +121,8 @@ def _fill_tensor(
                 tuple(shape), dtype, generator
             )
             return custom
-        case "file":
-            return read_tensor(folder, fill.file)
+        case "file" | "image":
+            return read_fill(folder, fill, shape, dtype)
         case "normal":
             values = torch.randn(shape, generator=generator, dtype=drawn)
         case "uniform":

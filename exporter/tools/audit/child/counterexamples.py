@@ -215,5 +215,5 @@ def _draw_fill(fill: Fill, shape: tuple[int, ...], rng: np.random.Generator) -> 
         case "value":
             value = np.asarray(fill.value)
             return np.broadcast_to(value, shape).copy() if value.ndim == 0 else value
-        case "file" | "python" | "function" | "mask" | "padding" | "lengths_of":
+        case "file" | "image" | "python" | "function" | "mask" | "padding" | "lengths_of":
             raise NoSuchInput("only the worker can draw its values")
