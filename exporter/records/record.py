@@ -270,7 +270,7 @@ class Record(ChecksummedModel):
     """The cause, if a numerical check failed."""
     missing: Items[MissingOperator] = ()
     """Every operator that the exporter lacks, if the conversion failed because of one."""
-    unsound: Items[str] = ()
+    obstacles: Items[str] = ()
     """Every place at which the model cannot be captured, with file and line, if that failed."""
     advice: Items[str] = ()
     """Changes of the manifest, if PyTorch reports the sizes that it supports."""

@@ -95,7 +95,7 @@ class JobOutput:
                     detail=failure.detail,
                     lines=failure.lines,
                     missing=failure.missing,
-                    unsound=failure.unsound,
+                    obstacles=failure.obstacles,
                     advice=(*failure.advice, *self._advise_variables()),
                     route=opset.route,
                     attempts=failure.attempts,

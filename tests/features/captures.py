@@ -168,7 +168,7 @@ _ROWS = (
         verdicts={"*": refused(Stage.CAPTURE, "data-dependent")},
         facts={
             "the record names both places, each with file and line": lambda proof: (
-                [line.partition(":")[0] for line in proof.record(18).unsound]
+                [line.partition(":")[0] for line in proof.record(18).obstacles]
                 == ["manifests/sources.py"] * 2
             )
         },

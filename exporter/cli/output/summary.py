@@ -126,8 +126,8 @@ def _format_red_groups(
         yield format_red_line(group.label, record), choose_color(record.status)
         if line := summarize_failure(record):
             yield f"    {join_lines(line)}", None
-        for place in record.unsound:
-            yield f"    unsound: {join_lines(place)}", None
+        for obstacle in record.obstacles:
+            yield f"    obstacle: {join_lines(obstacle)}", None
         # Without blame and missing operators, the line above is the advice.
         for advice in record.advice if record.blame or record.missing else ():
             yield f"    advice: {join_lines(advice)}", None

@@ -44,7 +44,7 @@ class FailureReasons:
     divergence: str = ""
     """The first node that differs, as a sentence without its period."""
     missing_operators: tuple[MissingOperatorRow, ...] = ()
-    unsound: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
     """Every place at which the model cannot be captured."""
     advice: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
             )
             for item in record.missing
         ),
-        unsound=tuple(figures.clean_message(line) for line in record.unsound),
+        obstacles=tuple(figures.clean_message(line) for line in record.obstacles),
         advice=record.advice,
         lines=find_model_lines(record),
         repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))

@@ -23,6 +23,7 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
+from exporter.worker.diagnose.draft_diagnosis import find_obstacles
 from exporter.worker.diagnose.exporter_advice import advise_other_exporter
 from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.library_advice import advise_on_operators
@@ -30,7 +31,6 @@ from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
-from exporter.worker.diagnose.unsound_places import find_unsound_places
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 
@@ -121,7 +121,7 @@ def explain_failure(
         if check_context is not None:
             other = advise_other_exporter(context, check_context, seconds)
             failure.advice = (*other, *failure.advice)
-        failure.unsound = find_unsound_places(text, context, seconds)
+        failure.obstacles = find_obstacles(text, context, seconds)
     if failure.stage is Stage.CONVERT:
         with suppress(TimeLimitExceeded), limit_time(seconds):
             failure.missing = find_missing_operators(text, context)

@@ -23,6 +23,7 @@ import torch
 from exporter.manifest import ModelSpec
 from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.capture import capture_program
+from exporter.worker.export.capture_obstacles import list_obstacles
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.module_functions import resolve_function_types
@@ -32,7 +33,6 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.draft_export import list_unsound_places
 
 _Result = TypeVar("_Result")
 
@@ -44,7 +44,7 @@ class CapturedProgram:
     program: Any
     decompositions: Decompositions
     notes: tuple[str, ...] = ()
-    """The unsound places of a draft export."""
+    """The obstacles that a draft export passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,8 @@ class Captures:
             return failure
         finally:
             state.restore()
-        places = list_unsound_places(program, self._root) if route.capture == "draft" else ()
-        notes = tuple(f"draft export: {place}" for place in places)
+        obstacles = list_obstacles(program, self._root) if route.capture == "draft" else ()
+        notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
         return CapturedProgram(program, Decompositions(), notes)
 
 

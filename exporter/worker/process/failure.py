@@ -54,7 +54,7 @@ class Failure(Exception):
         """The lines of the model at which it fails."""
         self.missing: tuple[MissingOperator, ...] = ()
         """All operators that the exporter lacks; the diagnosis sets them."""
-        self.unsound: tuple[str, ...] = ()
+        self.obstacles: tuple[str, ...] = ()
         """All places at which the model cannot be captured; the diagnosis sets them."""
         self.advice: tuple[str, ...] = ()
         """Changes of the manifest that torch proposes."""

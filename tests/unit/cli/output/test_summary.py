@@ -118,11 +118,11 @@ def test_advice_is_printed_once(*, has_missing: bool) -> None:
     )
 
 
-def test_each_unsound_place_has_a_line() -> None:
-    red = make_record("a/9/cpu", Status.ERROR, unsound=("net.py:3: one", "net.py:7: two"))
+def test_each_obstacle_has_a_line() -> None:
+    red = make_record("a/9/cpu", Status.ERROR, obstacles=("net.py:3: one", "net.py:7: two"))
     run = make_run(red, *(make_record(cell) for cell in ALL[1:]))
     lines = [line.strip() for line, _ in make_summary(MANIFEST, PLAN, run).lines]
-    assert [line for line in lines if "unsound" in line] == [
-        "unsound: net.py:3: one",
-        "unsound: net.py:7: two",
+    assert [line for line in lines if "obstacle" in line] == [
+        "obstacle: net.py:3: one",
+        "obstacle: net.py:7: two",
     ]

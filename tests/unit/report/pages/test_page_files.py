@@ -68,7 +68,7 @@ def hostile_reasons(text: str) -> dict[str, object]:
     """Return a diagnosis with `text` as all names and lines."""
     return {
         "advice": (text,),
-        "unsound": (text,),
+        "obstacles": (text,),
         "missing": (MissingOperator(operator=text, count=1, sources=(text,)),),
         "blame": Blame(
             culprit=Culprit.EXPORTER,

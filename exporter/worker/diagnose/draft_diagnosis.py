@@ -12,10 +12,10 @@ import torch
 
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.capture import capture_program
+from exporter.worker.export.capture_obstacles import list_obstacles
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.model_snapshot import ModelSnapshot
-from exporter.worker.torch_private.draft_export import list_unsound_places
 
 #: Failures that a draft export passes, so that it reports the next ones too.
 _PASSED = re.compile(
@@ -24,7 +24,7 @@ _PASSED = re.compile(
 )
 
 
-def find_unsound_places(text: str, context: ExportContext, seconds: float) -> tuple[str, ...]:
+def find_obstacles(text: str, context: ExportContext, seconds: float) -> tuple[str, ...]:
     """Return all places at which torch.export cannot capture the model.
 
     Args:
@@ -44,7 +44,7 @@ def find_unsound_places(text: str, context: ExportContext, seconds: float) -> tu
             program = capture_program(
                 context.model, context.spec, context.inputs, strict=False, draft=True
             )
-            return list_unsound_places(program, context.root)
+            return list_obstacles(program, context.root)
     finally:
         state.restore()
     return ()
