@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import cold, divided, idle, more, shared, steps, touched
+from benchmarks import cold, dask, divided, idle, more, shared, steps, touched
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
 from exporter.core.atomic_files import write_text
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Callable[..., Section]] = {
     "touched": touched.measured,
     "steps": steps.measured,
     "shared": shared.measured,
+    "dask": dask.measured,
 }
 _HEAD = """\
 # Benchmarks

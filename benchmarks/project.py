@@ -64,11 +64,7 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
     (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
     for first in range(0, models, _PER_FILE):
         ids = [f"net{number}" for number in range(first, min(first + _PER_FILE, models))]
-        entries = "".join(_ENTRY.format(id=id, opsets=opsets) for id in ids)
-        manifest = root / f"manifests/from{first}.toml"
-        manifest.write_text(f"format = 1\n{entries}", encoding="utf-8")
-        for id in ids:
-            (root / f"manifests/{id}.py").write_text(_MODEL, encoding="utf-8")
+        write_models(root, ids, opsets)
     manifest_of = load_project(root)
     judge = RecordValidator(manifest_of, datetime.now(UTC).date())
     build = BuildFolder.from_project(manifest_of.project)
@@ -86,6 +82,16 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
         write_json(folder.record(planned.cell), record)
         folder.model(planned.cell.opset).write_bytes(_content(planned))
     return len(plan.cells)
+
+
+def write_models(root: Path, ids: Sequence[str], opsets: str) -> None:
+    """Write a manifest of tiny models, each in its own file."""
+    (root / "manifests").mkdir(parents=True, exist_ok=True)
+    entries = "".join(_ENTRY.format(id=id, opsets=opsets) for id in ids)
+    manifest = root / f"manifests/from-{ids[0]}.toml"
+    manifest.write_text(f"format = 1\n{entries}", encoding="utf-8")
+    for id in ids:
+        (root / f"manifests/{id}.py").write_text(_MODEL, encoding="utf-8")
 
 
 def _content(planned: PlannedCell) -> bytes:

@@ -33,12 +33,14 @@ class Round:
     kills: int
     again: int
     """Cells that were built more than once."""
+    killed: int
+    """Cells whose job lost two hosts. They pass in the next run."""
     seconds: float
 
     def __str__(self) -> str:
         return (
             f"{self.cells} cells, {self.kills} hosts killed, {self.again} cells built again, "
-            f"{self.seconds:.1f} s"
+            f"{self.killed} of jobs that lost two hosts, {self.seconds:.1f} s"
         )
 
 
@@ -85,6 +87,7 @@ def run_round(
         ended.set()
         killer.join()
         cluster.close()
+    killed = verify_killed(folder, log)
     cells = campaign.cells(project)
     built = Counter((cluster.folder / "journal").read_text().split())
     results = campaign.contents(project)
@@ -96,8 +99,26 @@ def run_round(
     assert set(built) == set(cells), "a cell passes that no host built"
     again = [cell for cell, times in built.items() if times > 1]
     notes = [note for note in log.notes if "ran again" in note]
-    assert notes or not again, "cells were built again without a message"
-    return Round(cells=len(cells), kills=count, again=len(again), seconds=seconds)
+    assert notes or killed or not again, "cells were built again without a message"
+    return Round(cells=len(cells), kills=count, again=len(again), killed=killed, seconds=seconds)
+
+
+def verify_killed(folder: Path, log: BuildLog) -> int:
+    """Run cells again whose job lost two hosts; return their number."""
+    project = folder / "project"
+    bad = [record for record in log.records if record.status is not Status.PASS]
+    if not bad:
+        return 0
+    assert {record.status for record in bad} == {Status.KILLED}, [r.message for r in bad]
+    cluster = Cluster(folder / "next", 1)
+    try:
+        cluster.wait_for_hosts(1)
+        assert set(run(project, cluster.address).reasons) == {str(r.cell) for r in bad}
+    finally:
+        cluster.close()
+    journal = folder / "cluster/journal"
+    journal.write_text(journal.read_text() + (cluster.folder / "journal").read_text())
+    return len(bad)
 
 
 def main(rounds: int) -> None:
@@ -107,10 +128,13 @@ def main(rounds: int) -> None:
         with tempfile.TemporaryDirectory(prefix="dask-campaign-") as folder:
             result = run_round(Path(folder), seed=number)
         campaign.print_counts(f"round {number + 1}: {result}")
-        total.update(cells=result.cells, kills=result.kills, again=result.again)
+        total.update(
+            cells=result.cells, kills=result.kills, again=result.again, killed=result.killed
+        )
     campaign.print_counts(
         f"{rounds} rounds, {total['cells']} cells, {total['kills']} hosts killed, "
-        f"{total['again']} cells built again, none missing, wrong or uncounted"
+        f"{total['again']} cells built again, {total['killed']} of jobs that lost two hosts; "
+        "none is missing, wrong or uncounted"
     )
 
 

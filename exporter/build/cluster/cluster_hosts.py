@@ -84,11 +84,6 @@ class ClusterHosts:
         workers = self._workers.items()
         return next((each for each, worker in workers if _find_host(worker) == host), "")
 
-    def find_host(self, address: str) -> str:
-        """Return the host of an address, or the address itself if it is unknown."""
-        worker = self._workers.get(address)
-        return _find_host(worker) if worker else address
-
     def refuse(self, host: str, reasons: tuple[str, ...]) -> None:
         """Exclude a host from now on."""
         self._refused[host] = reasons

@@ -206,10 +206,11 @@ class _ClusterRun:
 
     def _handle_event(self, event: dict[str, str], attempt: JobAttempt) -> None:
         if event["kind"] == "started":
-            previous = attempt.host
+            previous, announcement = attempt.host, attempt.announcement
             if attempt.begin(event["host"]):
                 self._report_loss(previous)
                 if attempt.is_culprit:
+                    attempt.announcement = announcement
                     self._end_killed(event["key"], attempt)
         elif event["host"] == attempt.host:
             attempt.announcement = Announcement.model_validate_json(event["value"])
@@ -238,14 +239,13 @@ class _ClusterRun:
                 f"{self._label}: a host cannot run the task: {name}; install the same packages"
             )
             raise ExporterError(ExitCode.ENVIRONMENT, message)
-        last = getattr(error.last_worker, "address", "")
-        host = attempt.host = attempt.host or self._hosts.find_host(last)
-        attempt.lose_host()
+        # Dask also counts the jobs that waited on a lost host. They did not start there.
+        host = attempt.lose_host()
         self._report_loss(host)
         if attempt.is_culprit:
             self._end_killed(key, attempt)
         else:
-            attempt.avoided.add(host)
+            attempt.avoided |= {host} if host else set()
             self._retry(key, attempt)
 
     def _handle_reply(self, key: str, attempt: JobAttempt, reply: HostReply) -> None:

@@ -9,9 +9,18 @@ from exporter.build.engine import Task
 from tests.unit.build import builders
 
 
-def make_attempt(tmp_path: Path) -> JobAttempt:
+class Attempt(JobAttempt):
+    """An attempt that announces its first stage at once."""
+
+    def begin(self, host: str) -> bool:
+        is_again = super().begin(host)
+        self.announcement = builders.announcement(())
+        return is_again
+
+
+def make_attempt(tmp_path: Path, kind: type[JobAttempt] = Attempt) -> JobAttempt:
     task = Task(job=builders.job(tmp_path, builders.spec()), seconds=60)
-    return JobAttempt(number=1, task=task)
+    return kind(number=1, task=task)
 
 
 def test_one_lost_host_is_not_the_fault_of_the_job(tmp_path: Path) -> None:
@@ -43,3 +52,13 @@ def test_a_host_that_did_not_start_the_job_does_not_count(tmp_path: Path) -> Non
     attempt = make_attempt(tmp_path)
     assert attempt.lose_host() == ""
     assert attempt.losses == []
+
+
+def test_an_end_before_the_first_stage_is_not_the_fault_of_the_job(tmp_path: Path) -> None:
+    attempt = make_attempt(tmp_path, JobAttempt)
+    for host in "abcdef":
+        attempt.begin(host)
+    assert attempt.losses == []
+    assert not attempt.is_culprit
+    attempt.begin("g")  # the sixth end
+    assert attempt.is_culprit
