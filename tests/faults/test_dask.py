@@ -24,14 +24,21 @@ from tests.faults.dask_cluster import Cluster
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path / "cluster", 2)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two hosts, which no test ends."""
+    cluster = Cluster(tmp_path_factory.mktemp("shared") / "cluster", 2)
     try:
         cluster.wait_for_hosts(2)
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def remove_journal(cluster: Cluster) -> None:
+    for name in ("journal", "pids"):
+        (cluster.folder / name).unlink(missing_ok=True)
 
 
 def count_built(cluster: Cluster) -> Counter[str]:
@@ -102,35 +109,75 @@ def test_a_job_that_ends_two_hosts_is_killed(tmp_path: Path) -> None:
 
 
 def test_results_are_kept_if_the_scheduler_is_lost(
-    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exporter.build.cluster.dask_engine._RECONNECT_LIMIT", 1.0)
     project = tmp_path / "project"
     campaign.make_project(project, models=8, opsets=2, pause=0.2)
+    cluster = Cluster(tmp_path / "cluster", 1)
 
     def end_scheduler() -> None:
         wait_for_journal(cluster, 6)
         os.killpg(cluster.scheduler.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=end_scheduler)
-    killer.start()
-    with pytest.raises(
-        ExporterError, match=r"the scheduler is lost, and .* did not finish"
-    ) as error:
-        dask_campaign.run(project, cluster.address)
-    killer.join()
+    try:
+        cluster.wait_for_hosts(1)
+        killer.start()
+        with pytest.raises(ExporterError, match=r"is lost, and .* did not finish") as error:
+            dask_campaign.run(project, cluster.address)
+        killer.join()
+    finally:
+        cluster.close()
     assert error.value.exit_code is ExitCode.ENVIRONMENT
     finished = campaign.records(project)
     assert 2 <= len(finished) < 16
-    cluster.close()
-    fresh = Cluster(tmp_path / "fresh", 1)
-    try:
-        fresh.wait_for_hosts(1)
-        log = dask_campaign.run(project, fresh.address)
-    finally:
-        fresh.close()
-    assert not set(log.reasons) & set(finished)
+    assert not set(campaign.run(project).reasons) & set(finished)  # here, on this machine
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+
+
+def test_an_interrupt_keeps_finished_cells_and_ends_the_jobs(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    project = tmp_path / "project"
+    campaign.make_project(project, models=4, opsets=3, pause=0.4)
+
+    def interrupt() -> None:
+        wait_for_journal(cluster, 2)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        dask_campaign.run(project, cluster.address)
+    thread.join()
+    finished = campaign.records(project)
+    assert 2 <= len(finished) < 12
+    assert {record.status for record in finished.values()} == {Status.PASS}
+    assert campaign.find_running(cluster.folder) == []
+    assert set(dask_campaign.run(project, cluster.address).reasons) == set(
+        campaign.cells(project)
+    ) - set(finished)
+
+
+def test_a_cluster_on_this_machine_uses_the_project_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask
+
+    monkeypatch.setenv("FAULTS_FOLDER", str(tmp_path))
+    project = tmp_path / "project"
+    campaign.make_project(project, models=3, opsets=2)
+    campaign.set_failures(project, {"m001/8/cpu": "segfault"})
+    with dask.config.set({"distributed.worker.preload": ["tests.faults.dask_host"]}):
+        log = dask_campaign.run(project, "")
+    statuses = {cell: record.status for cell, record in campaign.records(project).items()}
+    assert statuses.pop("m001/8/cpu") is Status.CRASH
+    assert set(statuses.values()) == {Status.PASS}
+    assert len(log.models) == 3
+    assert sorted(path.name for path in (project / "build").iterdir() if path.is_dir()) == [
+        *("m000", "m001", "m002")
+    ]
 
 
 def test_two_clients_use_one_cluster(tmp_path: Path, cluster: Cluster) -> None:
@@ -154,20 +201,22 @@ def test_two_clients_use_one_cluster(tmp_path: Path, cluster: Cluster) -> None:
     assert set(count_built(cluster).values()) == {2}
 
 
-def test_a_host_with_other_packages_is_refused(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_host_with_other_packages_is_refused(tmp_path: Path) -> None:
     """The host is as any other, but its state of torch differs."""
     project = tmp_path / "project"
     campaign.make_project(project, models=2, opsets=1)
-    for name in ("host0", "host1"):
-        cluster.kill(name)
-        cluster.start_host(name, FAULTS_TORCH="1.0 of another build")
-    cluster.wait_for_hosts(2)
-    with pytest.raises(ExporterError) as error:
-        dask_campaign.run(project, cluster.address)
+    cluster = Cluster(tmp_path / "cluster", 0)
+    try:
+        cluster.start_host("host0", FAULTS_TORCH="1.0 of another build")
+        cluster.wait_for_hosts(1)
+        with pytest.raises(ExporterError) as error:
+            dask_campaign.run(project, cluster.address)
+        cluster.start_host("host1")
+        cluster.wait_for_hosts(2)
+        log = dask_campaign.run(project, cluster.address)
+    finally:
+        cluster.close()
     assert "cannot run jobs: torch: 1.0 of another build instead of" in str(error.value)
     assert "no host of the cluster can run jobs; install the packages" in str(error.value)
-    cluster.start_host("host2")
-    cluster.wait_for_hosts(3)
-    log = dask_campaign.run(project, cluster.address)
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
     assert all("runs no jobs: torch: 1.0" in note for note in log.notes)

@@ -8,6 +8,7 @@ of Dask, which include TLS.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import warnings
@@ -84,7 +85,7 @@ def connect(settings: EngineSettings, root: Path, workers: int) -> ClusterConnec
             a cluster is missing or fails.
     """
     require_dask(settings)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _silence_dask()
     if settings.scheduler:
         label = f"{locate_engine(settings, 'scheduler')}: {settings.scheduler}"
         return _connect_to(settings.scheduler, label, cluster=None, is_local=False)
@@ -153,6 +154,14 @@ def _make_cluster(settings: EngineSettings, root: Path) -> tuple[Any, str]:
         message += "Dask; return one, such as SLURMCluster"
         raise ExporterError(ExitCode.MANIFEST, message)
     return cluster, label
+
+
+def _silence_dask() -> None:
+    """Hide the log of Dask. The engine reports lost hosts and a lost scheduler itself."""
+    importlib.import_module("distributed")  # sets the levels of its loggers
+    for name in logging.root.manager.loggerDict:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager

@@ -114,7 +114,11 @@ class _ClusterRun:
         #: Keys of finished tasks and events of hosts, from the threads of Dask.
         self._news: queue.Queue[tuple[str, dict[str, str]]] = queue.Queue()
         self._count = 0
-        self._lost: Counter[str] = Counter()
+        self._numbers: dict[str, int] = {}
+        #: By the number of the attempt. Dask runs a task again if its host ends before its result
+        #: was received.
+        self._starts: Counter[int] = Counter()
+        self._lost_hosts: dict[str, None] = {}
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run all tasks and those that follow them."""
@@ -134,11 +138,7 @@ class _ClusterRun:
         finally:
             self._client.unsubscribe_topic(self._context.run)
             self._client.cancel([each.future for each in self._running.values()], force=True)
-            if self._lost:
-                count = pluralize(sum(self._lost.values()), "job")
-                self._on_note(
-                    f"{count} ran again, because a host was lost: {', '.join(self._lost)}"
-                )
+            self._report_repetitions()
 
     def _make_attempt(self, task: Task) -> JobAttempt:
         self._count += 1
@@ -186,6 +186,7 @@ class _ClusterRun:
             resources=self._hosts.choose_resources(job),
         )
         self._running[key] = attempt
+        self._numbers[key] = attempt.number
         attempt.future.add_done_callback(lambda _: self._news.put(("done", {"key": key})))
 
     # --- news ---
@@ -194,7 +195,7 @@ class _ClusterRun:
         """Handle all news; wait for the first."""
         with suppress(queue.Empty):
             while True:
-                kind, event = self._news.get(timeout=seconds)
+                kind, event = self._take_news(seconds)
                 seconds = 0.0001
                 attempt = self._running.get(event["key"])
                 if attempt is None:
@@ -203,6 +204,26 @@ class _ClusterRun:
                     self._handle_end(event["key"], attempt)
                 else:
                     self._handle_event(event, attempt)
+
+    def _take_news(self, seconds: float) -> tuple[str, dict[str, str]]:
+        """Return the next event, and count the starts of all jobs.
+
+        Raises:
+            queue.Empty: if there is none in time.
+        """
+        kind, event = self._news.get(timeout=seconds)
+        if event.get("kind") == "started" and event["key"] in self._numbers:
+            self._starts[self._numbers[event["key"]]] += 1
+        return kind, event
+
+    def _report_repetitions(self) -> None:
+        """Report how many jobs ran again, and which hosts were lost."""
+        with suppress(queue.Empty):
+            while True:
+                self._take_news(0.0001)
+        if count := sum(starts - 1 for starts in self._starts.values()):
+            hosts = f": {', '.join(self._lost_hosts)}" if self._lost_hosts else ""
+            self._on_note(f"{pluralize(count, 'job')} ran again, because a host was lost{hosts}")
 
     def _handle_event(self, event: dict[str, str], attempt: JobAttempt) -> None:
         if event["kind"] == "started":
@@ -303,7 +324,7 @@ class _ClusterRun:
 
     def _report_loss(self, host: str) -> None:
         if host:
-            self._lost[host] += 1
+            self._lost_hosts[host] = None
 
     # --- the scheduler ---
 
