@@ -85,8 +85,11 @@ def list_argument_names(function: Callable[..., Any], operator: str, count: int)
     names: list[str] = []
     try:
         parameters = inspect.signature(function).parameters.values()
-        names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [each.name for each in parameters if each.kind in positional]
     except (TypeError, ValueError):
+        pass
+    if len(names) < count:
         # A function in C++ has no signature, but the operator has schemas.
         for schema in torch._C._jit_get_schemas_for_operator(operator):
             arguments = [argument.name for argument in schema.arguments if not argument.is_out]

@@ -29,6 +29,8 @@ _MOST_CALLS = 4
 #: Samples of a function that are read, of up to some hundred.
 _MOST_SAMPLES = 120
 _MOST_ELEMENTS = 100_000
+#: Results of fewer elements do not show whether a function is random.
+_FEW_ELEMENTS = 8
 #: Functions that return memory without values.
 _UNINITIALIZED = ("empty", "new_empty")
 _MOST_CHARACTERS = 60
@@ -74,7 +76,7 @@ def select_calls(function: SampledFunction, packets: frozenset[str]) -> Selected
     candidates: list[SelectedCall] = []
     counts = {"random": 0, "other": 0}
     samples = draw_samples(function)
-    texts = set()
+    texts, small = set(), set()
     for index in _order_by_news([_list_features(function, sample, "") for sample in samples]):
         sample = samples[index]
         text = _describe_call(function, sample)
@@ -83,10 +85,12 @@ def select_calls(function: SampledFunction, packets: frozenset[str]) -> Selected
         if len(candidates) == _MOST_CALLS:
             break
         texts.add(text)
-        kind, operator = _classify(function, sample, packets)
+        kind, operator, elements = _classify(function, sample, packets)
         if kind:
             counts[kind] += 1
             continue
+        if elements < _FEW_ELEMENTS:
+            small.add(index)
         candidates.append(
             SelectedCall(
                 index=index,
@@ -95,6 +99,9 @@ def select_calls(function: SampledFunction, packets: frozenset[str]) -> Selected
                 features=_list_features(function, sample, operator),
             )
         )
+    if counts["random"]:  # then a few elements may be equal by chance
+        counts["random"] += len(small)
+        candidates = [call for call in candidates if call.index not in small]
     return SelectedCalls(_add_absences(candidates), counts["random"], counts["other"])
 
 
@@ -118,19 +125,23 @@ def _order_by_news(features: list[tuple[str, ...]]) -> Iterable[int]:
 
 def _classify(
     function: SampledFunction, sample: FunctionSample, packets: frozenset[str]
-) -> tuple[str, str]:
-    """Return `random` or `other` if a call cannot be compared, else "" and its operator."""
+) -> tuple[str, str, int]:
+    """Return why a call cannot be compared, its operator, and the elements of its result.
+
+    Returns:
+        The reason is `random` or `other`; "" if the call can be compared.
+    """
 
     def call(sample: FunctionSample) -> Any:
         return function.function(*sample.args, **sample.kwargs)
 
     tensors = [each for each in tree_leaves((sample.args, sample.kwargs)) if _is_tensor(each)]
     if sum(tensor.numel() for tensor in tensors) > _MOST_ELEMENTS:
-        return "other", ""
+        return "other", "", 0
     torch.manual_seed(1)
     first = [each for each in tree_leaves(call(_copy_sample(sample))) if _is_tensor(each)]
     if not first or any(each.is_sparse or each.is_quantized for each in (*first, *tensors)):
-        return "other", ""
+        return "other", "", 0
     copied = _copy_sample(sample)
     operators = list_called_operators(lambda: call(copied))
     with shift_seeds():
@@ -138,9 +149,10 @@ def _classify(
         second = [each for each in tree_leaves(call(_copy_sample(sample))) if _is_tensor(each)]
     is_uninitialized = function.name.startswith(_UNINITIALIZED)
     if is_uninitialized or not all(map(_are_equal, first, second)):
-        return "random", ""
+        return "random", "", 0
     operator = _choose_operator(function.name, operators, packets)
-    return ("", operator) if operator else ("other", "")
+    elements = sum(each.numel() for each in first)
+    return ("" if operator else "other"), operator, elements
 
 
 def _choose_operator(name: str, operators: tuple[str, ...], packets: frozenset[str]) -> str:

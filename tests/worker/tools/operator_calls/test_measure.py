@@ -114,6 +114,14 @@ def test_calls_with_other_arguments_come_first_and_equal_ones_once() -> None:
     assert "without alpha" in selected.calls[1].features
 
 
+def test_a_small_result_of_a_random_function_is_not_compared() -> None:
+    many, few = FunctionSample((torch.ones(64),), {}), FunctionSample((torch.ones(0),), {})
+    selected = select_calls(_sampled(many, few, function=torch.rand_like), PACKETS)
+    assert (selected.calls, selected.random) == ((), 2)
+    alone = select_calls(_sampled(few, function=torch.relu), PACKETS)
+    assert [call.operator for call in alone.calls] == ["aten::relu"]
+
+
 def test_a_call_of_several_operators_belongs_to_none() -> None:
     def both(x: Tensor) -> Tensor:
         return torch.relu(torch.add(x, 1)).exp()
