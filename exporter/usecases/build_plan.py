@@ -44,6 +44,8 @@ class ExportOptions:
     """Also run cells that are up to date."""
     thorough: bool = False
     """Try more sizes and values."""
+    fail_fast: bool = False
+    """Stop after the first model with a red cell."""
     use_store: bool = True
     build: Path | None = None
     """Another build folder than the project's; then no reports are written."""

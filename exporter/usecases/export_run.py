@@ -34,6 +34,7 @@ from exporter.processes import ProcessStarter
 from exporter.records.record import Record
 from exporter.usecases.build_plan import ExportOptions
 from exporter.usecases.engine_choice import select_engine
+from exporter.usecases.failure_stop import FailFastObserver
 from exporter.usecases.noop_check import find_build_folder
 from exporter.usecases.report_pages import list_page_inputs, preload_pages, write_reports
 
@@ -87,7 +88,10 @@ def export(
     Raises:
         ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.
         KeyboardInterrupt: after the finished cells were stored.
+        StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
     """
+    if options.fail_fast:
+        observer = FailFastObserver(observer)
     started = 0 if options.build else read_filesystem_clock(find_build_folder(root))
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)

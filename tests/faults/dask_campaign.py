@@ -20,6 +20,7 @@ from exporter.manifest import EngineSettings
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status
 from exporter.usecases.cluster_engine import make_cluster_engine
+from exporter.usecases.failure_stop import FailFastObserver
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster
 from tests.unit.build.builders import BuildLog
@@ -44,13 +45,14 @@ class Round:
         )
 
 
-def run(root: Path, address: str) -> BuildLog:
+def run(root: Path, address: str, *, fail_fast: bool = False) -> BuildLog:
     """Build the project of `campaign.make_project` on a cluster."""
     manifest = campaign.read_manifest(root)
     log = BuildLog()
+    observer = FailFastObserver(log) if fail_fast else log
     settings = EngineSettings(kind="dask", scheduler=address)
     engine = make_cluster_engine(manifest.project, settings, {}, log.on_note, 1)
-    run_plan(manifest, make_plan(manifest), engine, log, campaign.TODAY)
+    run_plan(manifest, make_plan(manifest), engine, observer, campaign.TODAY)
     return log
 
 

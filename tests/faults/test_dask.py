@@ -18,6 +18,7 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.record import Status
+from exporter.usecases.failure_stop import StoppedByFailure
 from tests.faults import campaign, dask_campaign
 from tests.faults.dask_cluster import Cluster
 
@@ -158,6 +159,18 @@ def test_an_interrupt_keeps_finished_cells_and_ends_the_jobs(
     assert set(dask_campaign.run(project, cluster.address).reasons) == set(
         campaign.cells(project)
     ) - set(finished)
+
+
+def test_a_red_cell_stops_the_run(tmp_path: Path, cluster: Cluster) -> None:
+    project = tmp_path / "project"
+    campaign.make_project(project, models=8, opsets=2, pause=0.2)
+    campaign.set_failures(project, {"m000/7/cpu": "segfault"})
+    with pytest.raises(StoppedByFailure, match="m000/7/cpu"):
+        dask_campaign.run(project, cluster.address, fail_fast=True)
+    results = campaign.records(project)
+    assert results["m000/7/cpu"].status is Status.CRASH
+    assert len(results) < 16
+    assert campaign.find_running(cluster.folder) == []
 
 
 def test_a_cluster_on_this_machine_uses_the_project_itself(

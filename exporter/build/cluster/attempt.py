@@ -29,6 +29,8 @@ class JobAttempt:
 
     number: int
     task: Task
+    priority: int = 0
+    """A larger number runs first: other jobs wait for the rest of a model."""
     future: Any = None
     """The future of Dask."""
     submissions: int = 0

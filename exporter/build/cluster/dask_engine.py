@@ -140,9 +140,9 @@ class _ClusterRun:
             self._client.cancel([each.future for each in self._running.values()], force=True)
             self._report_repetitions()
 
-    def _make_attempt(self, task: Task) -> JobAttempt:
+    def _make_attempt(self, task: Task, priority: int = 0) -> JobAttempt:
         self._count += 1
-        return JobAttempt(number=self._count, task=task)
+        return JobAttempt(number=self._count, task=task, priority=priority)
 
     def _receive_event(self, event: tuple[float, dict[str, str]]) -> None:
         self._news.put(("event", event[1]))
@@ -182,6 +182,7 @@ class _ClusterRun:
             request,
             key=key,
             pure=False,
+            priority=attempt.priority,
             workers=attempt.allowed,
             resources=self._hosts.choose_resources(job),
         )
@@ -310,6 +311,7 @@ class _ClusterRun:
 
     def _retry(self, key: str, attempt: JobAttempt) -> None:
         self._running.pop(key)
+        attempt.priority = 1
         self._waiting.appendleft(attempt)
 
     def _end_killed(self, key: str, attempt: JobAttempt) -> None:
@@ -320,7 +322,7 @@ class _ClusterRun:
         self._running.pop(key, None)
         # The next jobs run meanwhile: the cluster has more than it can run.
         if task := self._events.on_job_end(result):
-            self._waiting.appendleft(self._make_attempt(task))
+            self._waiting.appendleft(self._make_attempt(task, priority=1))
 
     def _report_loss(self, host: str) -> None:
         if host:

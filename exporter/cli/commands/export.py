@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @shard_option
 @click.option("--dry-run", is_flag=True, help="Only print the plan, like `plan`.")
 @click.option("--force", is_flag=True, help="Also run cells that are up to date.")
+@click.option("--fail-fast", is_flag=True, help="Stop after the first model with a red cell.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
 @no_store_option
 @click.option(
@@ -82,6 +83,7 @@ def export(
         from exporter.cli.output.summary import make_summary
         from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
+        from exporter.usecases.failure_stop import StoppedByFailure
 
         options = build_plan.ExportOptions(
             selection=selection,
@@ -91,6 +93,7 @@ def export(
             scheduler=engine.scheduler,
             force=flags["force"],
             thorough=flags["thorough"],
+            fail_fast=flags["fail_fast"],
             use_store=not flags["no_store"],
             build=build,
             toolchain=toolchain,
@@ -101,8 +104,12 @@ def export(
         if toolchain not in ("", CURRENT_TOOLCHAIN):
             export_run.export(root, options, ModelEvents(), starter, os.environ)
             return ExitCode.OK
-        with observe_progress(explain=flags["explain"]) as observer:
-            result = export_run.export(root, options, observer, starter, os.environ)
+        try:
+            with observe_progress(explain=flags["explain"]) as observer:
+                result = export_run.export(root, options, observer, starter, os.environ)
+        except StoppedByFailure as stop:
+            print_line(f"stopped at {stop.cell}; finished results are kept, tables are not written")
+            return ExitCode.RED
         manifest, restored = result.manifest, len(result.results.restored)
         summary = make_summary(
             manifest,

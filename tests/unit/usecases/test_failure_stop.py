@@ -1,0 +1,35 @@
+"""An export that stops after the first model with a red cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.records.record import Status
+from exporter.usecases.failure_stop import FailFastObserver, StoppedByFailure
+from tests.unit.build.builders import BuildLog
+from tests.unit.factory import make_record
+
+
+def test_the_build_stops_when_the_red_model_is_in_place() -> None:
+    log = BuildLog()
+    observer = FailFastObserver(log)
+    observer.on_cell_done(make_record("green/18/cpu"))
+    observer.on_model_done("green")
+    observer.on_cell_done(make_record("red/18/cpu", Status.FAIL))
+    observer.on_cell_done(make_record("red/19/cpu", Status.FAIL))
+    observer.on_model_done("other")
+    with pytest.raises(StoppedByFailure) as stop:
+        observer.on_model_done("red")
+    assert str(stop.value.cell) == "red/18/cpu"
+    # The engine ends the other jobs and reports their finished models.
+    observer.on_model_done("red")
+    observer.on_note("note")
+    assert log.models == ["green", "other", "red", "red"]
+    assert len(log.records) == 3
+    assert log.notes == ["note"]
+
+
+def test_an_expected_failure_stops_nothing() -> None:
+    observer = FailFastObserver(BuildLog())
+    observer.on_cell_done(make_record("net/18/cpu", Status.XFAIL))
+    observer.on_model_done("net")
