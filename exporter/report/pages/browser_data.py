@@ -78,7 +78,7 @@ def build_index_data(
     )
     green = sum(cell.record is not None and cell.record.status.is_green for cell in cells)
     head = IndexHead(
-        summary=f"{green} of {len(cells)} cells of {len(by_model)} models are green",
+        summary=f"{green} of {len(cells)} cells of {pluralize(len(by_model), 'model')} are green",
         marks=_count_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
         tools=tuple(
