@@ -21,7 +21,7 @@ import click
 
 from exporter.cli.output.terminal import PROJECT_ROOT, print_error, print_problem
 from exporter.cli.registry import exporter
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.folder_access import describe_owner
 
 #: The exit codes that a shell reports for SIGINT and SIGPIPE.
@@ -72,9 +72,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show()
         return ExitCode.MANIFEST
-    except (KeyboardInterrupt, click.Abort):
-        print_error("interrupted; finished results are kept")
-        return _INTERRUPTED
+    except (KeyboardInterrupt, click.Abort) as end:
+        return _report_interrupt(end.__cause__ or end)
     except BrokenPipeError:
         # Python would print an error at exit when it flushes the closed stdout.
         with contextlib.suppress(OSError):
@@ -96,6 +95,15 @@ def _find_root(arguments: Sequence[str]) -> Path:
     values = [word.removeprefix("--root=") for word in arguments if word.startswith("--root=")]
     values += [value for name, value in pairwise(arguments) if name == "--root"]
     return Path(values[-1]) if values else Path()
+
+
+def _report_interrupt(reason: BaseException) -> int:
+    """Print why the command ended early. click raises its own exception from the interrupt."""
+    if isinstance(reason, StoppedByFailure):
+        print_error(f"stopped at {reason}; finished results are kept, tables are not written")
+        return ExitCode.RED
+    print_error("interrupted; finished results are kept")
+    return _INTERRUPTED
 
 
 def _report_bug() -> int:

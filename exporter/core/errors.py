@@ -66,6 +66,10 @@ class ExporterError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class StoppedByFailure(KeyboardInterrupt):
+    """The export was interrupted because a cell is red; the text is the cell."""
+
+
 def suggest_nearest(word: str, candidates: Iterable[str]) -> str:
     """Return the end of a message, `; did you mean 'inputs'?`, or "" if no word is similar."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)

@@ -7,20 +7,9 @@ model are in place. The engine then ends the other jobs and keeps their finished
 from __future__ import annotations
 
 from exporter.build import BuildObserver, Decisions
+from exporter.core.errors import StoppedByFailure
 from exporter.jobs.job import Announcement
 from exporter.records.record import CellId, Record
-
-
-class StoppedByFailure(KeyboardInterrupt):
-    """The export ended because a cell is red.
-
-    Args:
-        cell: The first red cell.
-    """
-
-    def __init__(self, cell: CellId) -> None:
-        super().__init__(str(cell))
-        self.cell = cell
 
 
 class FailFastObserver:
@@ -58,7 +47,7 @@ class FailFastObserver:
         self._observer.on_model_done(model)
         if self._red and self._red.model == model and not self._is_stopping:
             self._is_stopping = True  # the engine reports the models that it ends
-            raise StoppedByFailure(self._red)
+            raise StoppedByFailure(str(self._red))
 
     def on_note(self, message: str) -> None:
         """Forward the event."""

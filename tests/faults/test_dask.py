@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.records.record import Status
-from exporter.usecases.failure_stop import StoppedByFailure
 from tests.faults import campaign, dask_campaign
 from tests.faults.dask_cluster import Cluster
 

@@ -83,7 +83,6 @@ def export(
         from exporter.cli.output.summary import make_summary
         from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
-        from exporter.usecases.failure_stop import StoppedByFailure
 
         options = build_plan.ExportOptions(
             selection=selection,
@@ -104,20 +103,11 @@ def export(
         if toolchain not in ("", CURRENT_TOOLCHAIN):
             export_run.export(root, options, ModelEvents(), starter, os.environ)
             return ExitCode.OK
-        try:
-            with observe_progress(explain=flags["explain"]) as observer:
-                result = export_run.export(root, options, observer, starter, os.environ)
-        except StoppedByFailure as stop:
-            print_line(f"stopped at {stop.cell}; finished results are kept, tables are not written")
-            return ExitCode.RED
+        with observe_progress(explain=flags["explain"]) as observer:
+            result = export_run.export(root, options, observer, starter, os.environ)
         manifest, restored = result.manifest, len(result.results.restored)
-        summary = make_summary(
-            manifest,
-            result.plan,
-            result.results.run,
-            restored=restored,
-            timings=flags["timings"],
-        )
+        run, timings = result.results.run, flags["timings"]
+        summary = make_summary(manifest, result.plan, run, restored=restored, timings=timings)
         print_file_problems(manifest)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
