@@ -123,6 +123,8 @@ class Feature:
     """Writes more files into the manifest's folder: weights, inputs."""
     package: str = ""
     """A package that the row needs; if it is not installed, nothing is proved."""
+    program: str = ""
+    """A program that the row needs, such as a compiler; without it, nothing is proved."""
     by_command: bool = False
     """Whether it runs by `exporter export`, in processes of its own, which costs seconds."""
 

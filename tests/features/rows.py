@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -27,4 +28,6 @@ def check_row(feature: Feature, folder: Path) -> None:
     """Export the project of a row and compare it with the row."""
     if feature.package and find_spec(feature.package) is None:
         pytest.skip(f"{feature.package} is not installed")
+    if feature.program and which(feature.program) is None:
+        pytest.skip(f"{feature.program} is not on PATH")
     assert differences(feature, folder / "project") == []
