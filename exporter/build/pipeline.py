@@ -106,7 +106,7 @@ def run_plan(
                     validator=validator,
                     observer=observer,
                     options=options,
-                    workers=engine.workers,
+                    workers=engine.local_workers,
                 )
                 export_toolchains(context, decisions)
             _report(observer, store.finish() if store else ())

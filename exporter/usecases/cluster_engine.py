@@ -51,6 +51,7 @@ def make_cluster_engine(
         partial(connect, settings, Path(project.root), settings.workers or jobs),
         partial(_make_context, project, environment),
         on_note,
+        jobs,
     )
 
 

@@ -50,6 +50,7 @@ class DaskEngine:
         connect: Connects to the cluster. It is called once, at the first use.
         make_context: Returns the context of the run and the files of the project.
         on_note: Receives messages for the user.
+        local_workers: The jobs that this machine can run in parallel.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class DaskEngine:
         connect: Callable[[], ClusterConnection],
         make_context: Callable[[bool], tuple[RunContext, Mapping[str, Path | bytes]]],
         on_note: Callable[[str], None],
+        local_workers: int,
     ) -> None:
         self._connect = connect
+        self.local_workers = local_workers
         self._make_context = make_context
         self._on_note = on_note
         self._connection: ClusterConnection | None = None

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProcess
 
-#: Seconds between two looks at a worker.
-_INTERVAL = 0.02
+#: Seconds between two looks at a worker, which read its folder.
+_INTERVAL = 0.05
 #: Seconds without a job after which the fork server ends and frees its memory.
 _IDLE = 120.0
 

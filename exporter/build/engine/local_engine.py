@@ -40,6 +40,11 @@ class LocalEngine:
         """The number of jobs that run in parallel."""
         return self._workers
 
+    @property
+    def local_workers(self) -> int:
+        """The same number: all jobs run on this machine."""
+        return self._workers
+
     def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
         """Run all tasks and those that `events` returns. No process is left behind.
 

@@ -75,6 +75,10 @@ class Engine(Protocol):
     def workers(self) -> int:
         """The number of jobs that run in parallel."""
 
+    @property
+    def local_workers(self) -> int:
+        """The number of jobs that this machine can run in parallel, for other exports."""
+
     def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
         """Run all tasks and those that `events` returns. No process is left behind.
 

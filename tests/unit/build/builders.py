@@ -90,7 +90,7 @@ class FakeEngine:
 
     def __init__(self, *ways: Worker, workers: int = 1) -> None:
         self._ways = list(ways)
-        self.workers = workers
+        self.workers = self.local_workers = workers
         self.tasks: list[Task] = []
 
     def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
