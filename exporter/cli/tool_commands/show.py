@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -17,6 +16,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.processes import make_worker_environment
 from exporter.records.baseline import extract_outcome
 from exporter.tools.graph_view.client import render_graph
+from exporter.tools.graph_view.protocol import GraphForm
 
 
 @click.command()
@@ -26,13 +26,16 @@ from exporter.tools.graph_view.client import render_graph
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write an HTML page to this file instead.",
 )
+@click.option("--scopes", is_flag=True, help="Print the module of each node instead.")
 @root_option
-def show(cell: str, html: Path | None, root: Path) -> int:
+def show(cell: str, html: Path | None, scopes: bool, root: Path) -> int:
     """Print the graph of CELL's file in ONNX's text form.
 
     CELL is a full id (model/opset/device) or a pattern that matches one cell. Large weights are
     omitted.
     """
+    if html and scopes:
+        raise click.UsageError("--html and --scopes exclude each other")
     manifest = open_project(root)
     id = select_one_cell(manifest, cell).cell
     folder = BuildFolder.from_project(manifest.project).cell_folder(id)
@@ -43,7 +46,7 @@ def show(cell: str, html: Path | None, root: Path) -> int:
         message = f"{id}: has no file: {reason}; run `exporter export` to create it"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     require_packages(("onnx", "numpy"))
-    form: Literal["text", "html"] = "text" if html is None else "html"
+    form: GraphForm = "scopes" if scopes else "html" if html else "text"
     graph = render_graph(path, form, make_worker_environment(os.environ))
     if html is None:
         print_line(graph.rstrip("\n"))

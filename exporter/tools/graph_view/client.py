@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
 from exporter.processes.request import send_request
-from exporter.tools.graph_view.protocol import GraphRequest
+from exporter.tools.graph_view.protocol import GraphForm, GraphRequest
 
 _MODULE = "exporter.tools.graph_view.child"
 #: Seconds; files of several gigabytes take some minutes.
@@ -20,7 +19,7 @@ _TIMEOUT = 600.0
 _MESSAGE_LENGTH = 2000
 
 
-def render_graph(path: Path, form: Literal["text", "html"], environment: Mapping[str, str]) -> str:
+def render_graph(path: Path, form: GraphForm, environment: Mapping[str, str]) -> str:
     """Return the graph of an ONNX file.
 
     Raises:

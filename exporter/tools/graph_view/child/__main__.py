@@ -19,6 +19,7 @@ def _handle(content: bytes) -> str:
     path = Path(request.path)
     from exporter.checks.files.model_file import UnreadableModel, read_model
     from exporter.tools.graph_view.child.html_page import render_page
+    from exporter.tools.graph_view.child.module_scopes import format_scopes
     from exporter.tools.graph_view.child.text_form import elide_weights, format_model
 
     try:
@@ -26,6 +27,8 @@ def _handle(content: bytes) -> str:
     except UnreadableModel as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(int(ExitCode.UNREADABLE))
+    if request.form == "scopes":
+        return format_scopes(model)
     elide_weights(model)
     return render_page(model, path.name) if request.form == "html" else format_model(model)
 
