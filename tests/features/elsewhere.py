@@ -306,7 +306,7 @@ AROUND = (
         api="pkg.torch.onnx.stack_trace, name_scopes, fx_node",
         torch="2.5+",
         instead="Left out of the file: it has the paths of the machine. Messages name the model's "
-        "lines.",
+        "lines, and `exporter show CELL --scopes` prints the module of each node.",
     ),
     Elsewhere(
         name="TorchVision's models",
