@@ -17,7 +17,7 @@ from exporter.jobs.job import Job
 
 #: Seconds between two requests of the list of workers.
 _INTERVAL = 1.0
-#: Seconds without a worker after which the user gets a message.
+#: Seconds without a usable worker after which the user gets a message.
 _PATIENCE = 5.0
 #: The resources that the Dask workers of a host declare: `dask worker --resources "GPU=1"`.
 GPU, MEMORY = "GPU", "MEMORY"
@@ -40,7 +40,7 @@ class ClusterHosts:
         self._workers: Mapping[str, Mapping[str, Any]] = {}
         self._refused: dict[str, tuple[str, ...]] = {}
         self._updated = 0.0
-        self._started = time.monotonic()
+        self._started = self._refused_since = time.monotonic()
         self._notes: set[str] = set()
 
     @property
@@ -61,7 +61,7 @@ class ClusterHosts:
         """Read the list of Dask workers, if some time has passed.
 
         Raises:
-            ExporterError: ENVIRONMENT, if all hosts refused jobs.
+            ExporterError: ENVIRONMENT, if all hosts have refused jobs for some seconds.
         """
         if time.monotonic() - self._updated < _INTERVAL:
             return
@@ -69,7 +69,10 @@ class ClusterHosts:
         self._updated = time.monotonic()
         if not self._workers and self._updated - self._started > _PATIENCE:
             self._note(f"{self._label}: has no worker yet; waiting for `dask worker ADDRESS`")
-        if self._workers and not self.slots:
+        if not self._workers or self.slots:
+            self._refused_since = self._updated
+        # Another host may join a moment after the first one was refused.
+        elif self._updated - self._refused_since > _PATIENCE:
             problems = [
                 Problem(message=f"{self._label}: {host} cannot run jobs: {reason}")
                 for host, reasons in self._refused.items()

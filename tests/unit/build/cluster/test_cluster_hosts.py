@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,9 +58,14 @@ def test_a_refused_host_gets_no_jobs_and_one_message() -> None:
     assert notes == ["a:/scratch/dask/exporter runs no jobs: torch: 2.12 instead of 2.13"]
 
 
-def test_the_run_ends_if_all_hosts_refuse() -> None:
+def test_the_run_ends_if_all_hosts_refuse_and_no_other_one_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hosts = make_hosts([], a={})
     hosts.refuse("a:/scratch/dask/exporter", ("torch: 2.12 instead of 2.13",))
+    hosts.update()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
     with pytest.raises(ExporterError) as error:
         hosts.update()
     first, second = map(str, error.value.problems)
