@@ -16,7 +16,9 @@ import tomlkit
 from benchmarks.measure import ROOT
 from exporter.build import BuildFolder, RecordValidator
 from exporter.cache.fingerprint import hash_source, read_package_state
-from exporter.jobs.job_folder import write_json
+from exporter.checks.files.sample_files import hash_sample
+from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import load_project
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.records.record import (
@@ -50,6 +52,7 @@ inputs = [{{ name = "x", shape = ["batch", 4] }}]
 outputs = [{{ name = "y", shape = ["batch", 3] }}]
 opsets = "{opsets}"
 """
+_SAMPLES = 10
 _CHECKS = ("opset", "wellformed", "signature", "placement", "determinism", "power", "parity")
 #: Packages that a worker of a small model has loaded, as in records.
 _PACKAGES = ("sympy", "jinja2", "networkx", "typing_extensions", "pydantic", "click", "filelock")
@@ -71,6 +74,8 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
     plan = make_plan(manifest_of)
     listing = hash_source(root / "manifests/*.py")
     packages = {name: read_package_state(name) for name in _PACKAGES}
+    for spec in manifest_of.models:
+        _write_reference(build.model_folder(spec.id))
     for planned in plan.cells:
         record = _record(planned, root, listing).model_copy(
             update={
@@ -82,6 +87,27 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
         write_json(folder.record(planned.cell), record)
         folder.model(planned.cell.opset).write_bytes(_content(planned))
     return len(plan.cells)
+
+
+def _write_reference(folder: JobFolder) -> None:
+    """Write as many samples as a model with one dynamic axis has."""
+    samples = []
+    for index in range(_SAMPLES):
+        files = folder.sample(index)
+        files.mkdir(parents=True)
+        for name in ("input_0.pb", "output_0.pb"):
+            (files / name).write_bytes(f"{name} {index}".encode() * 8)
+        samples.append(
+            Sample(
+                index=index,
+                name=f"batch={index + 2}",
+                kind="axis",
+                axes={"batch": index + 2},
+                sha256=hash_sample(files),
+            )
+        )
+    reference = Reference(samples=tuple(samples), noise=(1e-7,), output_spread=(1.0,))
+    folder.reference.write_text(reference.to_json(), encoding="utf-8")
 
 
 def write_models(root: Path, ids: Sequence[str], opsets: str) -> None:

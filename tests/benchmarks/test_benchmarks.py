@@ -109,6 +109,13 @@ def test_the_benchmark_of_divided_jobs_divides_a_job(tmp_path: Path) -> None:
     assert divided._share("wall time", [2.0, 9.0, 3.0], [4.0]).measured == "75% (3.0 s and 4.0 s)"
 
 
+def test_the_results_of_a_prepared_project_are_valid(tmp_path: Path) -> None:
+    """Otherwise a benchmark would measure exports."""
+    made_project(tmp_path, 2, "17..18")
+    plan = must(spend([sys.executable, "-m", "exporter", "plan"], tmp_path), "0 cells to run, 4 to")
+    assert plan.output.count("up to date") == 4
+
+
 def test_only_cells_of_the_edited_source_run(tmp_path: Path) -> None:
     made_project(tmp_path, 2, "17..17")
     with (tmp_path / "manifests/net1.py").open("a") as source:
