@@ -226,7 +226,9 @@ outputs = [
         support=Support.CAUGHT,
         verdicts={
             "*": Verdict(
-                status=Status.FAIL, stage=Stage.SOURCE, message="declared in another order are"
+                status=Status.FAIL,
+                stage=Stage.SOURCE,
+                message="the entry declares them in another order",
             )
         },
         note="Names go by position: each output would have the other's.",

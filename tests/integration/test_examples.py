@@ -63,8 +63,10 @@ def test_a_picture_goes_in_and_a_larger_one_comes_out(project: Path, exported: o
     command = [*script, str(folder / "house.png"), str(target)]
     ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
     assert 20 < float(ended.stdout.split()[1]) < 40, "the enlarged picture shows its source"
-    small = image.open(folder / "house.png")
-    assert image.open(target).size == (3 * small.width, 3 * small.height)
+    with image.open(folder / "house.png") as small:
+        width, height = small.size
+    with image.open(target) as large:
+        assert large.size == (3 * width, 3 * height)
 
 
 def test_one_cell_of_each_example_is_green(

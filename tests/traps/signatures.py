@@ -74,7 +74,7 @@ SIGNATURES = (
         name="None output that was declared",
         story="two are declared and one of them is None",
         spec=contract("outputs.py:Nothing", **_pair("y", "cache")),
-        verdict=failed(Stage.SOURCE, "the model returns 1 outputs"),
+        verdict=failed(Stage.SOURCE, "the model returns 1 output ("),
     ),
     Trap(
         name="nested outputs",
@@ -105,7 +105,7 @@ SIGNATURES = (
         name="too many outputs declared",
         story="a promised output does not exist",
         spec=contract("values.py:ItemKept", **_pair("a", "b")),
-        verdict=failed(Stage.SOURCE, "the model returns 1 outputs"),
+        verdict=failed(Stage.SOURCE, "the model returns 1 output ("),
     ),
     Trap(
         name="one tensor as two outputs",
@@ -265,7 +265,7 @@ SIGNATURES = (
         name="model that cannot be built",
         story="its constructor raises",
         spec=contract("sizes.py:Table"),
-        verdict=refused(Stage.SOURCE, "missing 1 required positional argument: 'length'"),
+        verdict=refused(Stage.SOURCE, "missing a required argument: 'length'; change `init`"),
     ),
     Trap(
         name="training mode exported for evaluation",

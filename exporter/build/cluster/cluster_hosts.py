@@ -57,6 +57,11 @@ class ClusterHosts:
             if _find_host(worker) not in self._refused
         )
 
+    @property
+    def are_refused(self) -> bool:
+        """Whether there are hosts, and all of them refuse jobs."""
+        return bool(self._workers) and not self.slots
+
     def update(self) -> None:
         """Read the list of Dask workers, if some time has passed.
 
@@ -69,7 +74,7 @@ class ClusterHosts:
         self._updated = time.monotonic()
         if not self._workers and self._updated - self._started > _PATIENCE:
             self._note(f"{self._label}: has no worker yet; waiting for `dask worker ADDRESS`")
-        if not self._workers or self.slots:
+        if not self.are_refused:
             self._refused_since = self._updated
         # Another host may join a moment after the first one was refused.
         elif self._updated - self._refused_since > _PATIENCE:

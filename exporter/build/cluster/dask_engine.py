@@ -159,7 +159,7 @@ class _ClusterRun:
                 self._client.cancel([attempt.future], force=True)
                 self._retry(key, attempt)
         limit = max(_MIN_QUEUED, _QUEUED_SHARE * self._hosts.slots)
-        while self._waiting and len(self._running) < limit:
+        while self._waiting and len(self._running) < limit and not self._hosts.are_refused:
             self._submit(self._waiting.popleft())
 
     def _submit(self, attempt: JobAttempt) -> None:
@@ -362,20 +362,20 @@ class _ClusterRun:
         """End the running jobs, and receive their finished cells."""
         waiting = [each for each in self._running.values() if not each.host]
         self._client.cancel([each.future for each in waiting], force=True)
-        addresses = self._hosts.addresses
-        caller = threading.Thread(
-            target=self._client.run,
-            args=(interrupt_run, self._context.run),
-            kwargs={"workers": addresses, "on_error": "ignore"},
-            daemon=True,
-        )
-        caller.start()
+        threading.Thread(
+            target=self._interrupt_hosts, args=(self._hosts.addresses,), daemon=True
+        ).start()
         until = time.monotonic() + _GRACE_PERIOD
         self._waiting.clear()
         while time.monotonic() < until and any(each.host for each in self._running.values()):
             if self._client.status != "running":
                 return
             self._handle_news(_INTERVAL)
+
+    def _interrupt_hosts(self, addresses: list[str]) -> None:
+        # The connection ends if the scheduler is lost, or when all jobs have ended.
+        with suppress(OSError):
+            self._client.run(interrupt_run, self._context.run, workers=addresses, on_error="ignore")
 
 
 def _make_result(attempt: JobAttempt, exit_kind: ExitKind) -> JobResult:

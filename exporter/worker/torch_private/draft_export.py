@@ -7,10 +7,15 @@ the example, and reports each place. Its log files go to a folder that is remove
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._logging import structured
+
+from exporter.worker.torch_private.guards import replace_attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,33 @@ def export_draft(
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder
         try:
-            return torch.export.draft_export(model, args, kwargs=kwargs, **options)
+            with _close_log():
+                return torch.export.draft_export(model, args, kwargs=kwargs, **options)
         finally:
             tempfile.tempdir = before
+
+
+@contextmanager
+def _close_log() -> Iterator[None]:
+    """Close the log file of a draft export at its end; torch leaves it open."""
+    from torch.export import _draft_export
+
+    handler: Any = vars(_draft_export).get("CaptureStructuredTrace")
+    if handler is None:
+        yield
+        return
+
+    def store(self: Any, *error: object) -> None:
+        ended.append(self)  # torch reads the name of the file once more
+        leave(self, *error)
+
+    leave, ended = handler.__exit__, list[Any]()
+    try:
+        with replace_attribute(handler, "__exit__", store):
+            yield
+    finally:
+        for each in ended:
+            each.close()
 
 
 def read_draft_report(program: Any) -> tuple[DraftFailure, ...]:
@@ -44,7 +73,9 @@ def read_draft_report(program: Any) -> tuple[DraftFailure, ...]:
         Nothing if the program is complete, or if this version of torch has another report.
     """
     report = getattr(program, "_report", None)
-    files = getattr(report, "str_to_filename", {})
+    # The report contains only names that this process logged for the first time.
+    files = {number: name for name, number in vars(structured).get("INTERN_TABLE", {}).items()}
+    files |= getattr(report, "str_to_filename", {})
     return tuple(
         DraftFailure(
             kind=str(failure.failure_type),

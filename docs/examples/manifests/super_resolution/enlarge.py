@@ -15,7 +15,8 @@ from PIL import Image
 
 def enlarge(file: str, source: str, target: str) -> float:
     """Write the enlarged picture, and return the PSNR of its luma in dB."""
-    luma, *colors = Image.open(source).convert("YCbCr").split()
+    with Image.open(source) as small:
+        luma, *colors = small.convert("YCbCr").split()
     values = np.asarray(luma, np.float32)[None, None] / 255
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     (output,) = session.run(None, {"luma": values})
