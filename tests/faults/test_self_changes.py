@@ -86,7 +86,10 @@ class Project:
             with patch("exporter.build.schedule.tasks.count_parts", counts):
                 engine = LocalEngine(2, starter)
                 plan = make_plan(manifest, selection)
-                run_plan(manifest, plan, engine, BuildLog(), _TODAY, BuildOptions(store=None))
+                options = BuildOptions(store=None)
+                log = BuildLog()
+                results = run_plan(manifest, plan, engine, log, _TODAY, options)
+            assert log.records, (log.notes, results.missing)
             contents |= read_contents(self.root / name)
         return contents
 

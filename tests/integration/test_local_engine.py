@@ -330,7 +330,7 @@ def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_skips_the_grace_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.engine.local_engine._GRACE_PERIOD", 60.0)
+    monkeypatch.setattr("exporter.build.engine.local_engine._GRACE_PERIOD", 300.0)
     body = """
         signal.signal(signal.SIGTERM, lambda *_: put(folder / "signaled.json", []))
         put(folder / "pids.json", [os.getpid()])
@@ -341,7 +341,7 @@ def test_a_second_ctrl_c_skips_the_grace_period(
     events = EventLog()
 
     def wait_for(name: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while time.monotonic() < deadline and len(list(tmp_path.glob(f"m*/{name}"))) < 2:
             time.sleep(0.05)
 
@@ -359,7 +359,7 @@ def test_a_second_ctrl_c_skips_the_grace_period(
             [make_task(tmp_path, model=f"m{n}") for n in range(2)], events
         )
     thread.join()
-    assert time.monotonic() - started < 45
+    assert time.monotonic() - started < 250
     assert len(list(tmp_path.glob("m*/signaled.json"))) == 2
     assert [result.exit_kind for result in events.results] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]

@@ -6,7 +6,9 @@ import functools
 import importlib.metadata
 import os
 import pkgutil
+import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,15 @@ from exporter.cache.fingerprint import read_package_state
 from exporter.core.file_hash import hash_file
 from exporter.worker.dependencies import callers
 from exporter.worker.dependencies.callers import Caller, find_caller
+
+
+@pytest.fixture(autouse=True)
+def only_own_finders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo the import of `importlib_metadata` by another test; it replaces Python's finder."""
+    own = [each for each in sys.meta_path if "importlib_metadata" not in type(each).__module__]
+    monkeypatch.setattr(sys, "meta_path", own)
+    find = importlib.metadata.MetadataPathFinder.find_distributions
+    monkeypatch.setattr(PathFinder, "find_distributions", find, raising=False)
 
 
 def record(function: Callable[..., object], results: list[Caller]) -> Callable[..., object]:
