@@ -68,12 +68,15 @@ _DEFAULT_MANIFESTS = "manifests"
 _CHECK_KEYS = frozenset({"tolerance", "thorough", "measure", "consumers"})
 
 
-def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[str, str]:
+def compute_fingerprint(
+    spec: ModelSpec, variables: Iterable[str] = (), sandbox: str = "none"
+) -> dict[str, str]:
     """Return the parts that all cells of a model share: entry, checks, variables and tools.
 
     Args:
         spec: The contract.
         variables: The names of environment variables that the project lists, with wildcards.
+        sandbox: The restriction of workers: a model that fails in one may pass without it.
     """
     export_overrides, check_overrides = _split_overrides(spec.overrides)
     # Key by key, because a table selects the excluded fields of the outputs' items.
@@ -98,7 +101,8 @@ def compute_fingerprint(spec: ModelSpec, variables: Iterable[str] = ()) -> dict[
     parts = {
         "entry": _hash_text(entry + location),
         CHECKS: _hash_text(checks),
-        ENVIRONMENT: read_variables((*variables, *spec.depends.environment)),
+        ENVIRONMENT: read_variables((*variables, *spec.depends.environment))
+        + ("" if sandbox == "none" else f" {sandbox}"),
         **read_tool_parts(),
     }
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})

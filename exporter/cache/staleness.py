@@ -34,7 +34,7 @@ _REASONS = {
     "entry": "its manifest entry changed",
     "checks": "its tolerances changed",
     "device": "the definition of its device changed",
-    ENVIRONMENT: "the environment variables of workers changed",
+    ENVIRONMENT: "the environment variables or the sandbox of workers changed",
     THOROUGH: "it was not proved thoroughly",
 }
 

@@ -21,7 +21,9 @@ from exporter.records.record import Status
 from tests.faults import campaign, dask_campaign
 from tests.faults.dask_cluster import Cluster
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="it finds processes of hosts in /proc"
+)
 
 
 @pytest.fixture(scope="module")

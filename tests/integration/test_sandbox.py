@@ -55,6 +55,9 @@ class Crashes(Good):
         super().__init__()
         os.kill(os.getpid(), signal.SIGSEGV)
 """
+#: Why the system does not offer a sandbox; without one, the exports would only fail.
+NO_BUBBLEWRAP = bubblewrap.find_obstacle()
+NO_LANDLOCK = landlock.find_obstacle()
 NAMES = ("Good", "Writes", "Connects", "Looks", "Crashes")
 
 
@@ -81,7 +84,7 @@ def make_project(root: Path, sandbox: str, names: tuple[str, ...]) -> None:
     (root / "pyproject.toml").write_text(f'[tool.exporter]\nsandbox = "{sandbox}"\n')
 
 
-@pytest.mark.skipif(bool(bubblewrap.find_obstacle()), reason=bubblewrap.find_obstacle())
+@pytest.mark.skipif(bool(NO_BUBBLEWRAP), reason=NO_BUBBLEWRAP)
 def test_a_model_in_bubblewrap_reaches_only_its_folder(tmp_path: Path) -> None:
     results = export(tmp_path, "bubblewrap")
     assert {model: status for model, (status, _) in results.items()} == {
@@ -97,7 +100,7 @@ def test_a_model_in_bubblewrap_reaches_only_its_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "manifests/new.txt").exists()
 
 
-@pytest.mark.skipif(bool(landlock.find_obstacle()), reason=landlock.find_obstacle())
+@pytest.mark.skipif(bool(NO_LANDLOCK), reason=NO_LANDLOCK)
 def test_a_model_in_landlock_writes_only_to_its_folder(tmp_path: Path) -> None:
     results = export(tmp_path, "landlock")
     assert results["good"][0] is Status.PASS

@@ -85,8 +85,8 @@ class FingerprintCache:
     def get_model_parts(self, model: str) -> dict[str, str]:
         """Return the parts that all cells of a model share."""
         if model not in self._models:
-            spec, variables = self._manifest.find_model(model), self._manifest.project.environment
-            self._models[model] = compute_fingerprint(spec, variables)
+            spec, project = self._manifest.find_model(model), self._manifest.project
+            self._models[model] = compute_fingerprint(spec, project.environment, project.sandbox)
         return self._models[model]
 
     def get_device_parts(self, name: str) -> dict[str, str]:

@@ -92,8 +92,8 @@ def run_audit(
 def _find_passing_record(manifest: Manifest, cell: CellId, folder: JobFolder) -> Record:
     record = folder.read_records().get(cell)
     # Tools may differ, because the current checks run on the file before it is changed.
-    spec, variables = manifest.find_model(cell.model), manifest.project.environment
-    parts = drop_tool_parts(compute_fingerprint(spec, variables))
+    spec, project = manifest.find_model(cell.model), manifest.project
+    parts = drop_tool_parts(compute_fingerprint(spec, project.environment, project.sandbox))
     parts["device"] = hash_device(manifest.project.find_device(cell.device))
     if record is None:
         problem = "it has no result; run `exporter export` first"

@@ -191,8 +191,8 @@ class Project:
         edited = spec("a", **{name: self.state[name] for name in fields})
         return manifest(self.root, edited, spec("b", opsets=(17, 18)))
 
-    def fingerprint(self, of: ModelSpec, variables: tuple[str, ...] = ()) -> dict[str, str]:
-        return compute_fingerprint(of, variables) | {"tool.torch": self.state["torch"]}
+    def fingerprint(self, of: ModelSpec, *settings: Any) -> dict[str, str]:
+        return compute_fingerprint(of, *settings) | {"tool.torch": self.state["torch"]}
 
     def export(self, pattern: str = "*", name: str = "build") -> dict[str, tuple[Record, str]]:
         """Return each record with the content of its file.

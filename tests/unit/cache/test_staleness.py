@@ -59,7 +59,7 @@ def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
         ("entry", "other", "its manifest entry changed"),
         ("checks", "other", "its tolerances changed"),
         ("device", "other", "the definition of its device changed"),
-        ("environment", "other", "the environment variables of workers changed"),
+        ("environment", "other", "the environment variables or the sandbox of workers changed"),
         ("tool.torch", "2.13.0 bb", "torch 2.12.1 -> 2.13.0"),
         ("tool.torch", "2.12.1 bb", "torch 2.12.1 is another build"),
         ("tool.torch", "", "torch 2.12.1 -> missing"),
@@ -256,3 +256,10 @@ def test_an_installation_changes_the_site_stamps(
     before = _read_site_stamps()
     (tmp_path / "made_up-1.0.dist-info").mkdir()
     assert _read_site_stamps() != before
+
+
+def test_another_sandbox_makes_results_stale_in_both_directions() -> None:
+    plain = compute_fingerprint(spec())
+    restricted = compute_fingerprint(spec(), sandbox="bubblewrap")
+    assert compute_fingerprint(spec(), sandbox="none") == plain
+    assert {part for part in plain if plain[part] != restricted[part]} == {"environment"}
