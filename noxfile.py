@@ -192,7 +192,7 @@ def faults(session: nox.Session) -> None:
     """
     session.env["FAULTS"] = "long"
     units = ("test_increments.py", "test_corrupted_build.py")
-    paths = ("tests/faults", *(f"tests/unit/build/{name}" for name in units))
+    paths = ("tests/faults", *(f"tests/unit/pipeline/{name}" for name in units))
     Environment.run(session, "pytest", "-s", "--timeout", "1800", *paths, *session.posargs)
 
 

@@ -21,13 +21,13 @@ from pathlib import Path
 from benchmarks.figure import Figure, Section
 from benchmarks.measure import ROOT, Failed, spend
 from benchmarks.project import matrix_project, write_models
-from exporter.build import BuildOptions, Decisions, run_plan
-from exporter.build.engine import Engine, LocalEngine
 from exporter.jobs.job import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project
 from exporter.manifest.project_settings import read_project
 from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.spec.model import ModelSpec
+from exporter.manifest.resolved.model import ModelSpec
+from exporter.pipeline import BuildOptions, Decisions, run_plan
+from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.planning.shards import Shard, select_shard
 from exporter.processes import ForkServerStarter, make_worker_environment

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from exporter.build.cluster import host_run
-from exporter.build.cluster.host_folder import HostFolder, hash_content
-from exporter.build.cluster.protocol import HostReply, HostRequest, SentFile
-from exporter.build.engine import ExitKind
 from exporter.jobs.job import Job
+from exporter.pipeline.cluster import host_run
+from exporter.pipeline.cluster.host_folder import HostFolder, hash_content
+from exporter.pipeline.cluster.protocol import HostReply, HostRequest, SentFile
+from exporter.pipeline.engine import ExitKind
 from exporter.processes import ForkServerStarter
 from exporter.records.record import Record, Status
 

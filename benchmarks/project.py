@@ -14,12 +14,12 @@ from pathlib import Path
 import tomlkit
 
 from benchmarks.measure import ROOT
-from exporter.build import BuildFolder, RecordValidator
 from exporter.cache.fingerprint import hash_source, read_package_state
 from exporter.checks.files.sample_files import hash_sample
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import load_project
+from exporter.pipeline import BuildFolder, RecordValidator
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.records.record import (
     Artifact,

@@ -4,11 +4,11 @@ The commands of the command line call these functions. Nothing here prints or ex
 `ExporterError` with an exit code. See docs/api.md for an example.
 """
 
-from exporter.build import BuildObserver, Decisions, Results
 from exporter.cache.noop_snapshot import ExportSummary
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, load_project
+from exporter.pipeline import BuildObserver, Decisions, Results
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.planning.selection import Selection
 from exporter.planning.shards import Shard

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.manifest.spec.call import Fill, Input
+from exporter.manifest.resolved.call import Fill, Input
 
 #: The largest size of an axis without `max`, and of an axis whose `max` is larger.
 _LARGEST = 24

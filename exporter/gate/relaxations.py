@@ -31,7 +31,7 @@ from exporter.manifest import (
     ModelSpec,
     select_bound,
 )
-from exporter.manifest.spec.tolerances import DEFAULT_NOISE_FACTOR
+from exporter.manifest.resolved.tolerances import DEFAULT_NOISE_FACTOR
 from exporter.manifest.syntax.consumers import find_lowest_release
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId

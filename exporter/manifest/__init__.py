@@ -11,8 +11,7 @@ from exporter.manifest.loader import (
     load_project,
     load_settings,
 )
-from exporter.manifest.schema.json_schema import build_schema
-from exporter.manifest.spec.call import (
+from exporter.manifest.resolved.call import (
     Axis,
     Case,
     Constant,
@@ -22,17 +21,17 @@ from exporter.manifest.spec.call import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.spec.conditions import Condition, Expectation, Skip
-from exporter.manifest.spec.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.spec.engine import EngineSettings
-from exporter.manifest.spec.gate import (
+from exporter.manifest.resolved.conditions import Condition, Expectation, Skip
+from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
+from exporter.manifest.resolved.engine import EngineSettings
+from exporter.manifest.resolved.gate import (
     DEFAULT_GATE,
     Action,
     Gate,
     GatePolicy,
     ModelPolicy,
 )
-from exporter.manifest.spec.model import (
+from exporter.manifest.resolved.model import (
     Bound,
     CustomOp,
     ModelSpec,
@@ -42,8 +41,9 @@ from exporter.manifest.spec.model import (
     Style,
     Tolerance,
 )
-from exporter.manifest.spec.project import Manifest, Project
-from exporter.manifest.spec.tolerances import select_bound
+from exporter.manifest.resolved.project import Manifest, Project
+from exporter.manifest.resolved.tolerances import select_bound
+from exporter.manifest.schema.json_schema import build_schema
 from exporter.manifest.syntax.call_paths import parse_call_path
 
 __all__ = [

@@ -12,7 +12,7 @@ from itertools import chain
 from exporter.core.errors import Location, Problem
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.spec.model import ModelSpec
+from exporter.manifest.resolved.model import ModelSpec
 
 #: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.
 _DEFAULT_OPSET = 18

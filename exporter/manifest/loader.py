@@ -19,6 +19,9 @@ from exporter.manifest.reading.layers import EffectiveSettings, merge_layers
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import read_toml
 from exporter.manifest.reading.validation import ManifestFile, validate_manifest
+from exporter.manifest.resolved.device import Device
+from exporter.manifest.resolved.model import ModelSpec
+from exporter.manifest.resolved.project import Manifest, Project
 from exporter.manifest.rules.axes import check_shared_axes
 from exporter.manifest.rules.call_placement import complete_input_names
 from exporter.manifest.rules.devices import list_pinned_devices
@@ -26,9 +29,6 @@ from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.repeats import expand_repeats
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.spec.device import Device
-from exporter.manifest.spec.model import ModelSpec
-from exporter.manifest.spec.project import Manifest, Project
 from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"

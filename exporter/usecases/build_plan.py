@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build import (
+from exporter.core.clock import get_today
+from exporter.manifest import Manifest
+from exporter.manifest.resolved.engine import EngineKind
+from exporter.pipeline import (
     BuildFolder,
     BuildOptions,
     Decisions,
@@ -18,9 +21,6 @@ from exporter.build import (
     decide,
     require_toolchain,
 )
-from exporter.core.clock import get_today
-from exporter.manifest import Manifest
-from exporter.manifest.spec.engine import EngineKind
 from exporter.planning.plan import Plan, make_plan
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.planning.shards import Shard, select_shard

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from exporter.build import BuildFolder
-from exporter.build.cluster.connection import connect, require_dask
-from exporter.build.cluster.dask_engine import DaskEngine
-from exporter.build.cluster.host_environment import split_python_path
-from exporter.build.cluster.host_folder import hash_content
-from exporter.build.cluster.project_tree import list_project
-from exporter.build.cluster.protocol import RunContext
 from exporter.cache.fingerprint import read_tool_parts
 from exporter.cache.search_path import read_search_path
 from exporter.manifest import EngineSettings, Project
-from exporter.manifest.spec.store import NO_STORE, is_remote
+from exporter.manifest.resolved.store import NO_STORE, is_remote
+from exporter.pipeline import BuildFolder
+from exporter.pipeline.cluster.connection import connect, require_dask
+from exporter.pipeline.cluster.dask_engine import DaskEngine
+from exporter.pipeline.cluster.host_environment import split_python_path
+from exporter.pipeline.cluster.host_folder import hash_content
+from exporter.pipeline.cluster.project_tree import list_project
+from exporter.pipeline.cluster.protocol import RunContext
 from exporter.processes.environment import list_shared_variables
 
 _PYTHON_PATH = "PYTHONPATH"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporter.build import BuildFolder, drop_changed_files, filter_valid_results
 from exporter.manifest import Manifest
+from exporter.pipeline import BuildFolder, drop_changed_files, filter_valid_results
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import read_baseline
 from exporter.records.record import read_run

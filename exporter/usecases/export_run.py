@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build import (
+from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, read_filesystem_clock
+from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
+from exporter.cache.store import StoreStatistics
+from exporter.core.clock import get_today
+from exporter.jobs.job import Announcement
+from exporter.manifest import Manifest, Project, load_layers
+from exporter.pipeline import (
     BuildFolder,
     BuildObserver,
     Decisions,
@@ -20,14 +26,8 @@ from exporter.build import (
     require_sandbox,
     run_plan,
 )
-from exporter.build.engine import Engine, LocalEngine
-from exporter.build.noop_inputs import collect_noop_inputs
-from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, read_filesystem_clock
-from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
-from exporter.cache.store import StoreStatistics
-from exporter.core.clock import get_today
-from exporter.jobs.job import Announcement
-from exporter.manifest import Manifest, Project, load_layers
+from exporter.pipeline.engine import Engine, LocalEngine
+from exporter.pipeline.noop_inputs import collect_noop_inputs
 from exporter.planning.plan import Plan, make_plan
 from exporter.planning.shards import Shard, remove_shard_note, write_shard_note
 from exporter.processes import ProcessStarter

@@ -6,9 +6,9 @@ model are in place. The engine then ends the other jobs and keeps their finished
 
 from __future__ import annotations
 
-from exporter.build import BuildObserver, Decisions
 from exporter.core.errors import StoppedByFailure
 from exporter.jobs.job import Announcement
+from exporter.pipeline import BuildObserver, Decisions
 from exporter.records.record import CellId, Record
 
 

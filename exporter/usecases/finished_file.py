@@ -12,13 +12,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build import BuildObserver, Decisions, require_packages, require_sandbox, run_plan
-from exporter.build.engine import LocalEngine
 from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs.job import Announcement
 from exporter.manifest import Manifest, ModelSpec
-from exporter.manifest.spec.store import NO_STORE
+from exporter.manifest.resolved.store import NO_STORE
+from exporter.pipeline import BuildObserver, Decisions, require_packages, require_sandbox, run_plan
+from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.processes import ProcessStarter
 from exporter.records.record import Record

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exporter.build import BuildFolder
 from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
+from exporter.manifest.resolved.store import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
 from exporter.manifest.schema.store import check_store
-from exporter.manifest.spec.store import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
+from exporter.pipeline import BuildFolder
 
 if TYPE_CHECKING:
     from exporter.cache.store.remote.entry_signature import SigningKey

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build import BuildFolder
-from exporter.build.nested_export import run_nested_export
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import (
@@ -22,6 +20,8 @@ from exporter.environments.installation import (
 from exporter.gate import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
+from exporter.pipeline import BuildFolder
+from exporter.pipeline.nested_export import run_nested_export
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.record import RunRecord

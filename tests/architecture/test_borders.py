@@ -62,7 +62,7 @@ def test_inner_modules_neither_print_nor_exit_nor_read_the_environment(path: Pat
         allowed = {"os._exit"}
     if path == PACKAGE / "cache" / "fingerprint.py":  # the switch of private functions
         allowed = {"os.environ"}
-    if path == PACKAGE / "build" / "cluster" / "host_run.py":  # the program of a host
+    if path == PACKAGE / "pipeline" / "cluster" / "host_run.py":  # the program of a host
         allowed = {"os.environ"}
     if path.is_relative_to(PACKAGE / "worker"):
         allowed = ENTRY if path.name == "__main__.py" else WORKER

@@ -1,10 +1,9 @@
-"""Names follow docs/style.md: unique, of the field, and no function behind a module's name."""
+"""Names follow docs/style.md: of the field, and no function behind a module's name."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,17 +12,6 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "exporter"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: Modules that several packages have, because they are the same part of several tools.
-SHARED_MODULES = {"__init__", "__main__", "client", "protocol"}
-#: Packages with modules that are named for commands and for keys of the manifest.
-KEYED_PACKAGES = {
-    "cli/commands",
-    "cli/tool_commands",
-    "cli/options",
-    "manifest/rules",
-    "manifest/schema",
-    "manifest/spec",
-}
 #: Words of no field, in any part of a name.
 DENIED_WORDS = {
     "said",
@@ -119,24 +107,6 @@ def test_names_are_of_the_field(path: Path) -> None:
     allowed = MANIFEST_KEYS if path.is_relative_to(PACKAGE / "manifest") else set()
     assert not set(bad_names(path.read_text("utf-8"))) - allowed
     assert not DENIED_WORDS & set(words(path.stem))
-
-
-def test_class_names_are_unique() -> None:
-    places = defaultdict(list)
-    for path in FILES:
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                places[node.name.strip("_")].append(module_name(path))
-    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
-
-
-def test_module_names_are_unique() -> None:
-    places = defaultdict(list)
-    for path in FILES:
-        package = path.parent.relative_to(PACKAGE).as_posix()
-        if path.stem not in SHARED_MODULES and package not in KEYED_PACKAGES:
-            places[path.stem].append(module_name(path))
-    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=module_name)

@@ -17,15 +17,15 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
-from exporter.build import BuildFolder, run_plan
-from exporter.build.engine import LocalEngine
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
+from exporter.pipeline import BuildFolder, run_plan
+from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
 from exporter.records.record import Record, read_run
-from tests.unit.build.builders import BuildLog
 from tests.unit.factory import key_by_text, make_manifest, make_spec
+from tests.unit.pipeline.builders import BuildLog
 
 REPOSITORY = Path(__file__).parents[2]
 JOBS = 2

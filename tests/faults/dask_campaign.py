@@ -15,15 +15,15 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build import run_plan
 from exporter.manifest import EngineSettings
+from exporter.pipeline import run_plan
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status
 from exporter.usecases.cluster_engine import make_cluster_engine
 from exporter.usecases.failure_stop import FailFastObserver
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster
-from tests.unit.build.builders import BuildLog
+from tests.unit.pipeline.builders import BuildLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.build.cluster import host_environment, host_run
 from exporter.cache import fingerprint
+from exporter.pipeline.cluster import host_environment, host_run
 from exporter.processes import ForkServerStarter, Spawner
 
 _WORKER = Path(__file__).with_name("worker.py")

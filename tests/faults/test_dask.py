@@ -113,7 +113,7 @@ def test_a_job_that_ends_two_hosts_is_killed(tmp_path: Path) -> None:
 def test_results_are_kept_if_the_scheduler_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.cluster.dask_engine._RECONNECT_LIMIT", 1.0)
+    monkeypatch.setattr("exporter.pipeline.cluster.dask_engine._RECONNECT_LIMIT", 1.0)
     project = tmp_path / "project"
     campaign.make_project(project, models=8, opsets=2, pause=0.2)
     cluster = Cluster(tmp_path / "cluster", 1)

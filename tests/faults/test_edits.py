@@ -22,16 +22,16 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from exporter.build import BuildFolder, BuildOptions, run_plan
-from exporter.build.engine import LocalEngine
 from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest, load_project
+from exporter.pipeline import BuildFolder, BuildOptions, run_plan
+from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import Selection, make_plan
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign, corruption
 from tests.faults.lasting_server import LastingStarter, timeless
-from tests.unit.build.builders import BuildLog
+from tests.unit.pipeline.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 

@@ -19,16 +19,16 @@ from unittest.mock import patch
 
 import pytest
 
-from exporter.build import BuildFolder, BuildOptions, run_plan
-from exporter.build.engine import LocalEngine
 from exporter.manifest import Manifest, load_project
+from exporter.pipeline import BuildFolder, BuildOptions, run_plan
+from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import Selection, make_plan
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign
 from tests.faults.changing import MODELS, PAIRS, format_entry
 from tests.faults.lasting_server import LastingStarter, timeless
-from tests.unit.build.builders import BuildLog
+from tests.unit.pipeline.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
@@ -83,7 +83,7 @@ class Project:
             project = manifest.project.model_copy(update={"build": name})
             manifest = Manifest(project=project, models=models)
             counts = _divide_all(variant.parts)
-            with patch("exporter.build.schedule.tasks.count_parts", counts):
+            with patch("exporter.pipeline.schedule.tasks.count_parts", counts):
                 engine = LocalEngine(2, starter)
                 plan = make_plan(manifest, selection)
                 options = BuildOptions(store=None)

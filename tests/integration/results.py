@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from exporter.build.decisions.build_results import FingerprintCache
 from exporter.cache.fingerprint import hash_source
 from exporter.manifest import load_project
+from exporter.pipeline.decisions.build_results import FingerprintCache
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, RunRecord, Source, Status
 from tests.unit.factory import make_record

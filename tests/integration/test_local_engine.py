@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build.engine import (
+from exporter.jobs.job import Announcement, Job, OpsetJob
+from exporter.jobs.job_folder import JobFolder
+from exporter.manifest import Device
+from exporter.pipeline.engine import (
     ExitKind,
     JobResult,
     LocalEngine,
     Task,
 )
-from exporter.jobs.job import Announcement, Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder
-from exporter.manifest import Device
 from exporter.processes import (
     ForkServerStarter,
     ProcessStarter,
@@ -247,7 +247,7 @@ def test_endless_output_goes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporter.build.engine.job_monitor._MAX_LOG_SIZE", 100_000)
+    monkeypatch.setattr("exporter.pipeline.engine.job_monitor._MAX_LOG_SIZE", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)
@@ -330,7 +330,7 @@ def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_skips_the_grace_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.build.engine.local_engine._GRACE_PERIOD", 300.0)
+    monkeypatch.setattr("exporter.pipeline.engine.local_engine._GRACE_PERIOD", 300.0)
     body = """
         signal.signal(signal.SIGTERM, lambda *_: put(folder / "signaled.json", []))
         put(folder / "pids.json", [os.getpid()])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import format_hints, show_findings
 from exporter.cli.output.github import (
@@ -25,6 +24,7 @@ from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.text_format import pluralize
 from exporter.gate import GateFinding
+from exporter.pipeline import BuildFolder
 from exporter.report import group_findings, render_gate
 from exporter.report.rows.failure_clusters import name_subject
 from exporter.report.rows.finding_context import GateContext, find_context

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, find_garbage, remove_garbage
-from exporter.build.device_environments import list_garbage
 from exporter.cache.store import StoreLimits
 from exporter.cache.store.remote.remote_store import RemoteStore
 from exporter.cli.options.selection import root_option
@@ -22,6 +20,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import format_bytes, pluralize
 from exporter.environments.inventory import remove_environment
 from exporter.manifest import Project, load_project
+from exporter.pipeline import BuildFolder, find_garbage, remove_garbage
+from exporter.pipeline.device_environments import list_garbage
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from exporter.usecases.project_store import open_store

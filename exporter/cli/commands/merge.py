@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from exporter.build.shard_merge import merge_shards
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.summary import make_summary
@@ -16,6 +15,7 @@ from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest
+from exporter.pipeline.shard_merge import merge_shards
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from exporter.report.rows.opset_groups import group_by_opset

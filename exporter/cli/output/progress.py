@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from exporter.build import BuildObserver, Decisions
-from exporter.build.toolchain_export import DONE
 from exporter.cli.output.terminal import choose_color, is_terminal, print_line
 from exporter.jobs.job import Announcement
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.pipeline import BuildObserver, Decisions
+from exporter.pipeline.toolchain_export import DONE
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import Record
 from exporter.report.rows.opset_groups import group_by_opset

@@ -5,12 +5,12 @@ Input: `StoreStatistics`, or None without a store. Output: lines, and a JSON fil
 
 from __future__ import annotations
 
-from exporter.build import BuildFolder
 from exporter.cache.store import StoreStatistics
 from exporter.cli.output.terminal import print_line
 from exporter.core.atomic_files import write_text
 from exporter.core.text_format import format_bytes, pluralize
 from exporter.manifest import Project
+from exporter.pipeline import BuildFolder
 
 #: The file name in the build folder.
 _FILE = "store.json"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import is_terminal, print_line, print_table
@@ -15,6 +14,7 @@ from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode
 from exporter.core.text_format import pluralize
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
+from exporter.pipeline import require_packages
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment

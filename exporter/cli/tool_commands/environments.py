@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from exporter.build.device_environments import list_garbage, locate_environment
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
@@ -16,6 +15,7 @@ from exporter.environments.inventory import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.syntax.device_names import join_device
+from exporter.pipeline.device_environments import list_garbage, locate_environment
 from exporter.tools.environments import RECIPES, add_recipe, make_recipe
 
 

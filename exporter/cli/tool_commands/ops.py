@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import click
 
-from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
@@ -19,6 +18,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.pipeline import require_packages
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, filter_valid_results, require_packages
 from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
+from exporter.pipeline import BuildFolder, filter_valid_results, require_packages
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment

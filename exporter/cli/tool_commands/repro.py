@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from exporter.build import BuildFolder, filter_valid_results
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.pipeline import BuildFolder, filter_valid_results
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools.repro import ReproducedCell, write_reproducer

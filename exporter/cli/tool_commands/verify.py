@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from exporter.build import require_packages
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
@@ -18,6 +17,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.sanitize import join_lines
 from exporter.core.text_format import pluralize
 from exporter.manifest import Device, Manifest, load_devices, load_project
+from exporter.pipeline import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.worker_starter import make_starter
 from exporter.records.record import Record, Status

@@ -12,6 +12,8 @@ from math import isqrt
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings, Layer
+from exporter.manifest.resolved.call import Axis
+from exporter.manifest.resolved.size_rule import SizeRule, find_bases
 from exporter.manifest.rules.derived_axes import (
     choose_examples,
     find_size_problem,
@@ -22,8 +24,6 @@ from exporter.manifest.rules.derived_axes import (
 from exporter.manifest.rules.signature import NamedShape, resolve_shapes
 from exporter.manifest.schema.fields import MAX_SIZE
 from exporter.manifest.schema.tables import AxisTable
-from exporter.manifest.spec.call import Axis
-from exporter.manifest.spec.size_rule import SizeRule, find_bases
 from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 
 #: Candidates for a prime: the gaps between primes below `MAX_SIZE` are smaller than 300.

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.call import Container
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import InputTable
-from exporter.manifest.spec.call import Container
 from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
 from exporter.manifest.syntax.forward_parameters import ForwardParameters, UnreadableForward
 from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote

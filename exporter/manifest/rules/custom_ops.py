@@ -11,11 +11,11 @@ import re
 from typing import Literal
 
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.model import CustomOp, ExporterName
 from exporter.manifest.rules.exporters import EXPORTER_TITLES, choose_exporter
 from exporter.manifest.rules.overrides import split_variants
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import CustomOpTable
-from exporter.manifest.spec.model import CustomOp, ExporterName
 from exporter.manifest.syntax.message_format import KeyPath, quote
 from exporter.manifest.syntax.opsets import format_opsets
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import posixpath
 
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.model import Depends
 from exporter.manifest.rules.references import References
-from exporter.manifest.spec.model import Depends
 from exporter.manifest.syntax.message_format import quote
 from exporter.processes.environment import is_fixed, is_passed
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.call import Axis
+from exporter.manifest.resolved.size_rule import SizeRule, complete_sizes, find_bases
 from exporter.manifest.schema.tables import AxisTable
-from exporter.manifest.spec.call import Axis
-from exporter.manifest.spec.size_rule import SizeRule, complete_sizes, find_bases
 from exporter.manifest.syntax.message_format import join_words, quote
 
 _KINDS = ("sum", "difference", "product", "of")

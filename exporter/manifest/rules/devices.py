@@ -10,15 +10,15 @@ from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.onnxruntime_releases import Release
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
-from exporter.manifest.rules.fills import FLOATS
-from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
-from exporter.manifest.spec.device import (
+from exporter.manifest.resolved.device import (
     BUILT_IN_RUNTIMES,
     Device,
     RuntimeEnvironment,
     Toolchain,
 )
+from exporter.manifest.rules.fills import FLOATS
+from exporter.manifest.schema.entry import ID_PATTERN
+from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
 from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote

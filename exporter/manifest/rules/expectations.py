@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.conditions import Expectation, Skip
 from exporter.manifest.schema.expectation_tables import ExpectTable, SkipTable
 from exporter.manifest.schema.overrides import OverrideTable
-from exporter.manifest.spec.conditions import Expectation, Skip
 from exporter.manifest.syntax.device_names import (
     CURRENT_TOOLCHAIN,
     matches_device,

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import FUNCTIONS, References
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import list_explicit_values
-from exporter.manifest.spec.model import ExporterName
 from exporter.manifest.syntax.message_format import KeyPath, join_words
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS, REQUESTABLE_OPSETS, format_opsets
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.call import Fill
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import FillTable, list_explicit_values
-from exporter.manifest.spec.call import Fill
 from exporter.manifest.syntax.message_format import KeyPath, format_value
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")

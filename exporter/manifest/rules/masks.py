@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.call import Dim
 from exporter.manifest.rules.signature import NamedShape
 from exporter.manifest.schema.tables import FillTable
-from exporter.manifest.spec.call import Dim
 from exporter.manifest.syntax.message_format import KeyPath, quote
 
 _FIX = "use an input with axes of the output, each once, and the size 1 elsewhere"

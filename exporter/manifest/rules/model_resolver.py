@@ -12,6 +12,8 @@ from typing import Any
 
 from exporter.core.onnxruntime_releases import Release
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.call import Constant, Fill, Input
+from exporter.manifest.resolved.model import ModelSpec, Output
 from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.call_placement import resolve_call_paths, resolve_containers
 from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
@@ -35,8 +37,6 @@ from exporter.manifest.rules.sources import (
 from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable
-from exporter.manifest.spec.call import Constant, Fill, Input
-from exporter.manifest.spec.model import ModelSpec, Output
 from exporter.manifest.syntax.message_format import KeyPath, quote
 
 #: Other places for a required key.

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.model import Override, Tolerance
 from exporter.manifest.rules.expectations import resolve_condition
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import list_explicit_values
-from exporter.manifest.spec.model import Override, Tolerance
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
 _CONDITIONS = ("opset", "device")

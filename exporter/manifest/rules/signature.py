@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.call import Dim
 from exporter.manifest.rules.exporters import list_exporters
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable, OutputTable
-from exporter.manifest.spec.call import Dim
 from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 from exporter.manifest.syntax.opsets import format_opsets
 

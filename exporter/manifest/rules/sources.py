@@ -11,11 +11,11 @@ import posixpath
 from collections.abc import Iterator
 
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.model import OPSET_PLACEHOLDER, ExporterName, ParameterNames
 from exporter.manifest.rules.exporters import EXPORTER_TITLES, list_exporters
 from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import SAVED_MODELS, References
 from exporter.manifest.schema.tables import list_explicit_values
-from exporter.manifest.spec.model import OPSET_PLACEHOLDER, ExporterName, ParameterNames
 from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
 from exporter.manifest.syntax.opsets import format_opsets
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.resolved.model import Bound, Tolerance
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.tables import BoundTable, ToleranceTable
-from exporter.manifest.spec.model import Bound, Tolerance
 from exporter.manifest.syntax.message_format import KeyPath
 
 

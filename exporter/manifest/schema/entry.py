@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from exporter.core.frozen_model import Items
+from exporter.manifest.resolved.measure import Measure
+from exporter.manifest.resolved.model import CaptureName, ExportState, Mode, Precision
 from exporter.manifest.schema.expectation_tables import ExpectTable, SkipTable
 from exporter.manifest.schema.fields import (
     ExportDevice,
@@ -42,8 +44,6 @@ from exporter.manifest.schema.tables import (
     Table,
     ToleranceTable,
 )
-from exporter.manifest.spec.measure import Measure
-from exporter.manifest.spec.model import CaptureName, ExportState, Mode, Precision
 from exporter.manifest.syntax.consumers import check_consumer
 
 #: Arguments of `torch.onnx.export`, and other words.

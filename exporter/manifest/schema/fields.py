@@ -23,9 +23,9 @@ from pydantic import (
 from exporter.core.entry_points import RUNTIME_GROUP, find_plugins
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.resolved.device import BUILT_IN_RUNTIMES
 from exporter.manifest.schema.dtypes import DTYPES, check_dtype
 from exporter.manifest.schema.misplaced_keys import find_dim_advice
-from exporter.manifest.spec.device import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.check_lists import parse_check_names
 from exporter.manifest.syntax.message_format import (

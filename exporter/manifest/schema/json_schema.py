@@ -13,6 +13,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
+from exporter.manifest.resolved import gate
 from exporter.manifest.schema import (
     entry,
     expectation_tables,
@@ -23,7 +24,6 @@ from exporter.manifest.schema import (
 )
 from exporter.manifest.schema.entry import Document
 from exporter.manifest.schema.tables import Table
-from exporter.manifest.spec import gate
 
 _NULL = {"type": "null"}
 

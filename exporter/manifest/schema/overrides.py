@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from exporter.core.frozen_model import Items
+from exporter.manifest.resolved.model import CaptureName
 from exporter.manifest.schema.fields import Line, Name, OpsetCondition
 from exporter.manifest.schema.options import OptionsTable
 from exporter.manifest.schema.tables import Table, ToleranceTable
-from exporter.manifest.spec.model import CaptureName
 
 _ONE_MODEL = "all cells share one model; write another entry that `extends` this one"
 _ONE_JOB = "one job creates all files of a model"

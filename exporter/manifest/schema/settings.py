@@ -9,6 +9,12 @@ from pydantic import AfterValidator, Field, Tag
 
 from exporter.core.command_names import DEFAULT_COMMAND, NAME_PLACEHOLDER
 from exporter.core.frozen_model import Items
+from exporter.manifest.resolved.device import Optimization
+from exporter.manifest.resolved.engine import EngineKind
+from exporter.manifest.resolved.gate import GatePolicy
+from exporter.manifest.resolved.model import Style
+from exporter.manifest.resolved.project import Sandbox
+from exporter.manifest.resolved.store import DEFAULT_STORE_TIMEOUT
 from exporter.manifest.schema.fields import (
     Line,
     Memory,
@@ -21,12 +27,6 @@ from exporter.manifest.schema.fields import (
 )
 from exporter.manifest.schema.store import Age, StorePlace
 from exporter.manifest.schema.tables import Table, ToleranceTable
-from exporter.manifest.spec.device import Optimization
-from exporter.manifest.spec.engine import EngineKind
-from exporter.manifest.spec.gate import GatePolicy
-from exporter.manifest.spec.model import Style
-from exporter.manifest.spec.project import Sandbox
-from exporter.manifest.spec.store import DEFAULT_STORE_TIMEOUT
 from exporter.manifest.syntax.message_format import unexpected_value
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
 from exporter.core.errors import suggest_nearest
+from exporter.manifest.resolved.store import REMOTE_SCHEMES, is_remote, split_url
 from exporter.manifest.schema.fields import Line
-from exporter.manifest.spec.store import REMOTE_SCHEMES, is_remote, split_url
 from exporter.manifest.syntax.message_format import quote, unexpected_value
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}

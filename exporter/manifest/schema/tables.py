@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.schema.fields import (
     Amount,
     AxisName,
@@ -34,7 +35,6 @@ from exporter.manifest.schema.fields import (
     discriminate_form,
 )
 from exporter.manifest.schema.misplaced_keys import AXIS_KEYS, INPUT_KEYS, OUTPUT_KEYS
-from exporter.manifest.spec.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.syntax.message_format import join_words, unexpected_value
 
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.build.device_environments import locate_environments
-from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import compute_fingerprint, drop_tool_parts, hash_device
 from exporter.cache.staleness import CurrentState
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
+from exporter.pipeline.device_environments import locate_environments
+from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.processes.request import send_request
 from exporter.records.audit import Audit
 from exporter.records.record import CellId, Record, Status

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from exporter.build.device_environments import (
-    list_garbage,
-    locate_environment,
-    locate_environments,
-)
 from exporter.core.errors import ExporterError
 from exporter.core.text_format import format_bytes, pluralize
 from exporter.environments.inventory import list_environments
 from exporter.manifest import Manifest, Project, load_project
+from exporter.pipeline.device_environments import (
+    list_garbage,
+    locate_environment,
+    locate_environments,
+)
 from exporter.planning.plan import make_plan
 from exporter.tools.doctor.client import run_probe
 from exporter.tools.doctor.protocol import Diagnosis, ProbeRequest

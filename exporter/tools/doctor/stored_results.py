@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from exporter.build import BuildFolder, RecordValidator, StoredRecords
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import read_tool_versions
 from exporter.cache.store import Store
@@ -19,6 +18,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.folder_access import describe_owner, list_inaccessible
 from exporter.core.text_format import format_byte_limit, format_bytes
 from exporter.manifest import Manifest
+from exporter.pipeline import BuildFolder, RecordValidator, StoredRecords
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId, read_run
 from exporter.tools.doctor.protocol import Diagnosis

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS
+from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.processes.request import send_request
 from exporter.tools.operator_calls.function_files import locate_function
 from exporter.tools.operator_calls.protocol import MeasureRequest, MeasureResponse, TestedFunction

@@ -13,12 +13,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import exporter
-from exporter.build.folder.build_folder import BuildFolder
 from exporter.cache.fingerprint import hash_source, read_package_state
 from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.sanitize import redact
 from exporter.manifest import Manifest
+from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.processes.request import send_request
 from exporter.tools.operators.protocol import OperatorTable, SurveyRequest, SurveyResponse
 

@@ -16,12 +16,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from exporter.build import BuildFolder
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
 from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.core.sanitize import redact
 from exporter.manifest import Manifest, ModelSpec
+from exporter.pipeline import BuildFolder
 from exporter.processes.request import send_request
 from exporter.tools.publish.candidates import Candidate
 from exporter.tools.publish.destination import find_obstacle, move_into_place, open_private_folder

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from exporter.manifest import Device, ModelSpec
-from exporter.manifest.spec.model import ExporterName
+from exporter.manifest.resolved.model import ExporterName
 
 #: The runtimes that the script's template supports.
 RUNTIMES = ("onnxruntime", "openvino", "backend", "reference")

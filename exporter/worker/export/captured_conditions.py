@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from exporter.manifest import Axis, Input, ModelSpec
-from exporter.manifest.spec.size_rule import find_bases
+from exporter.manifest.resolved.size_rule import find_bases
 from exporter.worker.export.size_conditions import SizeCondition, parse_conditions
 from exporter.worker.inputs.call import build_call
 from exporter.worker.inputs.size_combinations import count_elements

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx_ir as ir
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.spec.call import TensorSpec
+from exporter.manifest.resolved.call import TensorSpec
 from exporter.worker.export.size_expressions import equals_declared_size
 
 #: A dimension that is a multiple of a symbol, in the notation of torch.export.

@@ -17,7 +17,7 @@ import torch
 from exporter.core.text_format import join_names
 from exporter.jobs.reference import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
-from exporter.manifest.spec.model import NUMBER_PLACEHOLDER
+from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER
 from exporter.records.record import Stage
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import islice, product
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.manifest.spec.size_rule import find_bases
+from exporter.manifest.resolved.size_rule import find_bases
 
 _Number = int | Fraction
 #: Combinations of sizes at which an expression is evaluated.

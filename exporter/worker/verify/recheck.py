@@ -22,7 +22,7 @@ from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, name_capture
-from exporter.manifest.spec.tolerances import has_steps
+from exporter.manifest.resolved.tolerances import has_steps
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
     SharedFields,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build import Decisions
 from exporter.cli.output.progress import LineProgress
+from exporter.pipeline import Decisions
 from exporter.planning.plan import make_plan
 from exporter.usecases import export_run
 from exporter.usecases.build_plan import ExportOptions

@@ -9,8 +9,8 @@ from exporter.cli import entry_point
 from exporter.core.errors import ExitCode, StoppedByFailure
 from exporter.records.record import Status
 from exporter.usecases.failure_stop import FailFastObserver
-from tests.unit.build.builders import BuildLog
 from tests.unit.factory import make_record
+from tests.unit.pipeline.builders import BuildLog
 
 
 def test_the_build_stops_when_the_red_model_is_in_place() -> None:

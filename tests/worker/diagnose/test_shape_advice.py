@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Axis
-from exporter.manifest.spec.size_rule import SizeRule
+from exporter.manifest.resolved.size_rule import SizeRule
 from exporter.records.record import Stage
 from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program

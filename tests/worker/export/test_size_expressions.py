@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Axis
-from exporter.manifest.spec.size_rule import SizeRule
+from exporter.manifest.resolved.size_rule import SizeRule
 from exporter.worker.export.size_expressions import equals_declared_size, parse_expression
 from tests.worker.contracts import make_contract
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from exporter.cache.store.remote.http_files import HttpFiles
 from exporter.cache.store.remote.remote_files import FsspecFiles, ReadableFiles, WritableFiles
-from exporter.manifest.spec.store import split_url
+from exporter.manifest.resolved.store import split_url
 
 
 def open_readable(url: str) -> ReadableFiles:

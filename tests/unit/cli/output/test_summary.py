@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.build import Decisions
 from exporter.cli.output.progress import LineProgress
 from exporter.cli.output.summary import (
     format_counts,
@@ -12,6 +11,7 @@ from exporter.cli.output.summary import (
     make_summary,
 )
 from exporter.cli.output.summary_lines import print_summary
+from exporter.pipeline import Decisions
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.baseline import parse_cell

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.build import BuildOptions, run_plan
 from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest
+from exporter.pipeline import BuildOptions, run_plan
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools.doctor import (
@@ -26,8 +26,8 @@ from exporter.tools.doctor import (
     project_state,
 )
 from exporter.tools.doctor.protocol import ProbeResponse
-from tests.unit.build.builders import BuildLog, FakeEngine, finish, manifest, spec
 from tests.unit.manifest.projects import ENTRY, make_project
+from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
 
 TODAY = date(2026, 1, 1)
 LIMITS = StoreLimits(size=5 << 30, age=3600)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.build import device_environments
-from exporter.build.device_environments import list_garbage
 from exporter.core.errors import ExporterError
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import STAMP
@@ -19,6 +17,8 @@ from exporter.environments.inventory import (
     remove_environment,
 )
 from exporter.manifest import load_settings
+from exporter.pipeline import device_environments
+from exporter.pipeline.device_environments import list_garbage
 from exporter.tools.environments import RECIPES, add_recipe, make_recipe
 from exporter.tools.environments import recipes as recipe_module
 

@@ -1,0 +1,188 @@
+"""The resolved types for the call of a model: inputs, axes, constants, containers, cases."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.resolved.size_rule import SizeRule
+
+#: A size, or the name of an axis.
+Dim = int | str
+#: A value of an input in a case: a number, a Boolean or a nested list.
+Number = bool | int | float
+Tensor = TypeAliasType("Tensor", "Number | list[Tensor]")
+#: Files store complex numbers as pairs of these dtypes, because ONNX's operators lack them.
+_COMPONENT_DTYPES = {"complex64": "float32", "complex128": "float64"}
+
+
+class Axis(FrozenModel):
+    """A dynamic axis with its promised sizes and its example size."""
+
+    name: str
+    example: int | None
+    """The size in the declared inputs; None if only outputs have this axis, and no rule."""
+    min: int = 1
+    max: int | None = None
+    multiple_of: int = 1
+    probe: Items[int] = ()
+    """Additional sizes that the user wants probed."""
+    rule: SizeRule | None = None
+    """The computation of the size from other axes; None if the axis is not derived."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the size can be chosen for an input set."""
+        return self.example is not None and self.rule is None
+
+    def allows(self, size: int) -> bool:
+        """Return whether the manifest promises `size`."""
+        inside = self.min <= size and (self.max is None or size <= self.max)
+        return inside and size % self.multiple_of == 0
+
+    @property
+    def smallest(self) -> int:
+        """The smallest promised size."""
+        return -(-self.min // self.multiple_of) * self.multiple_of
+
+    @property
+    def factors(self) -> tuple[int, int | None] | None:
+        """The smallest and the largest factor of `multiple_of` in a size.
+
+        None if every size is a multiple, or if the example is the multiple itself: at a factor of
+        1, capture would treat the dimension as a constant.
+        """
+        step = self.multiple_of
+        if step == 1 or self.rule or self.example is None or self.example < 2 * step:
+            return None
+        return -(-self.min // step), None if self.max is None else self.max // step
+
+
+class Fill(FrozenModel):
+    """The rule that generates the values of an input. Only the fields of its kind are set."""
+
+    kind: Literal[
+        "normal",
+        "zeros",
+        "ones",
+        "arange",
+        "uniform",
+        "randint",
+        "bernoulli",
+        "mask",
+        "padding",
+        "lengths_of",
+        "value",
+        "file",
+        "image",
+        "python",
+        "function",
+    ]
+    """`function`: `inputs_from` returns the values."""
+    low: float = 0.0
+    """`uniform`: lowest value; `randint`: lowest integer."""
+    high: float = 1.0
+    """`uniform`: upper end; `randint`: upper end, excluded."""
+    probability: float = 0.5
+    side: Literal["", "left", "right", "random"] = ""
+    """`mask` and `padding`: the position of the padding in each row."""
+    axis: str = ""
+    """`lengths_of`: the axis whose size is the largest length."""
+    value: Tensor = 0
+    file: str = ""
+    """`x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key` or a picture, relative to the manifest."""
+    mode: Literal["", "RGB", "L", "Y"] = ""
+    """`image`: the channels."""
+    python: str = ""
+    """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
+
+    @property
+    def masked_value(self) -> int | None:
+        """The value of masked elements, if an input with this fill may be a mask."""
+        return {"ones": 0, "mask": 0, "zeros": 1, "padding": 1}.get(self.kind)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another seed gives other values."""
+        return self.kind not in ("zeros", "ones", "arange", "value", "file", "image")
+
+
+class TensorSpec(FrozenModel):
+    """An input or an output, in PyTorch and in the file."""
+
+    name: str
+    shape: Items[Dim]
+    dtype: str = "float32"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the file stores real and imaginary parts along a last dimension of 2."""
+        return self.dtype in _COMPONENT_DTYPES
+
+    @property
+    def file_dtype(self) -> str:
+        """The dtype in the file and in the samples."""
+        return _COMPONENT_DTYPES.get(self.dtype, self.dtype)
+
+    @property
+    def file_shape(self) -> tuple[Dim, ...]:
+        """The dimensions in the file and in the samples."""
+        return (*self.shape, 2) if self.is_complex else self.shape
+
+
+class Input(TensorSpec):
+    """One input of the graph, in the order of the exported file."""
+
+    at: str
+    """The path in the call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`. Empty if `inputs_from`
+    creates the call: then the input is its next tensor."""
+    fill: Fill = Fill(kind="normal")
+    scalar: bool = False
+    """Whether the model takes a Python number; the file has a tensor of shape `[]`."""
+    optional: bool = False
+    """Whether a case may omit it."""
+
+
+class Constant(FrozenModel):
+    """A fixed argument of the call that is not an input of the graph."""
+
+    at: str
+    value: Plain
+
+
+class Container(FrozenModel):
+    """The type of a container in the call."""
+
+    at: str
+    type: str
+    """`list`, `tuple`, `dict`, or a class or function: `file.py:attr` relative to the manifest, or
+    `package.module:attr`."""
+
+    @property
+    def is_object(self) -> bool:
+        """Whether user code creates it."""
+        return ":" in self.type
+
+
+class InputsFrom(FrozenModel):
+    """A function that returns the complete call, `(args, kwargs)`."""
+
+    function: str
+    """`file.py:function`, relative to the manifest."""
+    takes_sizes: bool = False
+    """Whether it takes the size of each axis, by name. Only the worker can determine this."""
+
+
+class Case(FrozenModel):
+    """An additional input set: other values for some inputs, other sizes for some axes."""
+
+    name: str
+    fills: dict[str, Fill] = Field(default_factory=dict)
+    """Other fills, by input."""
+    absent: Items[str] = ()
+    """Optional inputs that the case omits."""
+    axes: dict[str, int] = Field(default_factory=dict)
+    inputs_from: InputsFrom | None = None

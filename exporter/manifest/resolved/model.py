@@ -1,0 +1,323 @@
+"""The resolved entry of a manifest: a `ModelSpec` for each model.
+
+All defaults are set, every axis has its example size, and every name is checked. The tables that
+users write are in `schema`; `rules/model_resolver.py` converts them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from exporter.core.errors import Location
+from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.resolved.call import (
+    Axis,
+    Case,
+    Constant,
+    Container,
+    Input,
+    InputsFrom,
+    TensorSpec,
+)
+from exporter.manifest.resolved.conditions import Condition, Expectation, Skip
+from exporter.manifest.resolved.measure import Measure
+from exporter.manifest.resolved.size_rule import SizeRule, complete_sizes
+from exporter.manifest.syntax.device_names import matches_device
+from exporter.manifest.syntax.tensor_files import split_data_file
+
+ExporterName = Literal["dynamo", "torchscript"]
+CaptureName = Literal["export", "strict", "draft", "trace", "script"]
+#: The state of PyTorch during an export; see `worker/model/torch_state.py`.
+ExportState = Literal["inference", "plain"]
+Mode = Literal["eval", "train", "keep"]
+Precision = Literal["float32", "float16", "bfloat16", "float64"]
+#: How reports show a status: a symbol or a word.
+Style = Literal["emoji", "text"]
+#: The place of the opset in the path of an artifact.
+OPSET_PLACEHOLDER = "{opset}"
+#: An output is one tensor or a list of tensors.
+Kind = Literal["tensor", "sequence"]
+NUMBER_PLACEHOLDER = "{}"  # for the number of a weight in its name
+
+
+class Bound(FrozenModel):
+    """The allowed error of a float output: `atol` and `rtol`, or a multiple of the noise."""
+
+    atol: float | None = None
+    rtol: float | None = None
+    outside: float = 0.0
+    """The share of elements that may exceed `atol + rtol * |expected|`."""
+    noise: float | None = None
+    """Allowed error as a multiple of PyTorch's own float32 error against float64."""
+    steps: float | None = None
+    """Allowed error as a multiple of the scale from which PyTorch dequantizes the output."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the manifest sets a value of the bound."""
+        values = (self.atol, self.rtol, self.noise, self.steps)
+        return bool(self.outside) or any(value is not None for value in values)
+
+
+class Tolerance(Bound):
+    """A bound, and the bounds that replace it for a dtype (`float16`) or a device (`cuda`)."""
+
+    by_dtype: dict[str, Bound] = Field(default_factory=dict)
+    by_device: dict[str, Bound] = Field(default_factory=dict)
+
+
+class Output(TensorSpec):
+    """One output of the graph, in order."""
+
+    kind: Kind = "tensor"
+    """If it is `sequence`, shape and dtype apply to each item."""
+    tolerance: Tolerance | None = None
+    masked_by: str = ""
+    """The input that is 1 at the positions to compare; empty if all are compared."""
+
+
+class CustomOp(FrozenModel):
+    """The export of an operator of PyTorch, and the kernels that run the result.
+
+    Functions and classes are `file.py:attribute` relative to the manifest, or
+    `package.module:attribute`. Empty fields are not set.
+    """
+
+    name: str
+    """`aten::stft` for TorchScript, `aten.stft.default` for dynamo. If the entry has only kernels,
+    the operator of the file: `domain::Operator`."""
+    symbolic: str = ""
+    onnxscript: str = ""
+    translation: str = ""
+    opset: int = 1
+    """The first opset that this applies to."""
+    ort_library: str = ""
+    """A path relative to the manifest, or a function that returns one."""
+    reference: str = ""
+
+    @property
+    def has_only_kernels(self) -> bool:
+        """Whether the entry does not change the export."""
+        return not (self.symbolic or self.onnxscript or self.translation)
+
+
+class ParameterNames(FrozenModel):
+    """The names of the weights in the file. One of the fields is set."""
+
+    template: str = ""
+    """For all parameters in their order; `{}` is the number from 0."""
+    names: Items[str] = ()
+    """One for each of the first parameters, in their order."""
+    patterns: dict[str, str] = Field(default_factory=dict)
+    """By a glob over the names in `state_dict`; `{}` is the number among the matching names."""
+
+
+class Override(Condition):
+    """Other settings for some cells of a model. None and empty tables change nothing."""
+
+    exporter: Literal["auto", "dynamo", "torchscript"] | None = None
+    capture: CaptureName | None = None
+    ir_version: int | None = None
+    options: dict[str, Plain] = Field(default_factory=dict)
+    """Merged over the options of the model, key by key."""
+    tolerance: Tolerance | None = None
+    outputs: dict[str, Tolerance] = Field(default_factory=dict)
+    """Tolerances of single outputs, by name."""
+
+    def apply_to(self, spec: ModelSpec) -> ModelSpec:
+        """Return the spec with these settings."""
+        update: dict[str, object] = {"options": {**spec.options, **self.options}}
+        if self.exporter is not None:
+            # A capture belongs to one exporter, so another exporter resets it.
+            update |= {"exporter": self.exporter, "capture": self.capture}
+        if self.capture is not None:
+            update["capture"] = self.capture
+        if self.ir_version is not None:
+            update["ir_version"] = self.ir_version
+        if self.tolerance is not None:
+            update["tolerance"] = self.tolerance
+        if self.outputs:
+            update["outputs"] = tuple(
+                output.model_copy(update={"tolerance": self.outputs[output.name]})
+                if output.name in self.outputs
+                else output
+                for output in spec.outputs
+            )
+        return spec.model_copy(update=update)
+
+
+class Depends(FrozenModel):
+    """Dependencies that the manifest lists, because no tracing can see them."""
+
+    files: Items[str] = ()
+    """Globs relative to the manifest."""
+    environment: Items[str] = ()
+    """Names of environment variables, with wildcards."""
+
+
+class ModelSpec(FrozenModel):
+    """The complete, resolved contract of one model."""
+
+    id: str
+    manifest: str
+    """The manifest file, relative to the project's root, with forward slashes."""
+    line: int
+    """The line of the entry's header in that file."""
+    description: str = ""
+    owner: str = ""
+    tags: Items[str] = ()
+    source: str
+    """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`
+    (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
+    artifact: str = ""
+    """The ONNX file that is checked in place of an export, relative to the manifest, with
+    `{opset}` for the opset; empty if the model is exported."""
+    weights: str = ""
+    """A file to load into the model, relative to the manifest; empty if there is none."""
+    weights_sha256: str = ""
+    """In lower case; empty if any content is accepted."""
+    init: dict[str, Plain] = Field(default_factory=dict)
+    seed: int = 0
+    mode: Mode = "eval"
+    precision: Precision | None = None
+    """The dtype of the model's weights; None if they are not cast."""
+    export_device: str = "cpu"
+    """PyTorch's device for the reference and the export."""
+    export_state: ExportState | None = None
+    """None: `inference`, and `plain` if the export fails in it."""
+    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    capture: CaptureName | None = None
+    """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
+    opsets: Items[int]
+    devices: Items[str]
+    ir_version: int | None = None
+    consumers: Items[str] = ()
+    """`onnxruntime>=1.17`: the releases that load the file."""
+    inputs: Items[Input]
+    outputs: Items[Output]
+    axes: Items[Axis] = ()
+    """Every axis name of the inputs and outputs, in order of first appearance."""
+    parameters: ParameterNames | None = None
+    """None if weights keep their names in the model."""
+    constants: Items[Constant] = ()
+    containers: Items[Container] = ()
+    inputs_from: InputsFrom | None = None
+    cases: Items[Case] = ()
+    tolerance: Tolerance = Tolerance()
+    options: dict[str, Plain] = Field(default_factory=dict)
+    custom_ops: Items[CustomOp] = ()
+    expect: Items[Expectation] = ()
+    skip: Items[Skip] = ()
+    overrides: Items[Override] = ()
+    """If two match a cell, the later one wins."""
+    measure: Items[Measure] = ()
+    thorough: bool = False
+    """Whether more sizes and values are probed than by default."""
+    depends: Depends = Depends()
+    """Dependencies that no tracing can see."""
+    timeout: float
+    """Time limit of the model's job in seconds."""
+    memory: int | None = None
+    """Limit of the job's address space in bytes, in addition to PyTorch itself."""
+    problems: Items[str] = ()
+    """The problems of an invalid entry, with file and line. If there is one, every cell is red."""
+
+    @property
+    def location(self) -> Location:
+        """The place of the entry: `manifests/vision.toml:14`."""
+        return Location(file=self.manifest, line=self.line)
+
+    @property
+    def weights_are_inputs(self) -> bool:
+        """Whether the file takes its weights as inputs."""
+        return self.options.get("export_params") is False
+
+    @property
+    def is_saved_program(self) -> bool:
+        """Whether the source is a saved `ExportedProgram`."""
+        return self.source.endswith(".pt2")
+
+    @property
+    def is_saved_script(self) -> bool:
+        """Whether the source is a saved TorchScript module."""
+        return self.source.endswith(".pt")
+
+    @property
+    def data_files(self) -> tuple[str, ...]:
+        """The data files of all opsets; see `list_data_files`."""
+        return self.list_data_files(self.opsets)
+
+    def list_data_files(self, opsets: Iterable[int]) -> tuple[str, ...]:
+        """Return the data files of the model, its inputs and artifacts; no code.
+
+        They are relative to the root.
+        """
+        source = (self.source,) if self.is_saved_program or self.is_saved_script else ()
+        references = [item.fill.file for item in self.inputs if item.fill.file]
+        fills = (fill for case in self.cases for fill in case.fills.values())
+        references += [fill.file for fill in fills if fill.file]
+        tensor_files = dict.fromkeys(split_data_file(text)[0] for text in references)
+        names = [*source, *((self.weights,) if self.weights else ()), *tensor_files]
+        folder = posixpath.dirname(self.manifest)
+        paths = [posixpath.normpath(posixpath.join(folder, name)) for name in names]
+        if self.artifact:
+            paths += (self.find_artifact(opset) for opset in opsets)
+        return tuple(paths)
+
+    def find_artifact(self, opset: int) -> str:
+        """Return the ONNX file of an opset, relative to the root."""
+        name = self.artifact.replace(OPSET_PLACEHOLDER, str(opset))
+        folder = posixpath.dirname(self.manifest)
+        return posixpath.normpath(posixpath.join(folder, name))
+
+    @property
+    def free_axes(self) -> tuple[Axis, ...]:
+        """The axes of the inputs that are not derived."""
+        return tuple(axis for axis in self.axes if axis.is_free)
+
+    @property
+    def size_rules(self) -> dict[str, SizeRule]:
+        """The rules of the derived axes, by name."""
+        return {axis.name: axis.rule for axis in self.axes if axis.rule}
+
+    def complete_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes of axes with those of all derived axes."""
+        return complete_sizes(sizes, self.size_rules)
+
+    def allows_sizes(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether these sizes of the free axes give allowed sizes of all derived axes."""
+        complete = self.complete_sizes(sizes)
+        derived = (axis for axis in self.axes if axis.rule and axis.name in complete)
+        return all(axis.allows(complete[axis.name]) for axis in derived)
+
+    def find_axis(self, name: str) -> Axis:
+        """Return the axis of that name.
+
+        Raises:
+            KeyError: If the model has no such axis.
+        """
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
+
+    def resolve_cell(self, opset: int, device: str | None = None) -> ModelSpec:
+        """Return the spec of one cell with its overrides applied.
+
+        Args:
+            opset: The opset of the cell.
+            device: The device of the cell; None skips overrides that depend on the device.
+        """
+        spec = self
+        for override in self.overrides:
+            matches_opset = override.opsets is None or opset in override.opsets
+            if matches_opset and (
+                override.device == "*"
+                or (device is not None and matches_device(device, override.device))
+            ):
+                spec = override.apply_to(spec)
+        return spec

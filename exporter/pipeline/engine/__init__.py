@@ -1,0 +1,22 @@
+"""Run jobs in worker processes.
+
+Input: jobs. Output: a `JobResult` for each. The protocol allows other engines than `LocalEngine`.
+"""
+
+from exporter.pipeline.engine.local_engine import LocalEngine
+from exporter.pipeline.engine.protocol import (
+    Engine,
+    ExitKind,
+    JobEvents,
+    JobResult,
+    Task,
+)
+
+__all__ = [
+    "Engine",
+    "ExitKind",
+    "JobEvents",
+    "JobResult",
+    "LocalEngine",
+    "Task",
+]

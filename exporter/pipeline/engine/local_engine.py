@@ -1,0 +1,155 @@
+"""Run jobs as parallel processes on this machine.
+
+Input: tasks. Output: calls of `JobEvents`. Each worker leads its own process group, and its
+child processes end with it.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.pipeline.engine.job_monitor import JobMonitor
+from exporter.pipeline.engine.protocol import ExitKind, JobEvents, JobResult, Task
+from exporter.processes.spawner import ProcessStarter, WorkerCommand
+
+_POLL_INTERVAL = 0.1  # seconds
+_GRACE_PERIOD = 1.0  # seconds between SIGTERM and SIGKILL
+_KILL_PERIOD = 120.0  # seconds; only a broken disk delays the end of a killed process longer
+
+
+class LocalEngine:
+    """Runs several workers in parallel.
+
+    Args:
+        workers: The number of workers.
+        starter: Starts the processes.
+    """
+
+    def __init__(self, workers: int, starter: ProcessStarter) -> None:
+        self._workers = workers
+        self._starter = starter
+
+    @property
+    def workers(self) -> int:
+        """The number of jobs that run in parallel."""
+        return self._workers
+
+    @property
+    def local_workers(self) -> int:
+        """The same number: all jobs run on this machine."""
+        return self._workers
+
+    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
+        """Run all tasks and those that `events` returns. No process is left behind.
+
+        Raises:
+            KeyboardInterrupt: after all running jobs were ended and reported.
+        """
+        waiting = deque(tasks)
+        running: list[_RunningJob] = []
+        try:
+            while waiting or running:
+                self._start_waiting(running, waiting)
+                self._starter.sleep(_POLL_INTERVAL)
+                for job in tuple(running):
+                    job.monitor.report_news(events)
+                    if result := job.poll():
+                        running.remove(job)
+                        # Before the event is handled: the next job runs meanwhile.
+                        self._start_waiting(running, waiting)
+                        if task := events.on_job_end(result):
+                            waiting.appendleft(task)
+        except KeyboardInterrupt:
+            _terminate(running)
+            for job in running:
+                events.on_job_end(job.make_result(ExitKind.INTERRUPTED, 0))
+            raise
+        finally:
+            for job in running:
+                job.kill()
+            self._starter.close()
+
+    def _start_waiting(self, running: list[_RunningJob], waiting: deque[Task]) -> None:
+        while waiting and len(running) < self._workers:
+            running.append(_RunningJob(waiting.popleft(), self._starter))
+
+
+class _RunningJob:
+    """A worker process with its task."""
+
+    def __init__(self, task: Task, starter: ProcessStarter) -> None:
+        folder = JobFolder(Path(task.job.folder))
+        # The job is written first: if this process is killed, recovery needs it.
+        write_json(folder.job, task.job)
+        # The announcement of an earlier worker in this folder is not valid for this one.
+        folder.announcement.unlink(missing_ok=True)
+        log = folder.log(None)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.monitor = JobMonitor(task.job, folder)
+        self._task = task
+        command = WorkerCommand(
+            job=folder.job,
+            log=log,
+            folder=Path(task.job.root),
+            writable=(folder.path, folder.temporary),
+        )
+        self._process = starter.start(command)
+        self._started = time.monotonic()
+
+    def poll(self) -> JobResult | None:
+        """Return the result, or None while the worker runs within its time limit."""
+        code = self._process.poll()
+        if code is not None:
+            self._process.signal_group(signal.SIGKILL)
+            if self._process.is_lost:
+                return self.make_result(ExitKind.SERVER_END, abs(code))
+            return self.make_result(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
+        if time.monotonic() - self._started > self._task.seconds:
+            _terminate([self])
+            return self.make_result(ExitKind.TIMEOUT, 0)
+        self.monitor.truncate_logs()
+        return None
+
+    def make_result(self, exit_kind: ExitKind, code: int) -> JobResult:
+        """Return the result of the ended worker."""
+        return JobResult(
+            job=self._task.job,
+            exit_kind=exit_kind,
+            code=code,
+            last_announcement=self.monitor.read_announcement(),
+            seconds=time.monotonic() - self._started,
+        )
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        if self._process.poll() is None:
+            self._process.signal_group(signal.SIGTERM)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the exit."""
+        self._process.wait(max(seconds, 0.0))
+
+    def kill(self) -> None:
+        """End the worker and its child processes."""
+        if self._process.poll() is None:
+            self._process.signal_group(signal.SIGKILL)
+            self._process.wait(_KILL_PERIOD)
+        self._process.signal_group(signal.SIGKILL)
+
+
+def _terminate(jobs: Sequence[_RunningJob]) -> None:
+    """End workers by SIGTERM, then by SIGKILL. Another Ctrl-C skips the grace period."""
+    with suppress(KeyboardInterrupt):
+        for job in jobs:
+            job.terminate()
+        until = time.monotonic() + _GRACE_PERIOD
+        for job in jobs:
+            job.wait(until - time.monotonic())
+    for job in jobs:
+        job.kill()

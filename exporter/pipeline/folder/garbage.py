@@ -1,0 +1,150 @@
+"""Find files of the build folder that belong to no cell of the manifests.
+
+Input: all cells of the manifests, the build folder. Output: paths to remove, with the freed bytes.
+
+A file of uncertain origin stays. Only folders that an export created are searched, and only for
+file names of an export. Symlinks are not followed. A stale result belongs to its cell and stays.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.core.regular_files import CELL_LIMIT, read_regular_file
+from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
+from exporter.manifest.syntax.device_names import split_device
+from exporter.pipeline.folder.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
+from exporter.records.record import CellId, Record
+
+_WEIGHTS = re.compile(WEIGHTS_PATTERN)
+#: The temporary file of a killed process; see `core.atomic_files`.
+_UNFINISHED = re.compile(r"\..+\.\d+\.fresh")
+_OPSET = re.compile(r"([1-9][0-9]*)(\.onnx|\.log|)")
+_RECORD = re.compile(r"([1-9][0-9]*)\.(.+)\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage:
+    """A file or folder that can be removed."""
+
+    path: Path
+    reason: str
+    size: int
+    """The freed bytes. A file with a second name elsewhere frees none."""
+
+
+def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
+    """Search the build folder. A record precedes its files.
+
+    Args:
+        build: The build folder.
+        cells: All cells of all manifests, selected or not.
+    """
+    by_toolchain: dict[str, list[CellId]] = {"": []}
+    for cell in cells:
+        by_toolchain.setdefault(split_device(cell.device)[1], []).append(cell)
+    garbage = _search_build(build, by_toolchain[""])
+    rehearsals = build / REHEARSALS_FOLDER
+    if _is_folder(build):
+        garbage += [
+            _make_garbage(path, "a rehearsal; another one writes it again")
+            for path in _list_folder(rehearsals)
+        ]
+        for path in _list_folder(build / TOOLCHAINS_FOLDER):
+            if path.name in by_toolchain:
+                garbage += _search_build(path, by_toolchain[path.name])
+            else:
+                garbage.append(_make_garbage(path, "no manifest contains this toolchain"))
+    return tuple(garbage)
+
+
+def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
+    """Search the build folder of the project or of a toolchain."""
+    by_model: dict[str, set[tuple[int, str]]] = {}
+    for cell in cells:
+        by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))
+    garbage: list[Garbage] = []
+    for path in sorted(build.iterdir()) if _is_folder(build) else ():
+        folder = JobFolder(path)
+        is_job = folder.job.is_file() and not folder.job.is_symlink()
+        is_export = is_job and _is_folder(path) and _is_folder(folder.records)
+        if path.name.startswith(".") or not is_export:
+            continue
+        if path.name not in by_model:
+            garbage.append(_make_garbage(path, "no manifest contains this model"))
+        else:
+            garbage += _search_model(folder, by_model[path.name])
+    return garbage
+
+
+def remove_garbage(garbage: Garbage) -> None:
+    """Remove a file, or a folder with its content. Symlinks are not followed."""
+    if _is_folder(garbage.path):
+        shutil.rmtree(garbage.path)
+    else:
+        garbage.path.unlink(missing_ok=True)
+
+
+def _search_model(folder: JobFolder, cells: set[tuple[int, str]]) -> Iterator[Garbage]:
+    opsets = {opset for opset, _ in cells}
+    records: list[Path] = []
+    for path in _list_folder(folder.records):
+        match = _RECORD.fullmatch(path.name)
+        if match and (int(match[1]), match[2]) not in cells:
+            yield _make_garbage(path, "no manifest contains this cell")
+        elif match:
+            records.append(path)
+    for path in (*_list_folder(folder.path), *_list_folder(folder.log(None).parent)):
+        match = _OPSET.fullmatch(path.name)
+        # ONNX files are in the folder itself. Logs and reports of the exporter are in `logs`.
+        is_in_place = (path.suffix == ".onnx") == (path.parent == folder.path)
+        if match and int(match[1]) not in opsets and is_in_place:
+            yield _make_garbage(path, "no manifest contains this opset")
+        elif _UNFINISHED.fullmatch(path.name):
+            yield _make_garbage(path, "it is incomplete")
+    used = _find_used_weights(folder, records, opsets)
+    for path in _list_folder(folder.path):
+        if used is not None and _WEIGHTS.fullmatch(path.name) and path.name not in used:
+            yield _make_garbage(path, "no file refers to it")
+
+
+def _find_used_weights(
+    folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]
+) -> set[str] | None:
+    """Return the external data of all recorded files.
+
+    Returns:
+        The file names, or None if a record cannot be read or a file has no record.
+    """
+    names: set[str] = set()
+    unrecorded = {opset for opset in opsets if folder.model(opset).exists()}
+    for path in records:
+        try:
+            record = Record.read(read_regular_file(path, CELL_LIMIT))
+        except (OSError, ValueError):
+            return None
+        unrecorded.discard(record.cell.opset)
+        names |= set(record.artifact.external_data) if record.artifact else set()
+    return None if unrecorded else names
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    """Return the sorted paths in a folder without symlinks, or nothing for a symlink."""
+    if not _is_folder(folder):
+        return []
+    return [path for path in sorted(folder.iterdir()) if not path.is_symlink()]
+
+
+def _make_garbage(path: Path, reason: str) -> Garbage:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    states = [each.lstat() for each in files if not each.is_symlink()]
+    size = sum(state.st_size for state in states if state.st_nlink == 1)
+    return Garbage(path=path, reason=reason, size=size)

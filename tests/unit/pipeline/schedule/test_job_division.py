@@ -1,0 +1,217 @@
+"""Jobs are divided between workers by their earlier times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.jobs.job import OpsetJob
+from exporter.manifest import Device
+from exporter.pipeline.folder.build_folder import BuildFolder
+from exporter.pipeline.schedule.cost import Cost, estimate_costs
+from exporter.pipeline.schedule.job_division import count_parts, divide_opsets
+from exporter.pipeline.schedule.tasks import make_tasks
+from exporter.records.record import Record
+from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
+from tests.unit.pipeline.builders import job, spec
+
+CPU = (Device(name="cpu", runtime="onnxruntime"),)
+
+
+def opsets(count: int, *, rechecked: int = 0) -> tuple[OpsetJob, ...]:
+    """Return `count` opsets. The first ones are rechecks."""
+    return tuple(
+        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, reuse_file=index < rechecked)
+        for index in range(count)
+    )
+
+
+def cost(shared: float, per_opset: float, size: int = 1) -> Cost:
+    return Cost(shared=shared, export=per_opset / 2, checks=per_opset / 2, bytes=size)
+
+
+def parts_of_job(tmp_path: Path, known: Cost, device: Device, **fields: Any) -> int:
+    """Return the number of parts of a model with eight opsets for two workers."""
+    of = job(tmp_path / "build/.work/first", spec(opsets=tuple(range(18, 26)), **fields))
+    opsets = tuple(opset.model_copy(update={"devices": (device,)}) for opset in of.opsets)
+    build = BuildFolder(tmp_path / "build")
+    (build.path / ".work").mkdir(parents=True)
+    of = of.model_copy(update={"opsets": opsets})
+    return len(make_tasks([of], {of.spec.id: known}, build, workers=2))
+
+
+OPENVINO = Device(name="ov", runtime="openvino")
+
+
+@pytest.mark.parametrize(
+    ("known", "device", "fields", "parts"),
+    [
+        (cost(6, 1), CPU[0], {}, 2),
+        (cost(6, 1, size=1 << 29), CPU[0], {}, 2),
+        (cost(6, 1, size=1 << 30), CPU[0], {}, 1),
+        (cost(6, 1), CPU[0], {"measure": ("latency",)}, 1),
+        (cost(6, 1), CPU[0], {"export_device": "cuda"}, 1),
+        (cost(6, 1), CPU[0].model_copy(update={"providers": ("CPUExecutionProvider",)}), {}, 2),
+        (cost(6, 1), CPU[0].model_copy(update={"providers": ("CUDAExecutionProvider",)}), {}, 1),
+        (cost(6, 1), OPENVINO, {}, 2),
+        (cost(6, 1), OPENVINO.model_copy(update={"device": "GPU"}), {}, 1),
+    ],
+)
+def test_large_gpu_and_measured_jobs_are_not_divided(
+    tmp_path: Path, known: Cost, device: Device, fields: dict[str, Any], parts: int
+) -> None:
+    assert parts_of_job(tmp_path, known, device, **fields) == parts
+
+
+def test_the_second_longest_job_is_divided_if_the_longest_cannot_be() -> None:
+    jobs = dict.fromkeys("ab", opsets(8))
+    costs = {"a": cost(7, 1), "b": cost(60, 10)}
+    assert count_parts(jobs, costs, 2) == {"a": 1, "b": 2}
+    assert count_parts(jobs, costs, 2, {"b"}) == {"a": 1, "b": 1}
+    assert count_parts(jobs, costs | {"a": cost(61, 10)}, 3, {"a"}) == {"a": 1, "b": 1}
+    assert count_parts(jobs, dict.fromkeys("ab", cost(60, 10)), 4, {"a"}) == {"a": 1, "b": 1}
+
+
+def test_a_single_model_is_divided_if_workers_are_idle() -> None:
+    assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 2) == {"a": 2}
+    assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 1) == {"a": 1}
+
+
+def test_many_jobs_of_one_length_are_not_divided() -> None:
+    models = "abcdefgh"
+    costs = dict.fromkeys(models, cost(6, 1))
+    assert set(count_parts(dict.fromkeys(models, opsets(8)), costs, 2).values()) == {1}
+
+
+def test_the_job_that_delays_the_end_of_the_run_is_divided() -> None:
+    jobs = {"long": opsets(8), "short": opsets(8), "other": opsets(8)}
+    costs = {"long": cost(60, 10), "short": cost(6, 1), "other": cost(6, 1)}
+    assert count_parts(jobs, costs, 2) == {"long": 2, "short": 1, "other": 1}
+
+
+def test_several_of_one_length_are_divided_together() -> None:
+    jobs = dict.fromkeys("ab", opsets(9))
+    assert count_parts(jobs, dict.fromkeys("ab", cost(3, 1)), 8) == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("count", "known"),
+    [
+        (8, None),
+        (5, cost(6, 1)),
+        (8, cost(60, 1)),
+        (8, cost(0.6, 0.1)),
+    ],
+    ids=["never made", "few opsets", "mostly shared", "soon done"],
+)
+def test_jobs_that_are_not_divided(count: int, known: Cost | None) -> None:
+    assert count_parts({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
+
+
+def test_a_job_of_unknown_length_counts_like_the_longest() -> None:
+    jobs = {"a": opsets(8), "new": opsets(8)}
+    assert count_parts(jobs, {"a": cost(6, 1)}, 2) == {"a": 1, "new": 1}
+    assert count_parts(jobs, {"a": cost(6, 1)}, 8) == {
+        "a": 1,
+        "new": 1,
+    }  # the run takes 14 s in any case
+
+
+def test_rechecks_have_no_shared_cost() -> None:
+    full_cost = cost(60, 2)
+    assert full_cost.estimate_seconds(opsets(8, rechecked=8)) == 8
+    assert full_cost.estimate_seconds(opsets(8, rechecked=7)) == 69
+    assert count_parts({"a": opsets(8, rechecked=8)}, {"a": full_cost}, 2) == {"a": 2}
+
+
+WORK = st.dictionaries(
+    st.sampled_from("abcdefgh"),
+    st.tuples(
+        st.integers(1, 19),
+        st.none() | st.tuples(st.floats(0, 100), st.floats(0, 20)),
+    ),
+    min_size=1,
+)
+
+
+@given(WORK, st.integers(1, 16))
+def test_a_division_is_small_and_never_delays_the_end(
+    work: dict[str, tuple[int, tuple[float, float] | None]], workers: int
+) -> None:
+    jobs = {model: opsets(count) for model, (count, _) in work.items()}
+    costs = {model: cost(*known) for model, (_, known) in work.items() if known}
+    parts = count_parts(jobs, costs, workers)
+    assert parts.keys() == jobs.keys()
+    for model, count in parts.items():
+        pieces = divide_opsets(jobs[model], count)
+        assert sorted(o.opset for piece in pieces for o in piece) == [o.opset for o in jobs[model]]
+        if count > 1:
+            assert model in costs
+            assert count <= workers
+            assert min(map(len, pieces)) >= 3
+            longest = max(costs[model].estimate_seconds(piece) for piece in pieces)
+            assert longest < costs[model].estimate_seconds(jobs[model])
+    before, after = ends(jobs, costs, {}, workers), ends(jobs, costs, parts, workers)
+    assert after == before if set(parts.values()) == {1} else after <= before * 0.9
+
+
+def ends(
+    jobs: dict[str, tuple[OpsetJob, ...]],
+    costs: dict[str, Cost],
+    parts: dict[str, int],
+    workers: int,
+) -> float:
+    """Return the end of the last worker. Unknown jobs count as long."""
+    pieces = [
+        costs[model].estimate_seconds(piece)
+        for model, full_cost in jobs.items()
+        if model in costs
+        for piece in divide_opsets(full_cost, parts.get(model, 1))
+    ]
+    longest = max(
+        (cost.estimate_seconds(jobs[model]) for model, cost in costs.items()), default=0.0
+    )
+    pieces += [longest] * (len(jobs) - len(costs))
+    at = [0.0] * workers
+    for seconds in sorted(pieces, reverse=True):
+        at[at.index(min(at))] += seconds
+    return max(at)
+
+
+def test_one_long_job_among_thousands_is_found() -> None:
+    jobs = {f"m{index}": opsets(8) for index in range(1250)}
+    costs = {model: cost(6, 1) for model in jobs} | {"m0": cost(6000, 1000)}
+    assert {model for model, count in count_parts(jobs, costs, 64).items() if count > 1} == {"m0"}
+
+
+def took(cell: str, **seconds: float) -> Record:
+    artifact = make_artifact("a", int(cell.split("/")[1]), bytes=77)
+    return make_record(cell, artifact=artifact).model_copy(update={"seconds": seconds})
+
+
+def test_a_cost_separates_shared_time_from_time_per_opset() -> None:
+    shared = {"source": 1.0, "reference": 2.0, "capture": 3.0}
+    records = [
+        took("a/18/cpu", **shared, convert=0.5, structure=0.1, parity=0.4),
+        took("a/18/gpu", **shared, convert=0.5, structure=0.1, parity=0.9),
+        took("a/19/cpu", **shared, convert=0.5, structure=0.1, parity=0.4),
+        took("a/19/gpu", **shared, convert=0.5, structure=0.1, parity=0.9),
+        took("a/20/cpu", **shared, convert=2.5, structure=0.1, parity=0.4),
+        took("a/20/gpu", **shared, convert=2.5, structure=0.1, parity=0.9),
+    ]
+    costs = estimate_costs({"a": make_run(*records).by_cell()})["a"]
+    assert costs.shared == pytest.approx(6 + 2)  # the first conversion includes the decomposition
+    assert costs.export == pytest.approx(0.5)
+    assert costs.checks == pytest.approx(1.5)
+    assert costs.bytes == 77
+
+
+def test_records_without_times_are_ignored() -> None:
+    unmeasured = make_record("a/18/cpu", "crash")
+    assert estimate_costs({"a": make_run(unmeasured).by_cell(), "b": {}}) == {}
+    measured = took("a/19/cpu", convert=1.0)
+    assert estimate_costs({"a": make_run(unmeasured, measured).by_cell()})["a"].export == 1.0

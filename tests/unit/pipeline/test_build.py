@@ -1,0 +1,372 @@
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder
+from exporter.manifest import Expectation, Manifest, Skip
+from exporter.pipeline import (
+    BuildFolder,
+    BuildOptions,
+    RecordValidator,
+    StoredRecords,
+    collect_results,
+    filter_valid_results,
+    run_plan,
+)
+from exporter.pipeline.engine import ExitKind, JobResult
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
+from exporter.records.record import Status, read_run
+from tests.unit.factory import key_by_text
+from tests.unit.pipeline.builders import (
+    BuildLog,
+    FakeEngine,
+    announcement,
+    die_at,
+    finish,
+    finish_with,
+    manifest,
+    outcome,
+    record,
+    spec,
+    write,
+    write_reference,
+)
+
+TODAY = date(2026, 1, 1)
+
+
+def export(
+    of: Manifest, engine: FakeEngine, *patterns: str, **options: bool
+) -> tuple[dict[str, str], BuildLog]:
+    """Run the build. Return the statuses in `results.json` and the events."""
+    log = BuildLog()
+    run_plan(
+        of, make_plan(of, Selection(patterns=patterns)), engine, log, TODAY, BuildOptions(**options)
+    )
+    build = BuildFolder.from_project(of.project)
+    assert not (build.path / ".work").exists()
+    return {str(r.cell): r.status.value for r in read_run(build.results).records}, log
+
+
+def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec("b"), spec("a"))
+    results, log = export(project, FakeEngine(finish))
+    assert results == {f"{model}/{opset}/cpu": "pass" for model in "ab" for opset in (17, 18, 19)}
+    assert list(results) == sorted(results)
+    assert log.models == ["b", "a"]
+    assert log.statuses() == results
+    assert (tmp_path / "build/a/18.onnx").exists()
+
+
+def test_a_crash_fails_one_cell(tmp_path: Path) -> None:
+    engine = FakeEngine(die_at(18), finish)
+    results, log = export(manifest(tmp_path), engine)
+    assert results == {"tiny/17/cpu": "pass", "tiny/18/cpu": "crash", "tiny/19/cpu": "pass"}
+    assert log.statuses() == results
+    assert [[str(c) for c in task.job.cells()] for task in engine.tasks][1] == ["tiny/19/cpu"]
+    assert engine.tasks[1].job.folder == engine.tasks[0].job.folder
+
+
+def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
+    def slow(of: Job) -> JobResult:
+        return outcome(of, ExitKind.SIGNAL, 11, announcement(of.cells()[:1]), seconds=25.0)
+
+    engine = FakeEngine(slow)
+    results, _ = export(manifest(tmp_path), engine)
+    assert set(results.values()) == {"crash"}
+    assert [task.seconds for task in engine.tasks] == [60.0, 35.0, 10.0]
+
+
+def test_a_model_that_always_crashes_runs_once_for_each_cell(tmp_path: Path) -> None:
+    engine = FakeEngine(lambda of: outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[:1])))
+    results, _ = export(manifest(tmp_path), engine)
+    assert set(results.values()) == {"crash"}
+    assert len(engine.tasks) == 3
+
+
+def test_a_timeout_is_not_retried(tmp_path: Path) -> None:
+    engine = FakeEngine(die_at(18, ExitKind.TIMEOUT))
+    results, _ = export(manifest(tmp_path), engine)
+    assert results == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
+    assert len(engine.tasks) == 1
+
+
+def test_an_unusable_environment_stops_the_run_with_its_message(tmp_path: Path) -> None:
+    def unable(of: Job) -> JobResult:
+        log = JobFolder(Path(of.folder)).log(None)
+        log.parent.mkdir()
+        log.write_text("the worker cannot start: No module named 'torch'\n")
+        return outcome(of, ExitKind.EXITED, 4)
+
+    with pytest.raises(ExporterError, match="No module named 'torch'") as caught:
+        export(manifest(tmp_path), FakeEngine(unable))
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+
+
+def test_a_model_that_exits_with_the_code_of_an_unusable_environment_is_a_crash(
+    tmp_path: Path,
+) -> None:
+    results, _ = export(manifest(tmp_path), FakeEngine(die_at(17, ExitKind.EXITED, 4), finish))
+    assert results["tiny/17/cpu"] == "crash"
+
+
+def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> None:
+    def interrupted(of: Job) -> JobResult:
+        ended = die_at(18, ExitKind.INTERRUPTED)(of)
+        JobFolder(Path(of.folder)).model(18).write_text("half")
+        return ended
+
+    log = BuildLog()
+    project = manifest(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(project, make_plan(project), FakeEngine(interrupted), log, TODAY)
+    assert log.statuses() == {"tiny/17/cpu": "pass"}
+    build = BuildFolder.from_project(project.project)
+    assert [str(r.cell) for r in read_run(build.results).records] == ["tiny/17/cpu"]
+    assert (tmp_path / "build/tiny/17.onnx").exists()
+    assert not (tmp_path / "build/tiny/18.onnx").exists()
+
+
+def test_ctrl_c_before_the_first_cell_keeps_the_old_results(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    with pytest.raises(KeyboardInterrupt):
+        export(project, FakeEngine(die_at(17, ExitKind.INTERRUPTED)), force=True)
+    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 3
+
+
+def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish_with("same", content="old")))
+    results, log = export(
+        project, FakeEngine(finish_with("same", content="new")), "*/18", force=True
+    )
+    assert set(results.values()) == {"pass"}
+    assert len(results) == 3
+    assert not log.notes
+    texts = {path.name: path.read_text() for path in (tmp_path / "build/tiny").glob("*.onnx")}
+    assert texts == {"17.onnx": "old", "18.onnx": "new", "19.onnx": "old"}
+
+
+def test_a_selection_drops_the_other_opsets_if_the_reference_changed(
+    tmp_path: Path,
+) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish_with("before")))
+    results, log = export(project, FakeEngine(finish_with("after")), "*/18", force=True)
+    assert results == {"tiny/18/cpu": "pass"}
+    assert log.notes == ["tiny: 2 earlier results are stale and were dropped"]
+    assert [path.name for path in (tmp_path / "build/tiny").glob("*.onnx")] == ["18.onnx"]
+
+
+@pytest.mark.parametrize(("content", "is_kept"), [("one", True), ("two", False)])
+def test_the_record_of_another_device_is_carried_over_only_for_the_same_file(
+    tmp_path: Path, content: str, is_kept: bool
+) -> None:
+    project = manifest(tmp_path, spec(devices=("cpu", "reference"), opsets=(18,)))
+    export(project, FakeEngine(finish_with("same", content="one")))
+    engine = FakeEngine(finish_with("same", content=content))
+    results, _ = export(project, engine, "*/*/cpu", force=True)
+    assert ("tiny/18/reference" in results) == is_kept
+
+
+def test_a_changed_entry_makes_all_records_stale(tmp_path: Path) -> None:
+    export(manifest(tmp_path), FakeEngine(finish))
+    changed = manifest(tmp_path, spec(seed=1))
+    results, _ = export(changed, FakeEngine(finish), "*/18")
+    assert results == {"tiny/18/cpu": "pass"}
+
+
+def never(of: Job) -> JobResult:
+    """Fail, because no worker should run."""
+    raise AssertionError(f"{of.spec.id} runs")
+
+
+def test_unchanged_cells_are_reused(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    before, _ = export(project, FakeEngine(finish))
+    again, log = export(project, FakeEngine(never))
+    assert again == before
+    assert log.reasons == {}
+    assert log.models == []
+
+
+def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
+    export(manifest(tmp_path), FakeEngine(finish))
+    engine = FakeEngine(finish)
+    results, log = export(manifest(tmp_path, spec(opsets=(17, 18, 19, 20))), engine)
+    assert set(results.values()) == {"pass"}
+    assert log.reasons == {"tiny/20/cpu": "it has not been exported yet"}
+    assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[20]]
+    assert len(list((tmp_path / "build/tiny").glob("*.onnx"))) == 4
+
+
+@pytest.mark.parametrize("ended", [ExitKind.SIGNAL, ExitKind.TIMEOUT])
+def test_transient_results_are_retried_by_the_next_run(tmp_path: Path, ended: ExitKind) -> None:
+    project = manifest(tmp_path, spec(opsets=(18,)))
+    export(project, FakeEngine(die_at(18, ended)))
+    results, log = export(project, FakeEngine(finish))
+    assert results == {"tiny/18/cpu": "pass"}
+    assert log.reasons["tiny/18/cpu"].startswith("its previous result was ")
+
+
+def test_a_deterministic_failure_is_reused(tmp_path: Path) -> None:
+    def write_failure(of: Job) -> JobResult:
+        write_reference(of, "same")
+        for cell in of.cells():
+            write(of, record(of, cell, Status.FAIL))
+        return outcome(of, ExitKind.EXITED, 0)
+
+    project = manifest(tmp_path)
+    export(project, FakeEngine(write_failure))
+    results, _ = export(project, FakeEngine(never))
+    assert set(results.values()) == {"fail"}
+
+
+def test_a_changed_or_missing_file_is_rebuilt(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish_with("same", content="proved")))
+    (tmp_path / "build/tiny/17.onnx").write_text("another")
+    (tmp_path / "build/tiny/18.onnx").unlink()
+    results, log = export(project, FakeEngine(finish_with("same", content="proved")))
+    assert set(results.values()) == {"pass"}
+    assert log.reasons == {
+        "tiny/17/cpu": "tiny/17.onnx is not the file that was proved",
+        "tiny/18/cpu": "tiny/18.onnx is missing",
+    }
+    assert {p.read_text() for p in (tmp_path / "build/tiny").glob("*.onnx")} == {"proved"}
+
+
+def test_a_changed_file_of_an_unselected_cell_loses_its_result(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec("tiny"), spec("other"))
+    export(project, FakeEngine(finish_with("same", content="proved")))
+    (tmp_path / "build/tiny/17.onnx").write_text("another")
+    elsewhere, _ = export(project, FakeEngine(finish), "other", force=True)
+    assert "tiny/17/cpu" not in elsewhere
+    assert "tiny/18/cpu" in elsewhere
+    engine = FakeEngine(finish_with("same", content="proved"))
+    selected, _ = export(project, engine, "tiny/18", force=True)
+    assert "tiny/17/cpu" not in selected
+    all_results, log = export(project, engine)
+    assert len(all_results) == 6
+    assert list(log.reasons) == ["tiny/17/cpu"]
+
+
+def test_results_that_cannot_be_carried_over_are_rebuilt(tmp_path: Path) -> None:
+    export(manifest(tmp_path, spec(opsets=(17, 18))), FakeEngine(finish_with("before")))
+    engine = FakeEngine(finish_with("after"))
+    results, log = export(manifest(tmp_path), engine)
+    assert results == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
+    assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[19], [17, 18]]
+    assert log.notes == []
+
+
+def test_jobs_of_unknown_length_start_first_and_then_the_longest(tmp_path: Path) -> None:
+    def slow_b(of: Job) -> JobResult:
+        for cell in of.cells():
+            seconds = {"convert": 9.0 if of.spec.id == "b" else 1.0}
+            write(of, record(of, cell).model_copy(update={"seconds": seconds}))
+        return outcome(of, ExitKind.EXITED, 0)
+
+    export(manifest(tmp_path, spec("a"), spec("b")), FakeEngine(slow_b))
+    engine = FakeEngine(slow_b)
+    export(manifest(tmp_path, spec("a"), spec("b"), spec("c")), engine, force=True)
+    assert [task.job.spec.id for task in engine.tasks] == ["c", "b", "a"]
+
+
+def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec(skip=(Skip(opsets=(17,), reason="too old"),)))
+    engine = FakeEngine(finish)
+    results, _ = export(project, engine)
+    assert results["tiny/17/cpu"] == "skip"
+    assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
+    by_cell = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
+    assert by_cell["tiny/17/cpu"].message == "too old"
+
+
+def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> None:
+    def fail_at_18(of: Job) -> JobResult:
+        for cell in of.cells():
+            status = Status.ERROR if cell.opset == 18 else Status.PASS
+            write(of, record(of, cell, status))
+        return outcome(of, ExitKind.EXITED, 0)
+
+    expect = (Expectation(opsets=(18,), reason="no such operator"),)
+    project = manifest(tmp_path, spec(expect=expect))
+    results, log = export(project, FakeEngine(fail_at_18))
+    assert results["tiny/18/cpu"] == "xfail"
+    assert log.statuses() == results
+    # The record on disk has no expectations applied: another one needs no export.
+    plan = make_plan(manifest(tmp_path))
+    run = collect_results(
+        plan,
+        StoredRecords(BuildFolder.from_project(project.project)),
+        RecordValidator(manifest(tmp_path), TODAY),
+    ).run
+    assert key_by_text(run.by_cell())["tiny/18/cpu"].status is Status.ERROR
+
+
+def test_results_of_a_changed_model_are_missing_with_a_reason(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    run = read_run(BuildFolder.from_project(project.project).results)
+    assert not filter_valid_results(run, project, make_plan(project)).missing
+    changed = manifest(tmp_path, spec(seed=1, opsets=(17, 20)))
+    results = filter_valid_results(run, changed, make_plan(changed))
+    missing = key_by_text(results.missing)
+    assert missing["tiny/17/cpu"].startswith("its manifest entry changed")
+    assert missing["tiny/20/cpu"] == "the last export left no current result of it"
+    assert "tiny/17/cpu" not in key_by_text(results.run.by_cell())
+
+
+def test_other_tools_do_not_invalidate_read_results(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    run = read_run(BuildFolder.from_project(project.project).results)
+    records = [
+        r.model_copy(update={"fingerprint": {**r.fingerprint, "tool.torch": "x"}})
+        for r in run.records
+    ]
+    other = run.model_copy(update={"records": tuple(records)})
+    assert not filter_valid_results(other, project, make_plan(project)).missing
+
+
+def as_asked(of: Job) -> JobResult:
+    """Prove as thoroughly as the job requires."""
+    write_reference(of, "same")
+    for cell in of.cells():
+        fields = {"thorough": of.spec.thorough, "fingerprint": of.make_fingerprint(cell)}
+        write(of, record(of, cell).model_copy(update=fields))
+    return outcome(of, ExitKind.EXITED, 0)
+
+
+def test_the_thorough_option_runs_other_cells_and_its_results_stay(tmp_path: Path) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(as_asked))
+    engine = FakeEngine(as_asked)
+    _, log = export(project, engine, "*/18", thorough=True)
+    assert log.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
+    assert engine.tasks[0].job.spec.thorough
+    records = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
+    assert {name: each.thorough for name, each in records.items()} == {
+        "tiny/17/cpu": False,
+        "tiny/18/cpu": True,
+        "tiny/19/cpu": False,
+    }
+    for options in ({}, {"thorough": True}):
+        _, log = export(project, FakeEngine(as_asked), "*/18", **options)
+        assert log.reasons == {}, "a thorough result is good for both"
+
+
+def test_a_thorough_entry_needs_thorough_results(tmp_path: Path) -> None:
+    export(manifest(tmp_path), FakeEngine(as_asked))
+    engine = FakeEngine(as_asked)
+    _, log = export(manifest(tmp_path, spec(thorough=True)), engine)
+    assert set(log.reasons.values()) == {"it was not proved thoroughly"}
+    assert len(log.reasons) == 3

@@ -1,0 +1,307 @@
+"""A corrupted build folder: no wrong result is reused, and no run fails.
+
+`nox -s faults` is the long form, which sets `FAULTS=long`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.cache.store import Store, StoreLimits
+from exporter.checks.files.sample_files import hash_sample
+from exporter.core.errors import ExporterError
+from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs.reference import Reference, Sample
+from exporter.manifest import Manifest
+from exporter.pipeline import BuildFolder, run_plan
+from exporter.pipeline.decisions.cell_decisions import BuildOptions
+from exporter.pipeline.engine import ExitKind, JobResult
+from exporter.planning.plan import make_plan
+from exporter.records.record import Status, read_run
+from tests.faults.corruption import cut, flip
+from tests.unit.pipeline.builders import (
+    BuildLog,
+    FakeEngine,
+    die_at,
+    finish_with,
+    manifest,
+    record,
+    write,
+)
+from tests.unit.pipeline.test_build import TODAY
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+CONTENT = "the only right file " * 4
+
+
+def worker(of: Job) -> JobResult:
+    write_json(JobFolder(Path(of.folder)).job, of)
+    return finish_with("same", CONTENT)(of)
+
+
+def export(of: Manifest) -> BuildLog:
+    log = BuildLog()
+    run_plan(of, make_plan(of), FakeEngine(worker), log, TODAY)
+    return log
+
+
+def assert_complete(of: Manifest) -> None:
+    """Check that the results are those of a run from nothing."""
+    build = BuildFolder.from_project(of.project)
+    results = {str(r.cell): r.status.value for r in read_run(build.results).records}
+    assert results == {f"tiny/{opset}/cpu": "pass" for opset in (17, 18, 19)}
+    for opset in (17, 18, 19):
+        assert build.model_folder("tiny").model(opset).read_text() == CONTENT
+    assert len(build.model_folder("tiny").read_records()) == 3
+
+
+FILES = (
+    "tiny/records/18.cpu.json",
+    "tiny/18.onnx",
+    "tiny/reference.json",
+    "tiny/job.json",
+    "stamps.json",
+    "results.json",
+)
+
+
+def folder(path: Path, _: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "something").touch()
+
+
+def link(path: Path, _: random.Random) -> None:
+    elsewhere = path.parents[len(path.parts) - path.parts.index("build") - 1] / "elsewhere"
+    shutil.move(path, elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def pipe(path: Path, _: random.Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def sparse(path: Path, _: random.Random) -> None:
+    os.truncate(path, 40 << 30)
+
+
+def missing(path: Path, _: random.Random) -> None:
+    path.unlink()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("how", [cut, flip, folder, link, missing, pipe, sparse])
+@pytest.mark.parametrize("name", FILES)
+def test_the_next_run_has_the_results_of_a_run_from_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    how: Callable[[Path, random.Random], None],
+) -> None:
+    of = manifest(tmp_path)
+    monkeypatch.setattr(
+        "exporter.cache.artifact_integrity._CLOCK_RESOLUTION", 0
+    )  # stamps are stored at once
+    export(of)
+    export(of)
+    draw = random.Random(5)
+    for _ in range(8 if how in (cut, flip) else 1):
+        path = tmp_path / "build" / name
+        assert path.exists()
+        how(path, draw)
+        if (name, how) == ("results.json", folder):
+            with pytest.raises(ExporterError, match=r"results.json: cannot be written"):
+                export(of)
+            return
+        export(of)
+        assert_complete(of)
+
+
+def read_reference(of: Job) -> Reference:
+    return Reference.read(JobFolder(Path(of.folder)).reference.read_bytes())
+
+
+def worker_with_sample(of: Job) -> JobResult:
+    """Prove all cells with one sample of two files."""
+    result = worker(of)
+    folder = JobFolder(Path(of.folder))
+    folder.sample(0).mkdir()
+    for name in ("input_0.pb", "output_0.pb"):
+        (folder.sample(0) / name).write_text(f"values of {name}")
+    sample = Sample(
+        index=0, name="declared", kind="declared", axes={}, sha256=hash_sample(folder.sample(0))
+    )
+    reference = read_reference(of).model_copy(update={"samples": (sample,)})
+    write_json(folder.reference, reference)
+    return result
+
+
+def remove_folder(sample: Path) -> None:
+    shutil.rmtree(sample)
+
+
+def change_file(sample: Path) -> None:
+    path = sample / "output_0.pb"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")  # the hard link in the store changes, too
+
+
+def remove_file(sample: Path) -> None:
+    (sample / "output_0.pb").unlink()
+
+
+def add_file(sample: Path) -> None:
+    (sample / "output_1.pb").write_text("more")
+
+
+def replace_file(sample: Path) -> None:
+    (sample / "output_0.pb").unlink()
+    os.mkfifo(sample / "output_0.pb")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("has_store", [False, True], ids=["without a store", "with a store"])
+@pytest.mark.parametrize("spoil", [remove_folder, change_file, remove_file, add_file, replace_file])
+def test_a_damaged_sample_is_written_again(
+    tmp_path: Path, spoil: Callable[[Path], None], *, has_store: bool
+) -> None:
+    of = manifest(tmp_path)
+    limits = StoreLimits(size=1 << 30, age=3600.0)
+    store = Store(tmp_path / "store", limits) if has_store else None
+    options = BuildOptions(store=store)
+    sample = tmp_path / "build/tiny/test_data_set_0"
+
+    def run() -> BuildLog:
+        log = BuildLog()
+        engine = FakeEngine(worker_with_sample)
+        run_plan(of, make_plan(of), engine, log, TODAY, options)
+        return log
+
+    run()
+    assert run().reasons == {}
+    before = hash_sample(sample)
+    spoil(sample)
+    log = run()
+    problem = "tiny/test_data_set_0 is not the written sample"
+    texts = [*log.reasons.values(), *log.hits.values()]
+    assert len(texts) == 3
+    assert all(text.startswith(problem) for text in texts)
+    assert hash_sample(sample) == before
+    assert run().reasons == {}
+    assert_complete(of)
+
+
+CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}
+
+
+def test_a_truncated_record_is_rebuilt(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build/tiny/records/18.cpu.json"
+    content = path.read_bytes()
+    for size in range(0, len(content), 1 if IS_LONG else 13):
+        path.write_bytes(content[:size])
+        assert export(of).reasons == CHANGED
+    assert_complete(of)
+
+
+def flipped(content: bytes, step: int) -> Iterator[bytes]:
+    """Yield copies with one flipped bit, one for each `step` bytes."""
+    for position in range(0, len(content), step):
+        data = bytearray(content)
+        data[position] ^= 1 << position % 8
+        yield bytes(data)
+
+
+def test_a_record_with_a_flipped_bit_is_rebuilt(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build/tiny/records/18.cpu.json"
+    content = path.read_bytes()
+    for data in flipped(content, 1 if IS_LONG else 17):
+        path.write_bytes(data)
+        assert export(of).reasons == CHANGED
+    assert_complete(of)
+
+
+def test_an_edited_record_is_rebuilt(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+
+    def fail_transiently(job: Job) -> JobResult:
+        ended = worker(job)
+        for cell in job.cells():
+            write(job, record(job, cell, Status.FAIL, CONTENT))
+        return ended
+
+    run_plan(of, make_plan(of), FakeEngine(fail_transiently), BuildLog(), TODAY)
+    path = tmp_path / "build/tiny/records/18.cpu.json"
+    assert '"status": "fail"' in path.read_text()
+    path.write_text(path.read_text().replace('"status": "fail"', '"status": "pass"'))
+    log = BuildLog()
+    run_plan(of, make_plan(of), FakeEngine(fail_transiently), log, TODAY)
+    assert log.reasons == CHANGED
+    assert {r.status for r in read_run(tmp_path / "build/results.json").records} == {Status.FAIL}
+
+
+def test_the_record_of_another_cell_is_rebuilt(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    records = tmp_path / "build/tiny/records"
+    shutil.copy(records / "17.cpu.json", records / "18.cpu.json")
+    assert export(of).reasons == CHANGED
+    assert_complete(of)
+    assert export(of).reasons == {}
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny/records", "tiny/logs"])
+def test_a_file_with_the_path_of_a_folder_is_replaced(tmp_path: Path, name: str) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build" / name
+    if path.exists():
+        shutil.rmtree(path)
+    path.write_text("no folder")
+    export(of)
+    assert_complete(of)
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "status"),
+    [
+        (ExitKind.SIGNAL, 11, "crash"),
+        (ExitKind.SIGNAL, 9, "killed"),
+        (ExitKind.TIMEOUT, 0, "timeout"),
+    ],
+)
+def test_a_transient_result_is_retried_with_its_status_as_the_reason(
+    tmp_path: Path, ended: ExitKind, code: int, status: str
+) -> None:
+    of = manifest(tmp_path)
+    engine = FakeEngine(die_at(19, ended, code), finish_with("same"))
+    run_plan(of, make_plan(of), engine, BuildLog(), TODAY)
+    log = BuildLog()
+    run_plan(of, make_plan(of), engine, log, TODAY)
+    assert log.reasons == {"tiny/19/cpu": f"its previous result was {status}"}
+    assert log.statuses() == {"tiny/19/cpu": "pass"}
+
+
+def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
+    of = manifest(tmp_path)
+    export(of)
+    path = tmp_path / "build/results.json"
+    content = path.read_bytes()
+    for data in flipped(content, 7 if IS_LONG else 97):
+        path.write_bytes(data)
+        with pytest.raises(
+            ExporterError, match=r"is not a results file.*run `exporter export` to write it again"
+        ):
+            read_run(path)
+    export(of)
+    assert path.read_bytes() == content

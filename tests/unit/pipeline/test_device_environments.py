@@ -1,0 +1,132 @@
+"""Environments are created for cells that run, and a failure of one affects only its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from exporter.cache.store.store_entry import make_lookup_key
+from exporter.environments.definition import EnvironmentDefinition
+from exporter.environments.installation import InstallationFailure, InstalledEnvironment
+from exporter.manifest import Device, Manifest, RuntimeEnvironment
+from exporter.pipeline import BuildOptions, RecordValidator, device_environments, run_plan
+from exporter.planning.plan import make_plan
+from exporter.records.record import CellId
+from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
+
+TODAY = date(2026, 1, 1)
+PACKAGES = {"onnxruntime": "1.17.3", "numpy": "1.26.4", "pip": "24.0"}
+CELL = CellId(model="net", opset=18, device="old")
+
+
+class FakeInstaller:
+    """Creates environments in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: str = "") -> None:
+        self.packages: Mapping[str, str] = PACKAGES
+        self.created: list[EnvironmentDefinition] = []
+        self._error = error
+        monkeypatch.setattr(device_environments, "find_environment", self.find)
+        monkeypatch.setattr(device_environments, "install_environment", self.install)
+
+    def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
+        if definition not in self.created:
+            return None
+        return InstalledEnvironment(folder=folder / definition.key, packages=self.packages)
+
+    def install(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
+        if self._error:
+            raise InstallationFailure(self._error)
+        self.created.append(definition)
+        folder.mkdir(parents=True, exist_ok=True)
+        return InstalledEnvironment(folder=folder / definition.key, packages=self.packages)
+
+
+def project(root: Path) -> Manifest:
+    """Return a model on the device `cpu`, and on `old` with an environment."""
+    environment = RuntimeEnvironment(
+        name="ort117", requirements=("onnxruntime==1.17.3",), location="pyproject.toml:3"
+    )
+    old = Device(name="old", runtime="onnxruntime", environment=environment)
+    base = manifest(root, spec("net", opsets=(18,), devices=("cpu", "old")))
+    settings = base.project.model_copy(update={"devices": (base.project.find_device("cpu"), old)})
+    return base.model_copy(update={"project": settings})
+
+
+def build(of: Manifest) -> tuple[FakeEngine, BuildLog]:
+    engine, log = FakeEngine(finish), BuildLog()
+    run_plan(of, make_plan(of), engine, log, TODAY, BuildOptions())
+    return engine, log
+
+
+def test_an_environment_is_created_for_cells_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+    engine, log = build(of)
+    assert len(installer.created) == 1
+    (job,) = (task.job for task in engine.tasks)
+    devices = {device.name: device for opset in job.opsets for device in opset.devices}
+    environment = devices["old"].environment
+    assert environment is not None
+    assert environment.interpreter.startswith(str(tmp_path / "build" / ".environments"))
+    assert environment.runtime_versions == "onnxruntime 1.17.3"
+    parts = job.make_fingerprint(CELL)
+    assert parts["tool.onnxruntime of ort117"] == "1.17.3"
+    assert "tool.pip of ort117" not in parts
+    assert "tool.onnxruntime of ort117" not in job.make_fingerprint(
+        CELL.model_copy(update={"device": "cpu"})
+    )
+    assert any("creating the environment ort117: onnxruntime==1.17.3" in n for n in log.notes)
+
+
+def test_a_second_run_creates_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+    build(of)
+    engine, _ = build(of)
+    assert engine.tasks == []
+    installer.created.clear()  # as on another machine with the same results
+    engine, _ = build(of)
+    assert engine.tasks == []
+    assert installer.created == []
+
+
+def test_another_version_makes_the_cells_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+    build(of)
+    installer.packages = {**PACKAGES, "onnxruntime": "1.17.4", "pip": "25.0"}
+    engine, log = build(of)
+    assert [cell.device for task in engine.tasks for cell in task.job.cells()] == ["old"]
+    assert log.reasons[str(CELL)] == "onnxruntime of ort117 1.17.3 -> 1.17.4"
+
+
+def test_a_failure_is_a_property_of_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeInstaller(monkeypatch, error="pip cannot install onnxruntime==1.17.3: No match")
+    engine, log = build(project(tmp_path))
+    (job,) = (task.job for task in engine.tasks)
+    devices = {device.name: device for opset in job.opsets for device in opset.devices}
+    environment = devices["old"].environment
+    assert environment is not None
+    assert environment.problem.startswith("pyproject.toml:3: the environment ort117 cannot be")
+    assert environment.problem in log.notes
+
+
+def test_the_store_finds_cells_before_the_environment_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installer, of = FakeInstaller(monkeypatch), project(tmp_path)
+    before = RecordValidator(of, TODAY).fingerprints.get_cell_parts(CELL)
+    build(of)
+    assert installer.created
+    after = RecordValidator(of, TODAY).fingerprints.get_cell_parts(CELL)
+    assert before != after
+    assert make_lookup_key(CELL, before) == make_lookup_key(CELL, after)
