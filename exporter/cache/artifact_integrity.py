@@ -1,8 +1,5 @@
 """Check that the files of the build folder have their recorded hashes.
 
-Input: an artifact of a record, or a model with its reference and samples. Output: the problem with
-its files, or "" if there is none.
-
 A file is hashed unless its size, inode and change time equal those at its last hash. No program can
 set the change time (`st_ctime`). A file that changed less than two seconds ago is always hashed,
 because two changes can have the same timestamp.

@@ -1,7 +1,5 @@
 """Compute the fingerprint of a record: the hashes of everything that it depends on.
 
-Input: a `ModelSpec`, a device, the installed tools. Output: a table from part to hash or version.
-
 Each record contains its fingerprint. If a part changes, the record is stale (see `staleness`). The
 fingerprint is known before a model runs. The files and packages that a model loads are known only
 afterwards: the worker adds them to the record with their hashes.

@@ -1,8 +1,5 @@
 """Store the state of all inputs of an export, to recognize an export without changes.
 
-Input: the paths that an export without work read, and its summary. Output: `untouched.json` in the
-build folder. The next export prints its summary if no input changed, and exits.
-
 A file is unchanged if its kind, size, inode and change time (`st_ctime`) are. If a file changed
 during the export or shortly before, no snapshot is written. This module imports neither pydantic
 nor the manifest: its imports are the cost of an export without changes.

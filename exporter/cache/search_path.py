@@ -1,8 +1,5 @@
 """The folders outside of Python in which workers search for modules.
 
-Input: `PYTHONPATH` and the `.pth` files of installed packages, such as editable installs.
-Output: the state of the search path, as a record stores it.
-
 A module that was imported from one folder comes from another one if the path changes, although no
 file changed. Folders of installed packages are omitted, because packages have versions.
 """

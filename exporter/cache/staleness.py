@@ -1,8 +1,5 @@
 """Decide whether a stored record is stale, and explain why.
 
-Input: a stored `Record`, the current fingerprint of its cell, the current files and packages.
-Output: the reason in one line, or "" if the record is up to date.
-
 If the state of a dependency is unknown, the record is stale.
 """
 

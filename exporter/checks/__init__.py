@@ -1,9 +1,4 @@
-"""Checks of an exported file: each module tests one promise of the contract.
-
-Input: a `CheckContext`, and a `Session` for checks that run the file. Output: one `CheckResult` for
-each check. The order is the order of the report. The first check that does not pass decides the
-status of the cell.
-"""
+"""Checks of an exported file: each module tests one promise of the contract."""
 
 from exporter.checks.numerical.determinism import DeterminismCheck
 from exporter.checks.numerical.lookup_tables import LookupTableCheck

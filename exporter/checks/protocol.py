@@ -1,8 +1,4 @@
-"""The input and the interface of a check.
-
-Input: a `CheckContext` (the file and its contract), and a `Session` for checks that run the file.
-Output: a `CheckResult`. A check does not raise an exception for a faulty file, it fails.
-"""
+"""The input and the interface of a check."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run a command and convert every error to a message and an exit code.
-
-Input: the arguments of the process. Output: the exit code. Only a bug prints a traceback.
-"""
+"""Run a command and convert every error to a message and an exit code."""
 
 from __future__ import annotations
 

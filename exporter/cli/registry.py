@@ -1,7 +1,4 @@
-"""The group of all commands; each command is imported when it is used.
-
-Input: the name of a command. Output: the command.
-"""
+"""The group of all commands; each command is imported when it is used."""
 
 from __future__ import annotations
 

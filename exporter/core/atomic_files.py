@@ -1,7 +1,4 @@
-"""Write files atomically: a reader sees the complete file or the previous one.
-
-Input: a path and its content. Output: the file, or an `ExporterError` with the reason.
-"""
+"""Write files atomically: a reader sees the complete file or the previous one."""
 
 from __future__ import annotations
 

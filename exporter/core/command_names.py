@@ -1,7 +1,5 @@
 """Format the commands in messages and pages as the project's users type them.
 
-Input: a command and `command` of `[tool.exporter]`. Output: the command line to type.
-
 Messages contain commands as `exporter export`, in backticks. The terminal and the pages replace
 them, for example with `nox -s export`.
 """

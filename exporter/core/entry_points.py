@@ -1,8 +1,4 @@
-"""Plugins that installed distributions register under an entry-point group.
-
-Input: the name of a group. Output: the registered entry points by name. Nothing is imported until
-`load_plugin` is called.
-"""
+"""Plugins that installed distributions register under an entry-point group."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The errors that stop the tool, and their exit codes.
 
-Output: `ExitCode`, `Location`, `Problem` and `ExporterError`.
-
 A failing *model* is not an exception here, but a record with a status. These classes are for
 errors around a model: an invalid manifest, an empty selection, a missing package, a damaged file.
 """

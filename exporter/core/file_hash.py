@@ -1,7 +1,4 @@
-"""The SHA-256 of a file.
-
-Input: the path of a file. Output: its digest in hex.
-"""
+"""The SHA-256 of a file."""
 
 from __future__ import annotations
 

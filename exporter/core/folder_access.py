@@ -1,7 +1,4 @@
-"""Repair the access to folders that a model, another user or another umask made inaccessible.
-
-Input: a folder. Output: permissions for this user, or an `ExporterError` with path and owner.
-"""
+"""Repair the access to folders that a model, another user or another umask made inaccessible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The base classes of all values in files and messages between processes.
 
-Output: `FrozenModel`, `ChecksummedModel`, and the aliases for the types of their fields.
-
 `FrozenModel.model_validate_json` reads a value and `to_json` writes it. Reading fails if a key is
 unknown, so a file of another version is detected.
 """

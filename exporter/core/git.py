@@ -1,7 +1,5 @@
 """Read the project's files at a revision of git.
 
-Input: the project's root and a revision. Output: a `Checkout`, removed when it is closed.
-
 The files are those of the last commit that the revision and `HEAD` share, because later commits of
 others do not belong to this branch. git's objects are read; the work tree and the index are
 unchanged.

@@ -1,8 +1,5 @@
 """Import the Python object that a reference in a manifest names.
 
-Input: `file.py:attribute` or `package.module:attribute`. Output: the object. The import runs the
-user's code: only workers and processes that check a file call this, never the parent.
-
 Modules that are not installed packages are compiled from their source. Python would use an old
 bytecode file if the source has the same size and the same second. A record would then describe
 other code.

@@ -1,8 +1,5 @@
 """Find the first release of ONNX Runtime that loads a file.
 
-Input: the opset and the IR version of a file. Output: the release, and the older release that would
-load the file with a lower IR version.
-
 Sources: up to 1.14 the compatibility table of ONNX Runtime's documentation (onnxruntime.ai); from
 1.15 on, tests with the Python package of each release, with files that differ in these two numbers
 only. Missing kernels and custom domains are not considered.

@@ -1,7 +1,5 @@
 """Read files that a worker or another program wrote, without waiting and without links.
 
-Input: a path. Output: the content, or an `OSError` with the reason.
-
 A model can replace a file by a pipe, a device, a link or a sparse file of many gigabytes. Opening a
 pipe waits for a writer, and reading a device may never end.
 """

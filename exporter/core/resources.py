@@ -1,7 +1,4 @@
-"""Detect in messages of other programs that memory, disk or another resource ran out.
-
-Input: text of PyTorch, ONNX Runtime, Python or C++. Output: True if a resource ran out.
-"""
+"""Detect in messages of other programs that memory, disk or another resource ran out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Clean text of a model, a tool or a manifest before it is printed or stored.
-
-Input: any text. Output: `remove_controls` returns it without terminal control characters, and with
-a mark for each invisible character. All surfaces use it, so that no text looks like another one.
-`escape_ci_commands` also escapes commands of CI systems. `redact` also removes text that differs
-between machines.
-"""
+"""Clean text of a model, a tool or a manifest before it is printed or stored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Numbers, counts and lists of names as text.
-
-Input: numbers and names. Output: short texts for messages, tables and pages.
-"""
+"""Numbers, counts and lists of names as text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Explain a syntax error of a TOML file in plain words.
-
-Input: the text and the error of tomli. Output: the message, and the line with a caret below the
-column.
-"""
+"""Explain a syntax error of a TOML file in plain words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read a TOML file and the settings of a project in `pyproject.toml`.
-
-Input: a path. Output: the raw tables, and the problem if the file cannot be read.
-"""
+"""Read a TOML file and the settings of a project in `pyproject.toml`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The definition of a virtual environment, and the key of its folder.
-
-Input: requirements and an interpreter. Output: a key that is equal for equal environments.
-"""
+"""The definition of a virtual environment, and the key of its folder."""
 
 from __future__ import annotations
 

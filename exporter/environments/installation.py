@@ -1,8 +1,5 @@
 """Create virtual environments with `venv` and pip, once for each definition.
 
-Input: an `EnvironmentDefinition` and the folder of all environments. Output: an
-`InstalledEnvironment`.
-
 pip runs with the configuration of the user. The file `environment.json` is written last, so that an
 environment without it is incomplete: it is removed and created again. A lock serializes processes
 that create the same environment.

@@ -1,7 +1,4 @@
-"""The environments in a folder, with their sizes.
-
-Input: the folder of all environments. Output: a `StoredEnvironment` for each complete one.
-"""
+"""The environments in a folder, with their sizes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Comparison of results with the accepted baseline.
 
-Input: a `Baseline`, a `RunRecord`, all promised cells, and the policy.
-Output: `GateFinding` values. Pure functions.
-
 The gate visits the union of baseline, results and promises. If a cell is missing in one source,
 that is a finding: new results alone cannot show a missing cell. An improvement is a finding too,
 because an unrecorded fix can be lost again without notice.

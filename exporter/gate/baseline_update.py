@@ -1,8 +1,5 @@
 """The baseline after a user has accepted all or some findings.
 
-Input: the old baseline, the current outcomes, the accepted cells and the reason.
-Output: a `Baseline`. Pure functions.
-
 If a cell is unchanged, its line stays with its figures and its reason. Figures within the limits
 of drift therefore cause no diff and cannot grow step by step from one acceptance to the next.
 """

@@ -1,8 +1,5 @@
 """The cause of a finding: the edits since the accepted state.
 
-Input: the differences of files since a commit, a `Record`, and the tools of both states.
-Output: a `Cause`. Pure functions.
-
 A cell differs from its accepted outcome because its model, its entry or a tool changed. The record
 has the files that the model depends on. If only these changed, the promise and the tools are as
 accepted, so the model is the cause.

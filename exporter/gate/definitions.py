@@ -1,8 +1,4 @@
-"""Changes of the model that an entry defines: source, weights, options, contents of data files.
-
-Input: one entry at the revision and now. Output: each changed key with both values. Such a change
-is no weaker promise, but the reviewer approves another model than the accepted one.
-"""
+"""Changes of the model that an entry defines: source, weights, options, contents of data files."""
 
 from __future__ import annotations
 

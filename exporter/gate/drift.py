@@ -1,7 +1,4 @@
-"""Drift: figures of a green cell that have grown since it was accepted.
-
-Input: two outcomes of a cell and a `GatePolicy`. Output: `Drift` values. Pure functions.
-"""
+"""Drift: figures of a green cell that have grown since it was accepted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The findings of the gate: one class, and the kinds of findings.
-
-Output: `GateFinding` and `FindingKind`.
-"""
+"""The findings of the gate: one class, and the kinds of findings."""
 
 from __future__ import annotations
 

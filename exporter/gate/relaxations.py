@@ -1,8 +1,5 @@
 """Relaxations: promises of a revision that the current manifests do not keep.
 
-Input: the manifests of the revision and the current ones.
-Output: `GateFinding` values of the kinds `RELAXED` and `REDEFINED`. Pure functions.
-
 A branch must not be able to weaken its own gate. Any change of a promise that cannot be shown to be
 as strict is therefore a finding. Every key of an entry is compared, except `_HARMLESS_KEYS`: those
 in `DEFINING_KEYS` define another model (`REDEFINED`), the others are promises.

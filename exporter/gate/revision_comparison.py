@@ -1,7 +1,5 @@
 """Comparison of a branch with a revision, by the policy of the revision.
 
-Input: the manifests and the baselines of both. Output: `GateFinding` values. Pure functions.
-
 A branch must not be able to weaken its own gate. Baseline and policy are therefore those of the
 revision, and a weaker contract is a finding. An improvement is no finding if the branch's baseline
 accepts it. For other findings that depends on `accepted_here` of the revision's policy, and the

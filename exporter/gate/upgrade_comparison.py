@@ -1,8 +1,4 @@
-"""Comparison of the results with other packages with the results in place.
-
-Input: two `RunRecord`s, the selected cells and the policy. Output: an `UpgradeComparison`. Pure
-functions.
-"""
+"""Comparison of the results with other packages with the results in place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The request of the parent to a worker, and the worker's announcements, as JSON files.
 
-Output: `Job` with the cells to prove, and `Announcement`.
-
 A worker announces each step before it begins. If it dies, the cells of the last announcement were
 in progress: their records are dropped, and all earlier records are valid.
 """

@@ -1,7 +1,4 @@
-"""The paths of the files of a job, and functions that read and write them.
-
-Input: the folder of a job or of a model. Output: paths, and the records in the folder.
-"""
+"""The paths of the files of a job, and functions that read and write them."""
 
 from __future__ import annotations
 

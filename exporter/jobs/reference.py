@@ -1,7 +1,4 @@
-"""The stored reference of a job: the samples, float64 results and PyTorch's noise.
-
-Output: `Reference` with `Sample`, `TableParts`, `NamedWeight` and `Weight`, and `name_capture`.
-"""
+"""The stored reference of a job: the samples, float64 results and PyTorch's noise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read the manifests of a project.
-
-Input: TOML files. Output: a frozen, typed `Manifest`, or all problems with their files and lines.
-"""
+"""Read the manifests of a project."""
 
 from exporter.manifest.cell_settings import explain_cell
 from exporter.manifest.loader import (

@@ -1,7 +1,4 @@
-"""`python -m exporter.manifest`: write the committed schema and reference of the manifest.
-
-Output: docs/manifest.schema.json and docs/manifest.md.
-"""
+"""`python -m exporter.manifest`: write the committed schema and reference of the manifest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""List every setting of one cell with the file and line of its origin.
-
-Input: a loaded project and a cell. Output: a row for each key, in the order of the reference.
-"""
+"""List every setting of one cell with the file and line of its origin."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Read `[tool.exporter]` of pyproject.toml.
-
-Output: the `Project` and the lowest layer of settings. If the file or the table does not exist, the
-project has the defaults.
-"""
+"""Read `[tool.exporter]` of pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Build a plan: decide, restore, schedule, execute and collect.
-
-Input: a plan. Output: records and files in the build folder.
-"""
+"""Build a plan: decide, restore, schedule, execute and collect."""
 
 from exporter.pipeline.build import run_plan
 from exporter.pipeline.decisions.build_results import (

@@ -1,8 +1,4 @@
-"""Build a plan: decide, restore, schedule, execute and collect.
-
-Input: a manifest, a plan and an engine. Output: `build/<model>/` for each selected model,
-`build/results.json`, and calls of a `BuildObserver`.
-"""
+"""Build a plan: decide, restore, schedule, execute and collect."""
 
 from __future__ import annotations
 

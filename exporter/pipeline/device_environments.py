@@ -1,7 +1,5 @@
 """Find and create the environments of devices.
 
-Input: a `Project`. Output: the project whose devices have the interpreters of their environments.
-
 An environment is created only for cells that run. If that fails, its cells are `unavailable` with
 the message of pip, and the other cells run.
 """

@@ -1,7 +1,4 @@
-"""Run `exporter export` with the packages of another environment.
-
-Input: an environment, a build folder and arguments. Output: the results in that build folder.
-"""
+"""Run `exporter export` with the packages of another environment."""
 
 from __future__ import annotations
 

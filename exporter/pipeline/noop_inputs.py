@@ -1,7 +1,4 @@
-"""List all inputs of an export in which no cell ran, for the no-op snapshot.
-
-Input: the loaded project, its results and the paths of the reports. Output: a `NoopInputs`.
-"""
+"""List all inputs of an export in which no cell ran, for the no-op snapshot."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Merge the build folders of all shards, with the result of a single export.
 
-Input: a manifest and the folders of `exporter export --shard`. Output: this project's build folder
-with all models of the shards, `results.json`, and the reasons for missing results.
-
 A shard provides only its own models, even if its folder contains others. A missing result is never
 replaced by an earlier one, because a lost shard must be visible. The other shards are merged
 nevertheless, so that the gate can compare them and list the missing cells.

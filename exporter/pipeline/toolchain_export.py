@@ -1,8 +1,5 @@
 """Export the cells of toolchains, each in a process with the packages of its toolchain.
 
-Input: the decisions of a build. Output: records and files in a build folder for each toolchain,
-below that of the project.
-
 The environment of a toolchain is created for its first cell that runs. If that fails, its cells are
 `unavailable` with the message of pip. If an export fails as a whole, its cells have no result.
 """

@@ -1,7 +1,5 @@
 """Apply the manifest's expected failures: change an outcome to `xfail` or `xpass`.
 
-Input: a `ModelSpec` and a worker's `Record`. Output: the `Record` with its final status.
-
 Every failing check needs an expectation that names it, so a foreseen failure hides no other one.
 Records are stored with the worker's status and changed when they are read. A changed expectation
 therefore needs no export.

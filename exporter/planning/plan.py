@@ -1,7 +1,4 @@
-"""Determine all cells, the selected cells, and the exporter of each cell.
-
-Input: a `Manifest` and a `Selection`. Output: a `Plan`. The functions are pure.
-"""
+"""Determine all cells, the selected cells, and the exporter of each cell."""
 
 from __future__ import annotations
 

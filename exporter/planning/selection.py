@@ -1,7 +1,4 @@
-"""The selection of cells on the command line.
-
-Output: `Selection`. The module imports nothing heavy, because every command needs it at start.
-"""
+"""The selection of cells on the command line."""
 
 from __future__ import annotations
 

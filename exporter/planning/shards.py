@@ -1,9 +1,4 @@
-"""Split an export into shards, and store which shard a build folder contains.
-
-Input: a `Plan` and a `Shard`. Output: the plan with the cells of that shard selected. A shard has
-complete models, because the opsets of a model share a capture. Every machine splits a plan in the
-same way.
-"""
+"""Split an export into shards, and store which shard a build folder contains."""
 
 from __future__ import annotations
 

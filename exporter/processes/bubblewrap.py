@@ -1,9 +1,4 @@
-"""The sandbox of a worker by Bubblewrap: namespaces with few files, no network, no other process.
-
-Input: the command of a worker. Output: its process, which ends with the worker. Each job starts a
-new Python, because processes of one fork server share one sandbox.
-https://github.com/containers/bubblewrap
-"""
+"""The sandbox of a worker by Bubblewrap: namespaces with few files, no network, no other process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Build the environment of a worker from an allow-list, to keep secrets of the parent out.
-
-Input: the environment of the parent, and the variables that the project lists. Output: the
-environment of a worker, and the state of the variables that results depend on.
-"""
+"""Build the environment of a worker from an allow-list, to keep secrets of the parent out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Start workers as forks of a process that has imported torch (Linux).
 
-Input: the path of a job. Output: a `WorkerProcess`.
-
 The fork server (`exporter.worker.fork_server`) imports the packages of all workers once and forks
 for each job. A start then costs milliseconds. Commands and events are lines of JSON.
 

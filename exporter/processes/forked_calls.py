@@ -1,8 +1,5 @@
 """Functions in forked child processes: a crash, a hang or a leak does not end the caller.
 
-Input: a function, its arguments and limits. Output: for each argument the returned value, or why
-there is none.
-
 One child calls the function for one argument after the other, because a fork is expensive. If it
 dies, the next child continues after the argument at which it died.
 """

@@ -1,7 +1,5 @@
 """The sandbox of a worker by Landlock: a process gives up rights, also those of its children.
 
-Input: the folders that remain writable. Output: the restricted process, or an `OSError`.
-
 The process can read and execute as before. It cannot write elsewhere, use TCP, send signals to
 other processes or open their memory. No privileges are necessary (Linux 6.12 or later).
 https://docs.kernel.org/userspace-api/landlock.html

@@ -1,7 +1,4 @@
-"""Run a program to its end and pass its output on, line by line.
-
-Input: a command line. Output: its exit code. If the caller is interrupted, the program ends first.
-"""
+"""Run a program to its end and pass its output on, line by line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Child processes that receive one request and return one response.
 
-Input: a module with a `__main__`, the text of a request, the environment of the process.
-Output: a `ChildResult`.
-
 The parent calls `send_request`, and the module calls `serve_request`.
 """
 

@@ -1,7 +1,5 @@
 """Define how a worker process is started, and start a new Python for each job.
 
-Input: the path of a job. Output: a `WorkerProcess` that leads its own process group.
-
 `Spawner` works on every platform. `ForkServerStarter` is the faster one for Linux.
 """
 

@@ -1,7 +1,4 @@
-"""Choose how workers are started on this machine.
-
-Input: the environment of the parent. Output: a `ProcessStarter`.
-"""
+"""Choose how workers are started on this machine."""
 
 from __future__ import annotations
 

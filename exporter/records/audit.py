@@ -1,7 +1,4 @@
-"""The stored result of an audit: how many mutants of a file the checks caught.
-
-Output: `Audit` with the counts per kind of mutant and the survivors.
-"""
+"""The stored result of an audit: how many mutants of a file the checks caught."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The accepted outcome of every cell: `reports/baseline.json`, committed and reviewed like code.
 
-Input: a `RunRecord`. Output: a `Baseline` as versioned JSON with one sorted line per cell. Branches
-that accept different cells therefore merge, and equal records give equal bytes.
-
 The file contains no message, path or time, because it must be valid on every machine. Its figures
 are those that drift is measured by. Errors differ a little between machines; the gate compares them
 with a factor.

@@ -1,9 +1,4 @@
-"""The sequence of accepted baselines: `reports/history.json`, committed.
-
-Input: the previous and the accepted baseline. Output: a `History` with one more `HistoryEntry`, or
-the same history if no outcome and no tool changed. The oldest entry is the first. Entries have no
-times, because the commits have them.
-"""
+"""The sequence of accepted baselines: `reports/history.json`, committed."""
 
 from __future__ import annotations
 

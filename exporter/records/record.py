@@ -1,7 +1,4 @@
-"""The stored results: one `Record` per cell, and one `RunRecord` per run, as versioned JSON.
-
-Output: `CellId`, `Status`, `Stage`, `CheckResult`, `Blame`, `Record`, `RunRecord`.
-"""
+"""The stored results: one `Record` per cell, and one `RunRecord` per run, as versioned JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The stored results of a rehearsed upgrade: `reports/rehearsals/NAME.json`.
-
-Input: the records of a rehearsal and those in place. Output: a `Rehearsal`. A person commits the
-file, so it has one line for each cell, like the baseline.
-"""
+"""The stored results of a rehearsed upgrade: `reports/rehearsals/NAME.json`."""
 
 from __future__ import annotations
 

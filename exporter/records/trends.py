@@ -1,8 +1,4 @@
-"""The figures of all models over commits, from the versions of the baseline.
-
-Input: the baselines of commits, the oldest first. Output: `TrendPoint`s, and the steps of a model.
-Only copies of pages that are not committed contain them, because a page has no commit yet.
-"""
+"""The figures of all models over commits, from the versions of the baseline."""
 
 from __future__ import annotations
 

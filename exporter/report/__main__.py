@@ -1,7 +1,4 @@
-"""`python -m exporter.report`: write the committed schema of the results.
-
-Input: the classes of `record.py`. Output: docs/results.schema.json.
-"""
+"""`python -m exporter.report`: write the committed schema of the results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The files of a report on disk.
-
-Input: the reports folder and the content of every file. Output: these files, each written
-atomically. Files of removed models and plugins are deleted; other files remain.
-"""
+"""The files of a report on disk."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The JSON Schema of `build/results.json`.
-
-Input: `RunRecord` and the texts of its fields. Output: `docs/results.schema.json`, written by
-`python -m exporter.report`. Programs validate the results with it. If an older reader would
-misinterpret a change, the number `format` is raised.
-"""
+"""The JSON Schema of `build/results.json`."""
 
 from __future__ import annotations
 

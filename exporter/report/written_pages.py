@@ -1,8 +1,4 @@
-"""The note of the pages that were written last, to skip a report that is up to date.
-
-Input: everything that pages depend on. Output: a key, and a note in the build folder with the key
-and the digests of the pages. If a user changed or removed a page, the report is written again.
-"""
+"""The note of the pages that were written last, to skip a report that is up to date."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Programs that execute ONNX files: one protocol, one driver for each runtime.
 
-Input: the path of a file and a `Device`. Output: a `Session`, or an exception, which
-distinguishes a fault of the machine, the file and the inputs. No module imports torch, so a file
-can be checked on any machine and with older runtimes.
-
 A plugin in another distribution adds a runtime. It registers a function in its pyproject.toml:
 
     [project.entry-points."exporter.runtimes"]

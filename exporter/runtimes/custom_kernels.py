@@ -1,8 +1,4 @@
-"""Kernels of custom operators that a manifest declares.
-
-Input: a `ModelSpec` and the project's root. Output: `Kernels` for the runtimes that accept them.
-The path of a library comes from the manifest or from a function, never from an ONNX file.
-"""
+"""Kernels of custom operators that a manifest declares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A session on a driver, in this process or in a process of the device's environment.
-
-Input: the path of a file and a `Device`. Output: a `Session` with messages of one line.
-"""
+"""A session on a driver, in this process or in a process of the device's environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The names of ONNX dtypes.
-
-Input: an element type of `TensorProto`. Output: PyTorch's name of it.
-"""
+"""The names of ONNX dtypes."""
 
 from __future__ import annotations
 

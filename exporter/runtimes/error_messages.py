@@ -1,8 +1,4 @@
-"""The message of a runtime as one line that is equal on every machine.
-
-Input: the message of an exception and the path of the model. Output: its first line without folders
-and error codes.
-"""
+"""The message of a runtime as one line that is equal on every machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The walk over a `ModelProto`: its graphs, nodes and tensors, including subgraphs and functions.
-
-Input: a proto. Output: its graphs, nodes and tensors, and the names that its outputs depend on.
-"""
+"""The walk over a `ModelProto`: its graphs, nodes and tensors, including subgraphs and functions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """A description of a kernel that ONNX Runtime does not have: operator, dtypes and opset.
 
-Input: the message of a failed load, and the file. Output: a sentence, or "" if the message has
-another subject.
-
 ONNX Runtime names the operator and the node, but not the dtypes, which are usually the cause. It
 first decomposes an operator of ONNX without a kernel. Then the message names an operator that is
 not in the file.

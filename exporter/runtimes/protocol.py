@@ -1,8 +1,4 @@
-"""The interface of a runtime.
-
-Input: a file and arrays. Output: a `Session`, or an exception, which distinguishes a fault of
-the machine, the file and the inputs.
-"""
+"""The interface of a runtime."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A driver in a process of another environment, which ends with this object.
-
-Input: a `FileRequest` and an interpreter. Output: a `Driver`. If the process ends, it raises
-`RuntimeProcessEnd`: a crash of that runtime does not end this process.
-"""
+"""A driver in a process of another environment, which ends with this object."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The table of runtimes: the built-in ones and those of plugins.
-
-Input: the path of a file and a `Device`. Output: a `Session`. A runtime is imported when a device
-needs it, so a missing runtime affects only its own cells.
-"""
+"""The table of runtimes: the built-in ones and those of plugins."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The outputs of an ONNX model: tensors, and sequences of tensors.
-
-Output: their types, and a view of either as a list.
-"""
+"""The outputs of an ONNX model: tensors, and sequences of tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Accept the current results: write the baseline, its history and the reports.
-
-Input: a manifest and its results. Output: `reports/baseline.json` and `reports/history.json`.
-"""
+"""Accept the current results: write the baseline, its history and the reports."""
 
 from __future__ import annotations
 

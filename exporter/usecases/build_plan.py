@@ -1,7 +1,4 @@
-"""Decide for each selected cell which action an export would take.
-
-Input: a manifest and a selection. Output: `BuildPlan`. Nothing is run or changed.
-"""
+"""Decide for each selected cell which action an export would take."""
 
 from __future__ import annotations
 

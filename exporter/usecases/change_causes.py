@@ -1,8 +1,4 @@
-"""Find the edits that caused the findings of a gate or the red cells of an export.
-
-Input: findings or records, the accepted tools, and the commit of the accepted state.
-Output: a `Cause` for each cell that has one.
-"""
+"""Find the edits that caused the findings of a gate or the red cells of an export."""
 
 from __future__ import annotations
 

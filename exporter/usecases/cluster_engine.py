@@ -1,8 +1,4 @@
-"""Create the engine that runs jobs on a Dask cluster.
-
-Input: a project and the settings of its engine. Output: a `DaskEngine`. Nothing is connected before
-a job runs.
-"""
+"""Create the engine that runs jobs on a Dask cluster."""
 
 from __future__ import annotations
 

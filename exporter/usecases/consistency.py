@@ -1,7 +1,4 @@
-"""Compare the manifests with the baseline and with the written pages.
-
-Input: a manifest. Output: the problems. Nothing is exported and torch is not needed.
-"""
+"""Compare the manifests with the baseline and with the written pages."""
 
 from __future__ import annotations
 

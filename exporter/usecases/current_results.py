@@ -1,7 +1,4 @@
-"""Read the results of the last export, without the stale ones.
-
-Input: a manifest. Output: `ValidResults` with the valid records of `results.json`.
-"""
+"""Read the results of the last export, without the stale ones."""
 
 from __future__ import annotations
 

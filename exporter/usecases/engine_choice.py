@@ -1,7 +1,4 @@
-"""Select the engine by the options and the settings of the project.
-
-Input: a project and `ExportOptions`. Output: `EngineSettings`, or an `ExporterError`.
-"""
+"""Select the engine by the options and the settings of the project."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Export: build and prove the selected cells, and write the reports.
-
-Input: the project's folder and `ExportOptions`. Output: `ExportResult`, the build folder and the
-reports.
-"""
+"""Export: build and prove the selected cells, and write the reports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Stop an export after the first model with a red cell.
-
-Input: the events of a build. Output: the same events, and an interrupt when the results of that
-model are in place. The engine then ends the other jobs and keeps their finished cells.
-"""
+"""Stop an export after the first model with a red cell."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Prove a finished file against an entry of the project, without a change of the project.
 
-Input: a manifest, an entry and a file. Output: the records of the file, one for each device.
-
 The entry gets the file as its `artifact` and a temporary build folder, so every check of an export
 applies. PyTorch computes the expected outputs from the source of the entry.
 """

@@ -1,7 +1,4 @@
-"""Compare the current results with the baseline, or with the project at a revision of git.
-
-Input: a manifest. Output: `GateResult` with the findings.
-"""
+"""Compare the current results with the baseline, or with the project at a revision of git."""
 
 from __future__ import annotations
 

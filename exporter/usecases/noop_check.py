@@ -1,8 +1,4 @@
-"""Find the summary of the last export if nothing changed since.
-
-Input: the project's folder. Output: the summary, or None. The module imports neither pydantic nor
-manifests, because its time is the time of a no-op.
-"""
+"""Find the summary of the last export if nothing changed since."""
 
 from __future__ import annotations
 

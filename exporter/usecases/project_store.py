@@ -1,7 +1,4 @@
-"""Open the store that the environment or the project selects.
-
-Input: a project, its limits and the environment. Output: a `Store`, or None.
-"""
+"""Open the store that the environment or the project selects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Rehearse an upgrade: export with other packages, and compare with the results in place.
-
-Input: a manifest and `RehearsalOptions`. Output: a `RehearsalResult`. The results are in a build
-folder of their own. Nothing of the project changes unless the rehearsal is kept.
-"""
+"""Rehearse an upgrade: export with other packages, and compare with the results in place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Render and write the files of the report.
-
-Input: a manifest, the results, the baseline and the audits. Output: the files in the reports
-folder.
-"""
+"""Render and write the files of the report."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Entry point of a worker process: `python -m exporter.worker JOB.json`.
-
-Input: the path of a job.
-Output: its records and files. Exit code 0 if the job is complete, 4 if the environment cannot run
-it. Any other code is a crash of the model or of this package; the log has the details.
-"""
+"""Entry point of a worker process: `python -m exporter.worker JOB.json`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """The fork server for workers: `python -m exporter.worker.fork_server`, on Linux.
 
-Input: stdin has a secret, and then one line of JSON for each worker to start. Output: stdout has
-one line when the server is ready, one for each start and each exit of a worker, and one on request.
-Each begins with the secret, which forks erase. The server imports the modules of all workers once.
-Each worker is a fork.
-
 The server must have no thread, device or session when it forks. It ends with its parent and
 kills its workers with their children. If the server itself is killed, the kernel kills the
 workers.

@@ -1,9 +1,4 @@
-"""The output of a job: announcements, logs and records.
-
-Input: the job, and the records or failures of its cells.
-Output: one JSON file for each record as soon as its cell is done. Before each step, an announcement
-of the cells that a crash of this step would affect.
-"""
+"""The output of a job: announcements, logs and records."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The stages of a job: load, reference, capture, convert, write, check, diagnose.
-
-Input: a `Job`.
-Output: its files and one record for each cell. A failure of the model becomes records, not an
-exception. Each stage is a function that returns a frozen value for the next stage.
-"""
+"""The stages of a job: load, reference, capture, convert, write, check, diagnose."""
 
 from __future__ import annotations
 

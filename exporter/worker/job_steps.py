@@ -1,8 +1,5 @@
 """The steps of a job that export: each begins with the model as the reference left it.
 
-Input: one function for each opset of TorchScript and for each capture of dynamo.
-Output: their files and records.
-
 A trace or a capture can change attributes, classes, global variables and settings of torch. So a
 record would depend on the other opsets of its job. Each step runs in a fork of this process, and
 the last one needs none. If a fork is impossible, each step restores the attributes of the model.

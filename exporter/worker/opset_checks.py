@@ -1,8 +1,4 @@
-"""The checks of the file of one opset on all its devices, and its records.
-
-Input: a file in the folder of the job, with its `FileOrigin`.
-Output: one record for each device.
-"""
+"""The checks of the file of one opset on all its devices, and its records."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Store finished cells by their inputs, for other branches, undone edits, checkouts and CI.
-
-Input: records and the files of a model's folder. Output: the same records and files, if the
-inputs of a cell are the same again.
-"""
+"""Store finished cells by their inputs, for other branches, undone edits, checkouts and CI."""
 
 from exporter.cache.store.cell_store import Store
 from exporter.cache.store.eviction import EvictionResult, StoreLimits

@@ -1,7 +1,5 @@
 """Store files by the hash of their content.
 
-Input: files of a model's folder. Output: the same bytes in another folder, or the problem.
-
 Files are hard links if the file system supports them, to save disk space. External data is an
 exception: onnx rejects a file with two names. If one build folder owns the store, its external data
 stays there, and moves to the store before it would be deleted. If the store is shared, the kernel

@@ -1,8 +1,5 @@
 """Put finished cells into the store, find them again and restore their files.
 
-Input: records with the model's folder that contains their files. Output: a `StoreEntry` for a cell
-with the same inputs, and its files in another folder.
-
     entries/<lookup key>/<variant key>.json    the inputs, the record and the list of files
     blobs/<sha256>                             the files
     tmp/                                       incomplete files

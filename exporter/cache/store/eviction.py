@@ -1,7 +1,5 @@
 """Evict entries from a store to keep its limits.
 
-Input: the store's folder and its `StoreLimits`. Output: an `EvictionResult`.
-
 The least recently used entry is evicted first. A file is removed with its last entry. A file
 without an entry is removed after a day, because a run may be about to write the entry.
 """

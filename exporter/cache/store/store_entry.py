@@ -1,7 +1,5 @@
 """Serialize and validate a store entry: the record of a finished cell and the list of its files.
 
-Input: a record with its files, or the bytes of an entry. Output: the bytes, or a `StoreEntry`.
-
 An entry has two keys. The lookup key is a hash of the cell and its fingerprint, which are known
 before a worker starts. The variant key is a hash of the loaded sources and packages. All variants
 of one lookup key are compared with the current files.

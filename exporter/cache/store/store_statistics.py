@@ -1,7 +1,4 @@
-"""Count the lookups, restores and transfers of a store in one run.
-
-Input: calls of the store. Output: `StoreStatistics`, for the terminal and as JSON.
-"""
+"""Count the lookups, restores and transfers of a store in one run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Other right outputs of a sample, if equal or near values leave PyTorch a choice.
-
-Input: a sample with the outputs of runs with another order of ties, or with other rounding.
-Output: samples with these outputs, and one that has the nearest of them in each row.
-"""
+"""Other right outputs of a sample, if equal or near values leave PyTorch a choice."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The comparison of one output array with PyTorch's: kind and shape, then NaN and Inf, then values.
-
-Input: two arrays, and a `Limit` for floats. Output: a `Comparison` with the problem and the error.
-Arrays are not broadcast or cast, and every element has a partner.
-"""
+"""The comparison of one output array with PyTorch's: kind and shape, then NaN and Inf, then values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The comparison of one output with PyTorch's: a tensor, or a sequence item by item.
-
-Input: an output of the session, and the sample. Output: comparisons, each with the name of the
-compared value: `output 'y'`, `item 2 of output 'parts'`.
-"""
+"""The comparison of one output with PyTorch's: a tensor, or a sequence item by item."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The comparison of samples with a session: the common part of all sample checks.
 
-Input: a `CheckContext`, a `Session` and samples. Output: one `CheckResult` for all of them.
-
 A sample passes if the file runs on it, and every output has the declared name, dtype and shape and
 the values of PyTorch. PyTorch's own outputs must match the contract too.
 """

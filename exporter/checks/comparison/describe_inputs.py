@@ -1,7 +1,4 @@
-"""The inputs of a failing sample in words: `mask: 3 of 8 elements are 0`.
-
-Input: the arrays of a sample. Output: text for a message; "" if no input is worth a mention.
-"""
+"""The inputs of a failing sample in words: `mask: 3 of 8 elements are 0`."""
 
 from __future__ import annotations
 

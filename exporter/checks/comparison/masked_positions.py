@@ -1,7 +1,5 @@
 """The positions of an output that `masked_by` selects for the comparison.
 
-Input: a contract and the inputs of a sample. Output: a Boolean array that broadcasts to the output.
-
 Models compute meaningless values at masked positions, such as the padding on the left side of a
 decoder's input. Only the positions that the mask allows are compared.
 """

@@ -2,10 +2,6 @@
 
 One bound for a whole output would accept any probability beside pixels of 10,000. So a slice of
 any axis that is smaller than the output by 1,000 has a bound of its own.
-
-Input: arrays that are within the bound of the whole output. Output: a `Comparison` of the small
-slices. Slices without a bound are not compared again: those in which PyTorch's own error is
-large, because they are differences of large values, and those with very few elements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The comparison of indices that select among equal values, such as those of `topk`.
 
-Input: indices of the file and of PyTorch, and the values that both select from.
-
 An index is right if it selects PyTorch's value within rounding. If PyTorch promises the first of
 equal values and computes them without an error, only that index is right. No index may repeat in
 a row unless PyTorch repeats it.

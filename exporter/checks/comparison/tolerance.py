@@ -1,8 +1,5 @@
 """The allowed error of one output on one device.
 
-Input: the contract, the `Reference`, and the scale of the output (its largest finite magnitude).
-Output: a `Limit` in the units of the output, with its reason.
-
 Precedence of tolerances in the manifest: first the output's for this device, for its dtype, and its
 general one. Then the model's in the same order. The first one that is set wins as a whole.
 

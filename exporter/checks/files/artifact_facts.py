@@ -1,7 +1,4 @@
-"""The properties of an ONNX file for reports: size, hash, operators, parameters.
-
-Input: the path of a file. Output: an `Artifact`. Weights in external files are counted, not loaded.
-"""
+"""The properties of an ONNX file for reports: size, hash, operators, parameters."""
 
 from __future__ import annotations
 

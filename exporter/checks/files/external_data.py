@@ -1,8 +1,5 @@
 """Checks of external data: it is complete, and inside the folder of the ONNX file.
 
-Input: a model and the folder of its file. Output: problems, and the names of the used files. Only
-names and sizes are read. (`onnx.checker` accepts a truncated file.)
-
 The rules are those of ONNX, docs/ExternalData.md, and of `onnx.load`, which accepts no link: a link
 may point out of the folder, and a copy of the folder does not contain its target.
 """

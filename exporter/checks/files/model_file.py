@@ -1,7 +1,4 @@
-"""The reader of an ONNX file.
-
-Input: a path. Output: the model without its external data.
-"""
+"""The reader of an ONNX file."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Stored samples, in the file format of the ONNX test suite.
-
-Input: a folder `test_data_set_<n>`. Output: its inputs by name and its outputs in order. The module
-also writes such a folder. ONNX's test runners read `input_<i>.pb` and `output_<i>.pb`. The file
-`float64_<i>.pb` is the same output computed in float64, if the model runs in it. If a file selects
-other indices than PyTorch, `tied_<i>.pb` is the output with the lower index first among equal
-values, and `selection_<i>_*.pb` are the values that an output of indices selects from.
-"""
+"""Stored samples, in the file format of the ONNX test suite."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The inputs of such a file are the declared ones, and then every weight that the model reads. The
 weights have their names and the order of `state_dict`. None of them has a value in the file.
-
-Input: a file and PyTorch's weights. Output: problems, and the values for a session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """The checks `parity`, `axes`, `cases` and `values`: the file and PyTorch give the same outputs.
 
-Input: a `CheckContext` with samples of four kinds, and a `Session`. Output: one `CheckResult` for
-each check. `SAMPLE_KINDS` maps a check to its samples:
-
 - `parity`: the declared inputs.
 - `axes`: other sizes of the dynamic axes.
 - `cases`: the other input sets of the manifest.

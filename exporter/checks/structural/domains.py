@@ -1,8 +1,4 @@
-"""Operators that neither ONNX nor a function of the file defines.
-
-Input: a file and its contract. Output: operators of domains that the manifest does not name, and
-operators without a kernel in the runtime of a device.
-"""
+"""Operators that neither ONNX nor a function of the file defines."""
 
 from __future__ import annotations
 

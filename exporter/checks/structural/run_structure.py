@@ -1,8 +1,4 @@
-"""The common part of all structure checks: read the file and join the problems.
-
-Input: a `CheckContext` and a function that finds problems. Output: a `CheckResult` that names all
-problems. Weights in external files are never loaded here.
-"""
+"""The common part of all structure checks: read the file and join the problems."""
 
 from __future__ import annotations
 

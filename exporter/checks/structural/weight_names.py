@@ -1,8 +1,4 @@
-"""Weights have the names of the manifest: a part of the check `signature`.
-
-Input: a file and PyTorch's record of each weight. Output: every weight that does not exist under
-its name with its own values.
-"""
+"""Weights have the names of the manifest: a part of the check `signature`."""
 
 from __future__ import annotations
 

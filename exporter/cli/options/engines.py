@@ -1,7 +1,4 @@
-"""The options of the engine: `--engine`, `--scheduler` and `--jobs`.
-
-Input: `dask`, `tcp://10.0.0.1:8786`, `4`. Output: `EngineArguments`.
-"""
+"""The options of the engine: `--engine`, `--scheduler` and `--jobs`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Options that select the project and its cells.
-
-Input: the arguments of the command line. Output: a `Selection`, a folder, a planned cell.
-"""
+"""Options that select the project and its cells."""
 
 from __future__ import annotations
 

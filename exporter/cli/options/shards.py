@@ -1,7 +1,4 @@
-"""The option `--shard`.
-
-Input: `2/3`. Output: a `Shard`.
-"""
+"""The option `--shard`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The options `--store-size` and `--store-age`, and those of a remote store.
-
-Input: `5GiB`, `30d`. Output: bytes and seconds.
-"""
+"""The options `--store-size` and `--store-age`, and those of a remote store."""
 
 from __future__ import annotations
 

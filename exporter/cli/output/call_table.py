@@ -1,7 +1,4 @@
-"""The table of `exporter list --inputs`: the inputs of a model's call.
-
-Input: a `ModelSpec`. Output: rows of text.
-"""
+"""The table of `exporter list --inputs`: the inputs of a model's call."""
 
 from __future__ import annotations
 

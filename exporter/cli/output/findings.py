@@ -1,8 +1,4 @@
-"""Print the findings of the gate.
-
-Input: findings. Output: a line for each group that differs only in the opset, the worst first, and
-hints for the blocking ones.
-"""
+"""Print the findings of the gate."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Annotations of GitHub at a file and a line, and pages within GitHub's size limits.
 
-Input: findings, problems, markdown. Output: workflow commands on stdout and lines of the step's
-summary, only in a GitHub job.
-
 GitHub shows 10 errors and 10 warnings of a step. If there are more, the last annotation has their
 number. GitHub executes any line that begins with two colons. All other text of a model therefore
 passes `escape_ci_commands`.

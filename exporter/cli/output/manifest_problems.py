@@ -1,7 +1,4 @@
-"""Read a project of which some entries or files are invalid, and print their problems.
-
-Input: the project's folder. Output: the manifest with all valid entries, and lines on stderr.
-"""
+"""Read a project of which some entries or files are invalid, and print their problems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Print what an export would do with each cell.
-
-Input: a `BuildPlan`. Output: the counts, and a line for selected cells that differ in the opset.
-"""
+"""Print what an export would do with each cell."""
 
 from __future__ import annotations
 

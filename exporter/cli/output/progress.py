@@ -1,8 +1,4 @@
-"""Print the progress of an export.
-
-Input: the events of a `BuildObserver`. Output: lines; on a terminal also a bar and the cells in
-progress, which are redrawn.
-"""
+"""Print the progress of an export."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Warnings about stored results: other tools, and cells without a result.
-
-Input: `ValidResults`. Output: lines on stderr.
-"""
+"""Warnings about stored results: other tools, and cells without a result."""
 
 from __future__ import annotations
 

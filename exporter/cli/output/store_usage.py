@@ -1,7 +1,4 @@
-"""Show the use of the store in one export.
-
-Input: `StoreStatistics`, or None without a store. Output: lines, and a JSON file.
-"""
+"""Show the use of the store in one export."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The summary of an export: a table for each device, the counts, and the red cells.
-
-Input: a manifest, its plan and the records. Output: lines and the exit code.
-"""
+"""The summary of an export: a table for each device, the counts, and the red cells."""
 
 from __future__ import annotations
 

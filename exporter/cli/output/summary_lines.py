@@ -1,7 +1,4 @@
-"""Print the summary of an export, also that of an earlier one. A no-op imports only this module.
-
-Input: the lines of a summary, and the seconds of the export. Output: the lines on stdout.
-"""
+"""Print the summary of an export, also that of an earlier one. A no-op imports only this module."""
 
 from __future__ import annotations
 

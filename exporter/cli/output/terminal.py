@@ -1,7 +1,4 @@
-"""Print lines without terminal controls, with colors if stdout is a terminal.
-
-Input: text, trusted or not. Output: lines on stdout and stderr.
-"""
+"""Print lines without terminal controls, with colors if stdout is a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read a TOML file with the line of each key.
-
-Input: a path. Output: a `TomlFile`, or a `Problem` if the file cannot be read.
-"""
+"""Read a TOML file with the line of each key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Resolve the path of every input and constant in the model's call, and report conflicts.
 
-Input: the `at` keys of an entry. Output: a path and a name for each input, and the containers.
-
 An input without a name gets the name of its parameter in `forward`. The source of the model is
 parsed, not run, because the parent process imports no torch.
 """

@@ -1,7 +1,4 @@
-"""Resolve the dependencies that an entry lists itself.
-
-Input: the table `depends`. Output: globs relative to the entry's manifest, and variables.
-"""
+"""Resolve the dependencies that an entry lists itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Resolve derived axes: their rules, and examples of the axes that determine them.
-
-Input: the tables of axes. Output: `SizeRule`s by name, and axes with examples.
-"""
+"""Resolve derived axes: their rules, and examples of the axes that determine them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Choose the exporter of each opset, and check capture, opsets and options against it.
-
-Input: `exporter`, `capture`, `opsets`, `options` of an entry. Output: the options.
-"""
+"""Choose the exporter of each opset, and check capture, opsets and options against it."""
 
 from __future__ import annotations
 

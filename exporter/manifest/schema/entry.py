@@ -1,8 +1,5 @@
 """The tables of a manifest file: the single source of validation, JSON Schema and reference.
 
-Input: the tables that tomli reads. Output: frozen, typed tables, before defaults, parents and the
-rules that need several keys. `rules/model_resolver.py` converts them into a `ModelSpec`.
-
 The docstring under a field is its text in the reference and in the schema. The default of a field
 is the built-in default. `model_fields_set` contains the keys that the user wrote.
 """

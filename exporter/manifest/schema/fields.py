@@ -1,8 +1,4 @@
-"""The annotated types of manifest values, with their validation and JSON Schema.
-
-Input: values from tomli. Output: the field types of the tables. A validator raises ValueError with
-the complete message; `reading/validation_messages.py` adds file, line and key.
-"""
+"""The annotated types of manifest values, with their validation and JSON Schema."""
 
 from __future__ import annotations
 

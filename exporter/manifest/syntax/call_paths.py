@@ -1,8 +1,4 @@
-"""Read and write paths in the model's call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`.
-
-Input: the `at` texts of inputs and constants. Output: parsed paths, default positions, and
-conflicts: two values at one path, a value inside another value, a missing position.
-"""
+"""Read and write paths in the model's call: `args[0]`, `kwargs.mask`, `kwargs.past[0].key`."""
 
 from __future__ import annotations
 

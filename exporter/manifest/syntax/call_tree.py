@@ -1,8 +1,4 @@
-"""A call built from values and their places: `args[0]`, `kwargs.past[0].key`.
-
-Input: values with their `at` texts, and the types of containers. Output: the positional and the
-keyword arguments. The caller creates the containers, so the result can be values or source text.
-"""
+"""A call built from values and their places: `args[0]`, `kwargs.past[0].key`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Consumers of a file: `onnxruntime>=1.17`.
-
-Input: the text of the manifest. Output: the first release that must load the file.
-"""
+"""Consumers of a file: `onnxruntime>=1.17`."""
 
 from __future__ import annotations
 

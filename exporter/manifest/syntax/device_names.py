@@ -1,7 +1,4 @@
-"""The names of devices in toolchains: `cpu@onnxscript0.6`.
-
-Output: the parts of a name, and the comparison of a name with a pattern.
-"""
+"""The names of devices in toolchains: `cpu@onnxscript0.6`."""
 
 from __future__ import annotations
 

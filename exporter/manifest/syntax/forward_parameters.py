@@ -1,8 +1,5 @@
 """Find the parameters of a model's `forward` in its source, without running it.
 
-Input: a Python file and the name of a class, of a function that builds a model, or of a model.
-Output: the parameters of `forward`, or the reason why they cannot be read.
-
 A function counts if each of its results is a call of one class, as in `return Net()`. A name with
 two definitions, such as in two branches, cannot be read.
 """

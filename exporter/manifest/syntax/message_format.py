@@ -1,7 +1,4 @@
-"""Format user values for messages: TOML notation, key paths, lists of names.
-
-Input: values and paths. Output: short texts of one line.
-"""
+"""Format user values for messages: TOML notation, key paths, lists of names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read and write opsets, and list the opsets that each exporter supports.
-
-Input: `17`, `"9..21"`, `[13, "17..20"]`, `"<14"`, `"*"`. Output: sorted tuples of opsets.
-"""
+"""Read and write opsets, and list the opsets that each exporter supports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Split references to tensor files: `x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key`.
-
-Input: the text of a manifest. Output: the path and the key in the file. No file is opened.
-"""
+"""Split references to tensor files: `x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Ranges of versions: `<2.14`, `>=2.12, <2.14`.
-
-Input: a range and a version. Output: whether the version is in the range. A nightly build or a
-pre-release counts as its release, because it has the release's operators.
-"""
+"""Ranges of versions: `<2.14`, `>=2.12, <2.14`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The attempts of one job on the hosts of a cluster.
 
-Input: starts and ends of the job on hosts. Output: the decision whether a lost host is the fault of
-the job.
-
 A host can end for many reasons. A job that was running there runs again elsewhere. It fails as
 `killed` only if a second host ended during it, or if the only host ended several times. An end
 before the first announcement is not the fault of the job: no code of the model ran.

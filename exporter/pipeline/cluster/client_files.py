@@ -1,8 +1,4 @@
-"""Exchange files with the hosts of a cluster.
-
-Input: digests that a host lacks, or the reply of a host. Output: parts of files for the host, or
-files in the folder of a job. Every file is verified by its digest.
-"""
+"""Exchange files with the hosts of a cluster."""
 
 from __future__ import annotations
 

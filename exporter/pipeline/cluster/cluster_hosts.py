@@ -1,8 +1,4 @@
-"""The hosts of a cluster: which of them may run jobs, and with which resources.
-
-Input: the workers that the scheduler reports, and the refusals of hosts. Output: the addresses and
-the resources of a task.
-"""
+"""The hosts of a cluster: which of them may run jobs, and with which resources."""
 
 from __future__ import annotations
 

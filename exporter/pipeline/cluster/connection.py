@@ -1,7 +1,5 @@
 """Connect to a Dask cluster, or start one on this machine.
 
-Input: `EngineSettings`. Output: a `ClusterConnection`. Only this module decides which cluster runs.
-
 A cluster that the program starts listens on the loopback interface only. Others have the settings
 of Dask, which include TLS.
 """

@@ -1,7 +1,5 @@
 """Run jobs on a Dask cluster.
 
-Input: tasks. Output: calls of `JobEvents`, as from the local engine.
-
 The client submits some jobs more than the cluster can run, so that Dask chooses the host and no
 host waits. Each host runs a job by its local engine and sends the files back, which are verified by
 their digests. `JobAttempt` decides about lost hosts.

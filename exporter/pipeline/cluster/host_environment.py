@@ -1,7 +1,4 @@
-"""Compare a host with the client, and build the environment of its workers.
-
-Input: the `RunContext` of the client. Output: the differences, and the variables of workers.
-"""
+"""Compare a host with the client, and build the environment of its workers."""
 
 from __future__ import annotations
 

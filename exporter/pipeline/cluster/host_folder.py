@@ -1,7 +1,5 @@
 """The working folder of a host: files by digest, copies of projects and folders of jobs.
 
-Input: the parts of files that a client sends. Output: a copy of a project, verified by digest.
-
 All processes of a host share the folder. Files appear in it by a rename of complete content.
 """
 

@@ -1,7 +1,5 @@
 """Run one job on a host, and exchange files with the client.
 
-Input: a `HostRequest`. Output: a `HostReply`.
-
 A Dask worker calls these functions: `run_job` is the task, and the others are calls of the client
 between tasks. The job itself runs in a worker process of the local engine, as on the client's
 machine, so that its crash does not end the Dask worker.

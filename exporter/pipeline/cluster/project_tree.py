@@ -1,7 +1,5 @@
 """List the files of a project by their content, to copy the project to other hosts.
 
-Input: the folder of a project. Output: a `ProjectTree`.
-
 All files travel, because a model can read any of them. Folders that other programs create are
 copied without their content: they remain in lists of names, and their files are never inputs.
 """

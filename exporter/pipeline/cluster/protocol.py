@@ -1,8 +1,5 @@
 """The values that the client and the hosts of a cluster exchange.
 
-Output: `RunContext` and `HostRequest` for a host; `HostReply` with the end of a job, or the reason
-why it did not run.
-
 Dask pickles these values. Contents of files travel beside them, in parts of limited size.
 """
 

@@ -1,7 +1,5 @@
 """Start workers from several threads by one fork server.
 
-Input: a `ProcessStarter` for one thread. Output: a `ProcessStarter` for each job.
-
 A Dask worker has one thread for each job, and a fork server imports torch once for all of them.
 """
 

@@ -1,8 +1,4 @@
-"""Validate records against the manifest and collect them.
-
-Input: the manifest, its plan, stored records. Output: `Results` with all valid records, adjusted to
-the manifest's expectations, and the reasons for the missing ones.
-"""
+"""Validate records against the manifest and collect them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Decide which selected cells run, are rechecked, restored or reused, and why.
 
-Input: a plan and the records of the build folder. Output: `Decisions`.
-
 A cell is reused if its record is up to date, a retry cannot change its status, and its files have
 their recorded hashes. If validity is uncertain, the cell is rebuilt.
 """

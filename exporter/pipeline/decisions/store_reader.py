@@ -1,8 +1,5 @@
 """Find stale or missing cells in the store and restore them to the build folder.
 
-Input: the cells that would run, the store. Output: a `StoreHit` for each cell with the same inputs,
-and later its record and files in `build/<model>`.
-
 Restored cells are combined with valid results of the build folder by `carry_over`, which requires
 equal PyTorch outputs. Valid results of the build folder are never replaced.
 """

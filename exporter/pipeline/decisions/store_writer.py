@@ -1,8 +1,5 @@
 """Put the results of a job into the store.
 
-Input: the records of a job, the model's folder with their files. Output: store entries, or the
-reason why there are none.
-
 The state of files and tools is read again: if an input changed during the job, the result may
 depend on either version and is not stored.
 """

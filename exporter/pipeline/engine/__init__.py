@@ -1,7 +1,4 @@
-"""Run jobs in worker processes.
-
-Input: jobs. Output: a `JobResult` for each. The protocol allows other engines than `LocalEngine`.
-"""
+"""Run jobs in worker processes."""
 
 from exporter.pipeline.engine.local_engine import LocalEngine
 from exporter.pipeline.engine.protocol import (

@@ -1,7 +1,4 @@
-"""Report the progress of a running worker from the files in its folder.
-
-Input: a job. Output: calls of `JobEvents` for each new announcement and each finished record.
-"""
+"""Report the progress of a running worker from the files in its folder."""
 
 from __future__ import annotations
 

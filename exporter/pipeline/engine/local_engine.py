@@ -1,8 +1,4 @@
-"""Run jobs as parallel processes on this machine.
-
-Input: tasks. Output: calls of `JobEvents`. Each worker leads its own process group, and its
-child processes end with it.
-"""
+"""Run jobs as parallel processes on this machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Define the interface of an engine.
 
-Input: tasks, each with a `Job` and its time limit. Output: calls of `JobEvents` while the jobs run,
-and one `JobResult` for each job.
-
 An engine reports how a job ended. `build.execute` decides about the cells: `JobEvents` can
 return a new task. `BuildObserver` only receives finished decisions and returns nothing.
 """

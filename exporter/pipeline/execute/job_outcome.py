@@ -1,8 +1,5 @@
 """Derive the results of cells from the end of their job.
 
-Input: a `JobResult`, the records and the log of the worker. Output: a `Verdict` with a record for
-each decided cell, and the cells for another worker.
-
 If the worker exited with 0 and wrote all records, all records count. Otherwise the record of a cell
 counts if the worker announced a later one. If the worker died, the announced cells fail, and
 another worker runs the rest. Each retry decides at least one cell, so retries come to an end.

@@ -1,7 +1,5 @@
 """Join the parts of a model that several workers build.
 
-Input: jobs at their ends. Output: one folder for each model, after its last part has ended.
-
 A part cannot replace the model's folder on its own: the other parts start from that folder, and
 their results could not be carried over.
 """

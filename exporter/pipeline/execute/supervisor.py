@@ -1,8 +1,4 @@
-"""Handle the events of jobs: decide their cells, retry, and replace model folders.
-
-Input: events of an engine. Output: `build/<model>` for each model, calls of a `BuildObserver`, and
-the tasks that follow.
-"""
+"""Handle the events of jobs: decide their cells, retry, and replace model folders."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Manage the folders of the build.
-
-Input: a private folder with the results of one run for a model. Output: `build/<model>`, which the
-private folder replaces by one rename. Nothing is written or moved through a symlink.
-"""
+"""Manage the folders of the build."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Carry results of an earlier run, or of another part of a model, over to a new folder.
-
-Input: two folders of one model. Output: the results of both in one folder, if PyTorch's outputs
-were the same for both.
-"""
+"""Carry results of an earlier run, or of another part of a model, over to a new folder."""
 
 from __future__ import annotations
 

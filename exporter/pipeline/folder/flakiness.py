@@ -1,7 +1,5 @@
 """Mark results that differ between two runs with the same inputs.
 
-Input: the records of an earlier and of a new run. Output: new records with the field `flaky`.
-
 Inputs are the same if the fingerprint, the sources and the packages are. A record of a crash, a
 timeout or a kill does not list its inputs and is never marked. The mark stays until an input
 changes, because one more equal result proves nothing.

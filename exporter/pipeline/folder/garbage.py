@@ -1,7 +1,5 @@
 """Find files of the build folder that belong to no cell of the manifests.
 
-Input: all cells of the manifests, the build folder. Output: paths to remove, with the freed bytes.
-
 A file of uncertain origin stays. Only folders that an export created are searched, and only for
 file names of an export. Symlinks are not followed. A stale result belongs to its cell and stays.
 """

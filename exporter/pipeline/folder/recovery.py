@@ -1,8 +1,5 @@
 """Recover the finished cells of killed runs; only the unfinished ones run again.
 
-Input: the private folders of killed runs. Output: their valid results in `build/<model>`, and a
-line for each model.
-
 All records count except those of the last announced cells, as after a crash of the worker.
 `decide` verifies the files, as for any other record.
 """

@@ -1,7 +1,4 @@
-"""Keep the records of a build folder in memory, to read each record file once per run.
-
-Input: the build folder. Output: records by cell. Changes are made in memory and on disk.
-"""
+"""Keep the records of a build folder in memory, to read each record file once per run."""
 
 from __future__ import annotations
 

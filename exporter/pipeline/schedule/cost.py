@@ -1,7 +1,5 @@
 """Estimate the cost of a job from the times in earlier records.
 
-Input: records of earlier runs. Output: a `Cost` for each model.
-
 Costs only order and divide jobs. A wrong estimate costs time and changes no result.
 """
 

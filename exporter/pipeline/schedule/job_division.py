@@ -1,8 +1,5 @@
 """Divide the opsets of a model between several workers.
 
-Input: the opsets and the cost of each job, the number of workers. Output: the number of parts of
-each job.
-
 A job is divided if other workers would wait for it. Each part captures the model again, so a
 division must clearly shorten the run. The stage times of an earlier run are necessary.
 """

@@ -1,7 +1,4 @@
-"""Create the jobs of a run, most often one for each model with cells to run.
-
-Input: the manifest and the decisions. Output: `Task`s, each with an empty private folder.
-"""
+"""Create the jobs of a run, most often one for each model with cells to run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Badges for a README: a picture, and the JSON of a shields.io endpoint.
-
-Input: a label and the `Cell`s that it covers. Output: a `Badge`, its SVG and its JSON. A badge is
-green if all promises are proved, and never if a result is missing.
-"""
+"""Badges for a README: a picture, and the JSON of a shields.io endpoint."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """`reports/results.csv`: one line for each cell, for spreadsheets and scripts.
 
-Input: the `Cell`s of all models. Output: CSV (RFC 4180, but lines end in a newline), UTF-8.
-
 Spreadsheets evaluate a field as a formula if it begins with one of a few characters, quoted or
 not. Such a field gets a leading apostrophe, as OWASP recommends (CSV injection).
 """

@@ -1,8 +1,4 @@
-"""The files of a report for other programs; nothing is written here.
-
-Input: a `Manifest` and a `RunRecord`. Output: content by relative file name. Equal inputs give
-equal files, unless a plugin does not.
-"""
+"""The files of a report for other programs; nothing is written here."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`reports/junit.xml`: the cells as test cases, for the pages of a CI system.
-
-Input: the contracts and `Cell`s of all models. Output: XML with a suite for each model and a case
-for each cell. A failed check is a failure, and an exception of a stage is an error. Other cells
-that do not pass are skipped cases with a reason, because JUnit has no fourth result.
-"""
+"""`reports/junit.xml`: the cells as test cases, for the pages of a CI system."""
 
 from __future__ import annotations
 

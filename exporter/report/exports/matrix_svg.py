@@ -1,8 +1,4 @@
-"""`reports/matrix.svg`: the table of all models as a picture for a README.
-
-Input: the `Cell`s of all models. Output: SVG without external resources: a grid for each device and
-a legend. Each color has a letter, for readers who cannot distinguish the colors.
-"""
+"""`reports/matrix.svg`: the table of all models as a picture for a README."""
 
 from __future__ import annotations
 

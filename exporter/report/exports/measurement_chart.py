@@ -1,8 +1,4 @@
-"""`reports/charts/<model>.svg`: the measured ratios of a model's files over opsets and devices.
-
-Input: `MeasurementRow`s. Output: SVG without external resources: one panel for each measurement,
-with a bar for each cell. The number beside a bar is its ratio.
-"""
+"""`reports/charts/<model>.svg`: the measured ratios of a model's files over opsets and devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The data of `index.html`: every promised cell with its record, as plain values.
-
-Input: a `Manifest`, a `RunRecord` and the cells of each model. Output: `IndexData`.
-"""
+"""The data of `index.html`: every promised cell with its record, as plain values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The data of `index.html`; its script reads the same names.
-
-Output: `IndexData`. Fields with their default are left out of the JSON. A row contains each value
-once, although many of its opsets use it. A row is one line of the page, so a change of one model
-changes one line.
-"""
+"""The data of `index.html`; its script reads the same names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The page of a model: contract, cells, check results and artifacts.
-
-Input: a `ModelSpec` and its `Cell`s. Output: a `ModelPage` with plain rows.
-"""
+"""The page of a model: contract, cells, check results and artifacts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The page COMPATIBILITY.md: a table for each device, and the reasons of failures.
-
-Input: a `Manifest`, a `RunRecord` and the findings of the gate. Output: an `Overview` with plain
-rows.
-"""
+"""The page COMPATIBILITY.md: a table for each device, and the reasons of failures."""
 
 from __future__ import annotations
 

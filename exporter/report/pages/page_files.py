@@ -1,8 +1,5 @@
 """The pages of a report for people, as text; nothing is written here.
 
-Input: a `Manifest`, a `RunRecord` and the findings of the gate. Output: text by relative file name.
-Equal inputs give equal files, byte for byte, in any order of the records.
-
 jinja2 is imported only when a page is rendered, because many commands need only rows.
 """
 

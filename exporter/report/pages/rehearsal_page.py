@@ -1,7 +1,4 @@
-"""The report of a rehearsal: markdown for people, and JSON for other programs.
-
-Input: an `UpgradeComparison` and its requirements. Output: text.
-"""
+"""The report of a rehearsal: markdown for people, and JSON for other programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Rendering of templates with jinja2.
 
-Input: the project's own folder of templates, if it exists, and values. Output: rendered text.
-
 A file of the project replaces the packaged template with the same name. Templates are trusted like
 code. The values that they show are not: `markdown.escape_inline` escapes them, unless a filter has
 done it.

@@ -1,8 +1,4 @@
-"""The earlier acceptance of a cell, for committed pages.
-
-Input: the baseline, its history, and a current `Cell`. Output: a sentence. It contains no commit
-and no date, because a page is written before its own commit exists. `exporter gate` knows both.
-"""
+"""The earlier acceptance of a cell, for committed pages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Artifacts: their sizes, their operators, and the notes of the exporter.
-
-Input: the `Cell`s of a model. Output: rows; opsets with the same content share one row. All devices
-of a toolchain check the same file, so each opset counts once.
-"""
+"""Artifacts: their sizes, their operators, and the notes of the exporter."""
 
 from __future__ import annotations
 

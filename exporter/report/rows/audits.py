@@ -1,8 +1,4 @@
-"""The audits of a model, as rows of its page.
-
-Input: the folder of stored audits in the reports folder, and a model. Output: `AuditRow`s. An audit
-takes minutes, so a report does not repeat it. The last audit of each cell is committed.
-"""
+"""The audits of a model, as rows of its page."""
 
 from __future__ import annotations
 

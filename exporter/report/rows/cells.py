@@ -1,8 +1,4 @@
-"""Promised cells with their records.
-
-Input: a `Manifest` and a `RunRecord`. Output: the `Cell`s of each model. A promise without a record
-is a cell too; a record without a promise is not.
-"""
+"""Promised cells with their records."""
 
 from __future__ import annotations
 

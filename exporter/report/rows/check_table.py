@@ -1,8 +1,4 @@
-"""Results of the checks by opset.
-
-Input: the `Cell`s of a model on one device. Output: a `CheckTable`; opsets with equal results share
-one row.
-"""
+"""Results of the checks by opset."""
 
 from __future__ import annotations
 

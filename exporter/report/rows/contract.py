@@ -1,7 +1,4 @@
-"""The contract of a model as rows of its page.
-
-Input: a `ModelSpec`. Output: a `Contract`: settings, inputs, outputs, axes and cases.
-"""
+"""The contract of a model as rows of its page."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Clusters of equal failures and findings over many cells and models.
-
-Input: red `Cell`s with their contracts, or findings of the gate. Output: clusters with the cells
-that they affect, the largest first. The names of a model (its id, its source, its inputs, the paths
-of its layers) do not distinguish failures. Different operators do.
-"""
+"""Clusters of equal failures and findings over many cells and models."""
 
 from __future__ import annotations
 

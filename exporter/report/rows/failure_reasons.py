@@ -1,8 +1,4 @@
-"""The reasons why a cell does not pass, from its diagnosis.
-
-Input: a `Record`. Output: `FailureReasons` with sentences and rows for the page, and one line for
-the terminal.
-"""
+"""The reasons why a cell does not pass, from its diagnosis."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Cells that do not pass, with everything that a user needs to fix them; and flaky cells.
-
-Input: the `Cell`s of a model. Output: `FailureRow`s and `FlakyRow`s. Opsets with equal content
-share one row.
-"""
+"""Cells that do not pass, with everything that a user needs to fix them; and flaky cells."""
 
 from __future__ import annotations
 

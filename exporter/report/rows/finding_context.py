@@ -1,8 +1,4 @@
-"""Facts for the reviewer of a finding: its locations, its acceptance, and commands to repeat it.
-
-Input: equal findings, the manifest, the records and the commit of the baseline.
-Output: a `FindingContext`. If a fact belongs to a single cell, the first finding represents all.
-"""
+"""Facts for the reviewer of a finding: its locations, its acceptance, and commands to repeat it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The tables of models by opset, with the devices of equal results in one row.
-
-Input: the `Cell`s of all models and the manifest. Output: a `Matrix`. If a table has too many
-opsets for columns, it has ranges (`13..17`). If it has too many rows, it is divided into parts with
-an index.
-"""
+"""The tables of models by opset, with the devices of equal results in one row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The measured speed and memory of a model's files, for models with `measure`.
-
-Input: the `Cell`s of a model. Output: one row for each measured cell.
-"""
+"""The measured speed and memory of a model's files, for models with `measure`."""
 
 from __future__ import annotations
 

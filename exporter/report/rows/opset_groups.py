@@ -1,7 +1,4 @@
-"""Groups of cells that differ only in their opset: `alexnet/13..17/cpu`.
-
-Input: items with a cell and a key. Output: `OpsetGroup`s, each with a label and its members.
-"""
+"""Groups of cells that differ only in their opset: `alexnet/13..17/cpu`."""
 
 from __future__ import annotations
 

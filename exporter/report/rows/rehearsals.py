@@ -1,8 +1,4 @@
-"""Kept rehearsals as columns beside the current results.
-
-Input: the `Cell`s of all models, the tools of the results and the kept rehearsals. Output: a
-`RehearsalTable`. An outcome counts only while everything except the packages is as it was then.
-"""
+"""Kept rehearsals as columns beside the current results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The reason why no script outside this tool can show a failure.
-
-Input: a `Record`. Output: a reason with a fix, or "" if a script shows the same failure.
-"""
+"""The reason why no script outside this tool can show a failure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The support of a model's files by runtimes: opsets, releases and sizes of axes.
-
-Input: the `Cell`s of a model and its `Manifest`. Output: `RuntimeSupport` rows. Only cells that
-pass count; a foreseen failure does not.
-"""
+"""The support of a model's files by runtimes: opsets, releases and sizes of axes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The wall time of stages and checks, summed over cells.
-
-Input: records. Output: seconds by stage and by check. Cells of one model share stages: the work is
-in the record of each of them, and counts once.
-"""
+"""The wall time of stages and checks, summed over cells."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The versions of the tools, side by side for all toolchains.
-
-Input: the results. Output: a `ToolTable`.
-"""
+"""The versions of the tools, side by side for all toolchains."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Escaped text for markdown.
 
-Input: names, messages and logs from models, tools and manifests. Output: `Markup` with the same
-visible characters, which cannot add a row, heading, link, image or HTML element. Templates use
-these functions as their `finalize` and their filters.
-
 An entity is never structure (CommonMark 0.31, 6.2). Each character that could be structure is
 therefore written as an entity. Code spans and fences do not decode entities. A span contains only
 harmless characters, and a fence is longer than any run of backticks inside it. GitHub links

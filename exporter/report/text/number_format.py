@@ -1,8 +1,4 @@
-"""Figures and messages for committed pages, rounded to values that all machines agree on.
-
-Input: metrics and messages of records. Output: short texts. Float errors differ between machines by
-a third and more. With all their digits, a page would change in every run.
-"""
+"""Figures and messages for committed pages, rounded to values that all machines agree on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The appearance of each status, for all pages and for the terminal.
-
-Input: a `Status`, or None for a cell without a record. Output: a `Mark`.
-"""
+"""The appearance of each status, for all pages and for the terminal."""
 
 from __future__ import annotations
 

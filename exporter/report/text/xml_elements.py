@@ -1,9 +1,4 @@
-"""XML elements with text from models, tools and manifests.
-
-Input: texts and names of tags. Output: elements, and the document as text. The functions build a
-tree and never insert text into a tag. XML 1.0 forbids some characters (section 2.2: most controls,
-lone surrogates, U+FFFE, U+FFFF), even as an escape like `&#0;`. They are replaced by U+FFFD.
-"""
+"""XML elements with text from models, tools and manifests."""
 
 from __future__ import annotations
 

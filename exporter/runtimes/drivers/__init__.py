@@ -1,7 +1,5 @@
 """Drivers: the code that loads and runs a file in one runtime, with numpy and the runtime only.
 
-Input: a `FileRequest`. Output: a `Driver`, or a `DriverFailure` with the runtime's own message.
-
 A driver runs in this process, or in one of another environment (`__main__`). That process has
 another Python: the modules keep to the syntax of Python 3.8 and import nothing else of this tool.
 """

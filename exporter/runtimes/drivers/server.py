@@ -1,7 +1,4 @@
-"""The program of a runtime process: it loads one file and runs it on the inputs of each message.
-
-Input: messages on stdin. Output: messages on the former stdout; libraries print to stderr instead.
-"""
+"""The program of a runtime process: it loads one file and runs it on the inputs of each message."""
 
 from __future__ import annotations
 

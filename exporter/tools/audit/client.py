@@ -1,8 +1,4 @@
-"""The audit of one cell, from its files in the build folder to the counts.
-
-Input: a manifest, the cell and `AuditOptions`. Output: an `Audit`. The build folder is only read:
-the mutants are in a private copy, which is removed when the audit ends.
-"""
+"""The audit of one cell, from its files in the build folder to the counts."""
 
 from __future__ import annotations
 

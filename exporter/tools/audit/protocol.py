@@ -1,8 +1,4 @@
-"""The request of an audit, and the results that the response counts.
-
-Input: `MutantResult`s. Output: an `Audit`. Nothing heavy is imported, because the command and the
-report read these types too.
-"""
+"""The request of an audit, and the results that the response counts."""
 
 from __future__ import annotations
 

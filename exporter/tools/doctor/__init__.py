@@ -1,7 +1,4 @@
-"""The command `doctor`: installed packages, devices, machine, project and stored results.
-
-Input: the project's folder and the environment of workers. Output: `Diagnosis`, one for each line.
-"""
+"""The command `doctor`: installed packages, devices, machine, project and stored results."""
 
 from exporter.tools.doctor.installed_packages import examine_fork_server, examine_packages
 from exporter.tools.doctor.machine import examine_machine

@@ -1,7 +1,4 @@
-"""Probes of the environment in a child process, because an import or a runtime may crash.
-
-Input: a `ProbeRequest`. Output: a `ProbeResponse`.
-"""
+"""Probes of the environment in a child process, because an import or a runtime may crash."""
 
 from __future__ import annotations
 

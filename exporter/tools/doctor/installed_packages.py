@@ -1,7 +1,4 @@
-"""Python and the packages: installed, recent enough and importable.
-
-Input: the environment of workers. Output: diagnoses.
-"""
+"""Python and the packages: installed, recent enough and importable."""
 
 from __future__ import annotations
 

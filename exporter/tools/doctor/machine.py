@@ -1,7 +1,4 @@
-"""The cores, the memory, the disk and git.
-
-Input: the number of models that an export runs at the same time. Output: diagnoses.
-"""
+"""The cores, the memory, the disk and git."""
 
 from __future__ import annotations
 

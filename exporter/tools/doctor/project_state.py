@@ -1,7 +1,4 @@
-"""The manifests and the devices that they use.
-
-Input: the project's folder and the environment of workers. Output: diagnoses.
-"""
+"""The manifests and the devices that they use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The build folder and the store: size, damage and stale results.
-
-Input: the manifests and the store. Output: diagnoses.
-"""
+"""The build folder and the store: size, damage and stale results."""
 
 from __future__ import annotations
 

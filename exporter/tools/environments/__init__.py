@@ -1,8 +1,4 @@
-"""The command `environments`: recipes for environments of runtimes.
-
-Input: a package and its version. Output: the tables of an environment and a device in
-pyproject.toml.
-"""
+"""The command `environments`: recipes for environments of runtimes."""
 
 from exporter.tools.environments.recipes import RECIPES, Recipe, make_recipe
 from exporter.tools.environments.settings_file import add_recipe

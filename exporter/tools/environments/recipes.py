@@ -1,7 +1,4 @@
-"""Recipes: the requirements of a runtime's release, and a device that uses it.
-
-Input: the name of a package and a version. Output: a `Recipe`.
-"""
+"""Recipes: the requirements of a runtime's release, and a device that uses it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write a recipe into pyproject.toml, whose other lines stay as they are.
-
-Input: a `Recipe`. Output: the file with two more tables.
-"""
+"""Write a recipe into pyproject.toml, whose other lines stay as they are."""
 
 from __future__ import annotations
 

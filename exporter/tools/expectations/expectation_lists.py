@@ -1,7 +1,4 @@
-"""The models that need another list of expectations.
-
-Input: the manifest, the records, a date, and the text of each manifest file. Output: the new lists.
-"""
+"""The models that need another list of expectations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""An editor of manifest files that changes only lists of expectations.
-
-Input: the text of the file, and the new list of each model. Output: the new text. Comments and
-layout stay, except a comment before a removed `[[models.ID.expect]]`.
-"""
+"""An editor of manifest files that changes only lists of expectations."""
 
 from __future__ import annotations
 

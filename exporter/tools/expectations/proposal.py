@@ -1,8 +1,4 @@
-"""The expectations that match a model's results: unchanged, narrowed, removed and new ones.
-
-Input: a `ModelSpec`, its records and a date. Output: `ExpectEntry`s. The expectations of cells
-without a result stay.
-"""
+"""The expectations that match a model's results: unchanged, narrowed, removed and new ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The graph of a file, rendered in a child process, because the import of onnx is slow.
-
-Input: the path of a file. Output: text.
-"""
+"""The graph of a file, rendered in a child process, because the import of onnx is slow."""
 
 from __future__ import annotations
 

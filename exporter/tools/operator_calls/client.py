@@ -1,8 +1,4 @@
-"""The measurement of operators in a child process.
-
-Input: the project. Output: an `OperatorMeasurement`. The calls are stored in the build folder until
-torch, onnx, onnxscript or ONNX Runtime change.
-"""
+"""The measurement of operators in a child process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Requests to the process that measures operators, and its results.
-
-Output: `MeasureRequest`, and `TestedFunction`: the calls of one OpInfo with their outcomes. The
-process writes one file for each OpInfo, so an interrupted measurement continues.
-"""
+"""Requests to the process that measures operators, and its results."""
 
 from __future__ import annotations
 

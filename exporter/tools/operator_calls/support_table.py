@@ -1,7 +1,4 @@
-"""The support of each operator, computed from its calls.
-
-Input: `TestedFunction`s. Output: an `OperatorMeasurement`, stored as `reports/operators.json`.
-"""
+"""The support of each operator, computed from its calls."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Requests about operators to a child process that imports torch.
-
-Input: the project, and a `SurveyRequest` for one model. Output: an `OperatorTable`, stored in the
-build folder until the tools change, or a `SurveyResponse`.
-"""
+"""Requests about operators to a child process that imports torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The measured calls on the page of the operators.
-
-Input: an `OperatorMeasurement`. Output: a `MeasuredView` with counts and rows as text.
-"""
+"""The measured calls on the page of the operators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The page of the operators: the support of each exporter, and the models that use them.
-
-Input: an `OperatorTable`, an `OperatorMeasurement` and the records of a run. Output: the values of
-`templates/operators.md.jinja`.
-"""
+"""The page of the operators: the support of each exporter, and the models that use them."""
 
 from __future__ import annotations
 

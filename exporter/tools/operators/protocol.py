@@ -1,8 +1,4 @@
-"""The operators that exporters support: of torch as a whole, and of one model.
-
-Output: `OperatorTable`, with a row for each ATen operator; `SurveyRequest` and `SurveyResponse`
-about one model. The parent and the process that imports torch exchange them as JSON.
-"""
+"""The operators that exporters support: of torch as a whole, and of one model."""
 
 from __future__ import annotations
 

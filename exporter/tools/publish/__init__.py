@@ -1,8 +1,4 @@
-"""The command `publish`: proved files as self-contained folders for other tools.
-
-Input: a manifest, selected cells and the build folder. Output: `DEST/<model>/<opset>/`, created by
-one rename after the file was loaded and run from another path.
-"""
+"""The command `publish`: proved files as self-contained folders for other tools."""
 
 from exporter.tools.publish.candidates import Candidate, Omission, choose_files
 from exporter.tools.publish.destination import prepare_destination

@@ -1,8 +1,5 @@
 """The choice of the files to publish, and the reasons against the others.
 
-Input: the selected cells and their valid records. Output: `Candidate`s and `Omission`s. Nothing is
-read or written.
-
 One file serves all devices of its opset. It is published if every selected device passed.
 """
 

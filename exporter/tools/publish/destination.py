@@ -1,7 +1,4 @@
-"""The folders of a publication: never behind a symlink and never over files of others.
-
-Input: paths. Output: folders, each created by one rename.
-"""
+"""The folders of a publication: never behind a symlink and never over files of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The requests of a publication to the process that imports onnx, and its responses.
-
-Output: `PublishRequest` and `PublishResponse`, exchanged as JSON.
-"""
+"""The requests of a publication to the process that imports onnx, and its responses."""
 
 from __future__ import annotations
 

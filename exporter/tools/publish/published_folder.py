@@ -1,9 +1,4 @@
-"""The content of one published folder: copies, descriptions and hashes.
-
-Input: a `Candidate`, the build folder and an empty folder. Output: `model.onnx`, its external data,
-`exporter.json` with the proof, `contract.json`, the card `README.md`, `data.json` for
-onnx.backend.test, `config.txt` for onnx_test_runner, and `SHA256SUMS` of all files.
-"""
+"""The content of one published folder: copies, descriptions and hashes."""
 
 from __future__ import annotations
 

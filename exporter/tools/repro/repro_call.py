@@ -1,7 +1,4 @@
-"""The model's call and the arguments of `torch.onnx.export` as Python source.
-
-Input: a `ModelSpec`. Output: expressions for the values that the worker creates.
-"""
+"""The model's call and the arguments of `torch.onnx.export` as Python source."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The folder of a reproducer: script, README, the model's files and its frozen tensors.
-
-Input: a cell's contract and record, and its build folder. Output: the folder.
-"""
+"""The folder of a reproducer: script, README, the model's files and its frozen tensors."""
 
 from __future__ import annotations
 

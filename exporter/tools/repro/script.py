@@ -1,8 +1,4 @@
-"""The text of the script and of its README.
-
-Input: a cell's contract and record. Output: Python and markdown. Names and messages are untrusted,
-so the script contains them only as literals.
-"""
+"""The text of the script and of its README."""
 
 from __future__ import annotations
 

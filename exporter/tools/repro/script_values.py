@@ -1,7 +1,4 @@
-"""The values of the script's template for the runtime and the custom operators.
-
-Input: a `Device` and the contract of a cell. Output: literals, because names are untrusted.
-"""
+"""The values of the script's template for the runtime and the custom operators."""
 
 from __future__ import annotations
 

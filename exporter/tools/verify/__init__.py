@@ -1,8 +1,4 @@
-"""The command `verify`: proof of a file that exists already, in a folder of `publish` or anywhere.
-
-Input: paths. Output: a `FolderVerdict` for each published folder and device. PyTorch's answers are
-in the folder, so torch is not needed.
-"""
+"""The command `verify`: proof of a file that exists already, in a folder of `publish` or anywhere."""
 
 from exporter.tools.verify.client import (
     FolderVerdict,

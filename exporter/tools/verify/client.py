@@ -1,7 +1,4 @@
-"""Published folders below a path, and their verdicts, each from a child process.
-
-Input: paths and devices. Output: a `FolderVerdict` for each folder and device.
-"""
+"""Published folders below a path, and their verdicts, each from a child process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The request of `verify` to the process that imports onnx and the runtimes, and its response.
-
-Output: `VerifyRequest` and `VerifyResponse`, exchanged as JSON.
-"""
+"""The request of `verify` to the process that imports onnx and the runtimes, and its response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Trace each file that a worker and its children open, in a process of its connection.
 
-Input: the start of a job in a worker. Output: the paths that were opened, in their order.
-
 The worker cannot receive its own notifications, since native code opens files while no other
 thread of Python can run. The tracer is a fork that ends with the worker.
 """

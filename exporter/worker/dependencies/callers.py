@@ -1,7 +1,4 @@
-"""The code behind a call: the project, an installed package, this tool or Python's imports.
-
-Input: the stack of this thread. Output: `Caller`.
-"""
+"""The code behind a call: the project, an installed package, this tool or Python's imports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Installed distributions that a model imports, without the packages of the exporter itself.
-
-Output: name -> version and digest, in the form of `fingerprint.read_package_state`, which reads
-them later without an import.
-"""
+"""Installed distributions that a model imports, without the packages of the exporter itself."""
 
 from __future__ import annotations
 

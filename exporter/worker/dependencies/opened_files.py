@@ -1,7 +1,5 @@
 """Files and folders that the code of a model reads, tests or lists.
 
-Input: the project's root. Output: `FileAccesses`, the paths with the kind of their first use.
-
 On Linux, the tracer sees each file that the process or a child opens (`access_tracer`). An audit
 hook of Python sees the rest: listings of folders, connections to other machines. It replaces the
 tracer on other systems and in containers that forbid it. There, reads by native code are seen only

@@ -1,7 +1,4 @@
-"""Groups of files that a job opens: the project's, other files of the user, and the system's.
-
-Input: a path. Output: its links and its real path, and the group that it belongs to.
-"""
+"""Groups of files that a job opens: the project's, other files of the user, and the system's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Distinction of the project's files from those of Python, packages and this tool.
-
-Input: a file and the project's root. Output: the path relative to the root, or the name of a file
-of an installed package from the folder of packages on.
-"""
+"""Distinction of the project's files from those of Python, packages and this tool."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Environment variables that the code of a model reads.
-
-Input: `os.environ` of the worker. Output: the names that the project's code read, and the names of
-variables that any code read and that workers do not receive.
-"""
+"""Environment variables that the code of a model reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Notifications of system calls that open files, by the seccomp filter of Linux.
 
-Input: a process that installs the filter. Output: the path of each file that it or a child opens,
-before the kernel opens it, in another process.
-
 The filter needs no privileges. It covers readers that Python does not see: native code, memory
 maps, databases and child processes. https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html
 """

@@ -1,8 +1,5 @@
 """States of all files and folders that a model was built from.
 
-Input: the loaded modules, the paths that the job used, and the data files of the manifest.
-Output: the state of each file of the project and of each other file of the user.
-
 The worker lists the files when its work is done, so an import inside `forward` is included.
 Installed packages are in `distributions.py`, and this tool's modules are in the fingerprint
 (`tool.exporter`). A link is a dependency of its own: its text decides which file is read.

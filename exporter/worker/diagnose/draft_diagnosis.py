@@ -1,7 +1,4 @@
-"""All places at which a model cannot be captured, by a draft export.
-
-Input: the failure of a capture, and the context of the cell. Output: one line for each place.
-"""
+"""All places at which a model cannot be captured, by a draft export."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The explanation of a red record or a failure.
-
-Input: a record or a `Failure`, and its `ExportContext`.
-Output: the record with `blame`, `missing` and `advice`.
-"""
+"""The explanation of a red record or a failure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Advice to use the other exporter, if its file keeps every promise of the contract.
-
-Input: an `ExportContext` and PyTorch's outputs.
-Output: a line of the manifest. Other advice drops a promise, so this one comes first.
-"""
+"""Advice to use the other exporter, if its file keeps every promise of the contract."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The culprit of a wrong output, found by changing one thing at a time.
 
-Input: the failed check, the file, and the data of the worker.
-Output: a `Blame` with the evidence.
-
 Each experiment runs the sample that shows the fault. Cheap experiments come first: PyTorch's own
 outputs, float64, ONNX Runtime without optimization, other runtimes, a new model, the same export
 again, the other exporter.

@@ -1,8 +1,5 @@
 """The first wrong value with right inputs.
 
-Input: a `FileGraph`, the values of the wrong side and those of the trusted side.
-Output: a `Divergence`.
-
 The search bisects the values that both sides have, in the order of the file, a few at a time. In a
 graph with branches the order alone is not enough. The search then continues from a wrong input of
 its result, until the result has none.

@@ -1,7 +1,4 @@
-"""Advice about operators that a library uses only with one of its settings.
-
-Input: the missing operators of a model. Output: sentences with the setting that avoids them.
-"""
+"""Advice about operators that a library uses only with one of its settings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The first wrong node and its line in the model, by comparison with a runtime or PyTorch.
-
-Input: the file and the sample that shows the fault.
-Output: a `Divergence`, or None if the single values show no difference.
-"""
+"""The first wrong node and its line in the model, by comparison with a runtime or PyTorch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Wrong values only at masked positions, which have no meaning.
 
-Input: a failing sample with its session. Output: the evidence for the manifest.
-
 A softmax over a row without any allowed element has no defined result: PyTorch returns 0, NaN or a
 mixture, and a file returns another of these. Rows of padding depend on such values too.
 """

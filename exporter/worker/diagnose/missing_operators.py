@@ -1,8 +1,5 @@
 """All operators of a model that an exporter cannot translate, not only the first.
 
-Input: an `ExportContext` with a conversion that failed at an operator.
-Output: each missing operator with its count and the lines of the model.
-
 For dynamo, the decomposed program is compared with the registry of the opset. For TorchScript,
 torch's own `unconvertible_ops` compares the traced graph with its registry.
 """

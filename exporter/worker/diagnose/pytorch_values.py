@@ -1,9 +1,5 @@
 """PyTorch's own values for the values of a file, by name.
 
-Input: a captured program or a module, and the inputs.
-Output: `GraphValues`, which a search compares with the file. Only requested values are stored, so
-each request is another run of the model.
-
 Dynamo names values after the nodes of the decomposed program. TorchScript names nodes after the
 modules that they come from. The output of a module corresponds to the single value that leaves its
 scope.

@@ -1,9 +1,4 @@
-"""A second export of the model, with the data that the first export discards.
-
-Input: an `ExportContext`.
-Output: a `ReExport`: the file, the program behind it and the model's line for each value. The other
-exporter can write the file too, if it supports the opset.
-"""
+"""A second export of the model, with the data that the first export discards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One failing sample, run again with other runtimes and other files.
-
-Input: the failed check.
-Output: `SampleReplay`, which compares the outputs of a session with PyTorch's, as the check does.
-"""
+"""One failing sample, run again with other runtimes and other files."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Values inside a file, computed by a runtime.
-
-Input: a `FileGraph`, the inputs and a loader.
-Output: arrays by name. A run has only the requested values as outputs, so a large model needs
-little additional memory.
-"""
+"""Values inside a file, computed by a runtime."""
 
 from __future__ import annotations
 

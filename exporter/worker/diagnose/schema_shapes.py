@@ -1,8 +1,5 @@
 """Shapes of a node's inputs, compared with the shapes that ONNX documents.
 
-Input: a node and the shapes of its inputs.
-Output: the difference as text, or "".
-
 ONNX has no formal shapes of inputs. The descriptions contain them for operators such as `Attention`
 and `RotaryEmbedding`: "3D tensor with shape `(batch_size, sequence_length, hidden_size)`". An
 exporter may write other shapes that one runtime broadcasts and another one rejects.

@@ -1,8 +1,4 @@
-"""Advice about sizes: the messages of torch.export as lines of a manifest.
-
-Input: a message of torch.export, or the size ranges of a captured program.
-Output: sentences with the lines that satisfy torch.export.
-"""
+"""Advice about sizes: the messages of torch.export as lines of a manifest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The dependence of a model's outputs on its earlier calls.
 
-Input: the model's source and the sample that shows the fault.
-Output: a sentence, or "".
-
 A file keeps no state between calls, so no exporter can write a right file of such a model.
 """
 

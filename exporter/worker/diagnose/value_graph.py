@@ -1,9 +1,4 @@
-"""The file as a graph of named values, and smaller models that compute some values.
-
-Input: the path of a file.
-Output: `FileGraph`: the producer and the inputs of each value, and smaller models with some values
-as outputs. External data stays in its files.
-"""
+"""The file as a graph of named values, and smaller models that compute some values."""
 
 from __future__ import annotations
 

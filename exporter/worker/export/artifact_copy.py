@@ -1,9 +1,4 @@
-"""The copy of a finished file, the `artifact` of an entry, into the folder of the job.
-
-Input: the contract and the opset.
-Output: `<opset>.onnx`, byte for byte. Only if the file has external data, its locations change: the
-external data gets names with their hashes, because all opsets of a model are in one folder.
-"""
+"""The copy of a finished file, the `artifact` of an entry, into the folder of the job."""
 
 from __future__ import annotations
 

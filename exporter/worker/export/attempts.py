@@ -1,8 +1,5 @@
 """The attempts of an export: another state, another capture or no optimizer, until one works.
 
-Input: the routes to try, in their order.
-Output: an `ExportedGraph` with the route that worked, or the first failure with all attempts.
-
 The first attempt is in the inference state. If it fails, the plain state follows, then dynamo's
 strict capture, as in `torch.onnx.export`. Only captures and states that the manifest leaves open
 are tried. Each opset begins with the first attempt, so its file does not depend on other opsets.

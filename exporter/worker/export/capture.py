@@ -1,8 +1,5 @@
 """The capture of a model for dynamo, once for all its opsets.
 
-Input: a model, its declared inputs and its axes.
-Output: a `torch.export.ExportedProgram`.
-
 One kind of capture in one state of PyTorch is tried; see `attempts.py` for the others.
 """
 

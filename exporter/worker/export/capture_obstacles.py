@@ -1,7 +1,4 @@
-"""The obstacles of a capture: the places in a model that torch.export cannot prove.
-
-Input: a program of a draft export. Output: one line for each place, with file and line.
-"""
+"""The obstacles of a capture: the places in a model that torch.export cannot prove."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Samples with sizes that break the conditions of a captured program.
-
-Input: a model, its `Reference` and its export. Output: the reference with further samples, which
-only the files of this capture are compared with.
-"""
+"""Samples with sizes that break the conditions of a captured program."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The conversion of one opset: from a captured program or a module to an ONNX graph.
-
-Output: an `onnx_ir.Model` as the exporter returns it, and notes.
-"""
+"""The conversion of one opset: from a captured program or a module to an ONNX graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Errors of the version converter during `torch.onnx.export`.
 
-Output: notes with the operator that cannot be converted, if the message names it.
-
 Dynamo writes opset 18. onnxscript's converter raises the opset from there, and ONNX's converter
 lowers it. If a conversion fails, the file remains at opset 18 or a node keeps its old meaning. Only
 the log has a message about it.

@@ -1,8 +1,4 @@
-"""The contract's names in the exporter's graph: inputs, outputs and axes.
-
-Input: an `onnx_ir.Model` as the exporter returns it.
-Output: the same model, changed in place. The results of the graph remain the same.
-"""
+"""The contract's names in the exporter's graph: inputs, outputs and axes."""
 
 from __future__ import annotations
 

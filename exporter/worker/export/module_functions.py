@@ -1,8 +1,4 @@
-"""The types of modules that TorchScript's exporter keeps as functions in the file.
-
-Input: a model and its contract.
-Output: the contract with the types that `options.export_modules_as_functions` names.
-"""
+"""The types of modules that TorchScript's exporter keeps as functions in the file."""
 
 from __future__ import annotations
 

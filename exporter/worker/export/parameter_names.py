@@ -1,8 +1,4 @@
-"""The manifest's names for the weights of a model.
-
-Input: a model and its contract.
-Output: the name of each weight, the renamed graph, and the hashes that identify a weight in checks.
-"""
+"""The manifest's names for the weights of a model."""
 
 from __future__ import annotations
 

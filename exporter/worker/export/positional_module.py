@@ -1,9 +1,5 @@
 """A wrapper for the TorchScript tracer: tensors by position, and nothing else.
 
-Input: a module and its contract.
-Output: a module whose `forward` has the declared inputs as parameters, and a function that removes
-the wrapper from the names in the graph.
-
 With keyword arguments or constants, the tracer creates a graph input for every Python number, even
 for defaults. It also sorts inputs by the signature of `forward`. torch exports a
 `torch.onnx.ExportableModule` by dynamo, even if TorchScript was requested.

@@ -1,8 +1,4 @@
-"""Conditions on sizes in the notation of torch.export, such as `Ne(Mod(s77, 8), 0)`.
-
-Input: the text of a condition. Output: functions that evaluate its parts. A captured program has
-the branch of its example, and the conditions name the sizes for which that branch is right.
-"""
+"""Conditions on sizes in the notation of torch.export, such as `Ne(Mod(s77, 8), 0)`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Expressions of sizes in the notation of torch.export, such as `(batch*Min(64, s77))//s77`.
-
-Input: the text of a dimension. Output: its sizes for the sizes of its symbols. torch simplifies an
-expression only by rules that are true for all sizes, and a contract promises fewer.
-"""
+"""Expressions of sizes in the notation of torch.export, such as `(batch*Min(64, s77))//s77`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Warnings of the TorchScript tracer about values that become constants of the graph.
-
-Output: notes with the line of the model for each warning. The tracer names the current line, which
-may be inside torch. The line of the model is the innermost line on the stack that is not torch's.
-"""
+"""Warnings of the TorchScript tracer about values that become constants of the graph."""
 
 from __future__ import annotations
 

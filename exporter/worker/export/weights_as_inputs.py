@@ -1,9 +1,4 @@
-"""Weights as inputs of the file (`export_params = false`).
-
-Input: a model, or the graph of an exporter.
-Output: the weights in the order of `state_dict`, stored for the checks, and the graph with these
-weights as inputs.
-"""
+"""Weights as inputs of the file (`export_params = false`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """The files of an artifact, written from the exporter's graph.
 
-Input: an `onnx_ir.Model`.
-Output: `<opset>.onnx`. The weights of larger models are in `weights-<hash>.data`, one file for all
-opsets with equal weights.
-
 The graph gets the contract's axis names, input order and provenance. Metadata of torch is removed,
 because it contains absolute paths. Properties that a check proves are not repaired here.
 """

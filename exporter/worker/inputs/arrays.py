@@ -1,9 +1,4 @@
-"""Conversion between tensors of PyTorch and arrays of numpy.
-
-Input: a tensor. Output: an array with the same values, in the form that an ONNX file has.
-numpy lacks bfloat16, and ONNX's operators lack complex numbers: those are pairs of real and
-imaginary parts along one more dimension.
-"""
+"""Conversion between tensors of PyTorch and arrays of numpy."""
 
 from __future__ import annotations
 

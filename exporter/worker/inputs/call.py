@@ -1,9 +1,4 @@
-"""From tensors by name to the arguments of a call.
-
-Input: a `ModelSpec` and a leaf for each input. Output: `Call`, the positional and keyword
-arguments. Objects of user code are plain tuples and dicts here. `CallObjectWrapper` converts
-them, and is then the model.
-"""
+"""From tensors by name to the arguments of a call."""
 
 from __future__ import annotations
 

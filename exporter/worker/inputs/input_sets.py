@@ -1,9 +1,4 @@
-"""Choice of the input sets that prove a contract.
-
-Input: the axes, cases and inputs of a contract. Output: input sets with a name and the size of
-every axis. No torch. Sizes differ much from the exported ones and are coprime to them: a stride
-of 2 maps the sizes 4 and 5 to similar results.
-"""
+"""Choice of the input sets that prove a contract."""
 
 from __future__ import annotations
 

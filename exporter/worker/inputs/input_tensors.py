@@ -1,8 +1,4 @@
-"""From an input set to the tensors of a call.
-
-Input: a `ModelSpec` and an `InputSet`. Output: tensors by name. An optional input that a case
-omits has no tensor.
-"""
+"""From an input set to the tensors of a call."""
 
 from __future__ import annotations
 

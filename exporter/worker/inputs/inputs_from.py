@@ -1,9 +1,4 @@
-"""Calls from user code: the manifest key `inputs_from`.
-
-Input: a function that returns `(args, kwargs)`. Output: the contract with a position for every
-tensor and a constant for every other value, and the tensors of an input set. The later steps use
-positions, constants and containers, and do not depend on their origin.
-"""
+"""Calls from user code: the manifest key `inputs_from`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The values of the fills `mask`, `padding` and `lengths_of`.
-
-Input: a shape and a generator. Output: lengths, or masks with at least one allowed element in
-every row. A batch has the size of its longest row, so one of several rows is complete.
-"""
+"""The values of the fills `mask`, `padding` and `lengths_of`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Other values for an input, which reveal constants that a trace stored.
 
-Input: a fill and the declared values. Output: other values that the same fill can generate.
-
 Each element is mirrored at the middle of the fill's range. That changes the sign of sums, means
 and elements, and with it the branch of the model. A new draw keeps that sign in half of all
 models. The distances from the middle are drawn again.

@@ -1,7 +1,4 @@
-"""Reader for pictures and other files, as the input of a model.
-
-Input: the `Fill` of an image, a shape and a dtype. Output: the tensor, scaled to the shape.
-"""
+"""Reader for pictures and other files, as the input of a model."""
 
 from __future__ import annotations
 

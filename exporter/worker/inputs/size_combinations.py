@@ -1,9 +1,4 @@
-"""Choice of the sizes between the usual probes, for several axes at once.
-
-Input: a contract, the exported sizes, and the sizes of the other probes. Output: combinations of
-sizes. A trace takes one branch of `if h == w` or `if n % 8`, and its file has no other branch. So
-axes are equal, all at their smallest size, even, and multiples of 16. No torch.
-"""
+"""Choice of the sizes between the usual probes, for several axes at once."""
 
 from __future__ import annotations
 

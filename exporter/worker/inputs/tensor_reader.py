@@ -1,7 +1,4 @@
-"""Reader for tensors in npy, npz, pb (ONNX) and safetensors files.
-
-Input: a folder and the text in a manifest, such as `data/x.npz:key`. Output: the tensor.
-"""
+"""Reader for tensors in npy, npz, pb (ONNX) and safetensors files."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Choice of the additional input sets of `thorough`.
-
-Input: a contract, and the lengths of the model's tables. Output: the usual input sets and more
-sizes, magnitudes, seeds and integers. The sizes are a more distant one, each size up to 64 if the
-tensors are small, the largest promised size if memory allows it, and the sizes just above each
-table. No torch.
-"""
+"""Choice of the additional input sets of `thorough`."""
 
 from __future__ import annotations
 

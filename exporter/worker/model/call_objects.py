@@ -1,9 +1,5 @@
 """Objects of user code in the call of a model and among its outputs.
 
-Input: a model and its contract. Output: a module that accepts plain tuples, lists and dicts, and
-builds the objects that the model expects. Dataclasses among the outputs are registered with
-PyTorch, which can flatten them then.
-
 Exporters flatten only tuples, lists and dicts. So the exported module builds the objects from its
 inputs, and the exporter does not need the classes. Floats and booleans are read from tensors
 there: as arguments, dynamo would convert them to constants.

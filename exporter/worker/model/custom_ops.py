@@ -1,9 +1,4 @@
-"""The custom operators of a manifest, for the exporters and the runtimes.
-
-Input: a `ModelSpec` after its model is loaded, because the model may register operators with
-PyTorch. Output: `CustomOps` with symbolic functions for one export by TorchScript, a translation
-table for dynamo, and kernels.
-"""
+"""The custom operators of a manifest, for the exporters and the runtimes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A captured model: a `torch.export.ExportedProgram` from a file or from code.
-
-Input: the program. Output: a module with a link to its program, and a copy of it in float64.
-"""
+"""A captured model: a `torch.export.ExportedProgram` from a file or from code."""
 
 from __future__ import annotations
 

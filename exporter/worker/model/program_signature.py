@@ -1,7 +1,4 @@
-"""Comparison of a captured program's inputs with the contract.
-
-Input: a model and its contract. Output: none, or a `Failure` that names every wrong input.
-"""
+"""Comparison of a captured program's inputs with the contract."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The comparison of two builds of a model, by digests of their weights.
 
-Input: the contract. Output: the difference of another build, which a fork of this process does.
-
 A model that is built from the time, from unseeded generators or from memory that nobody set has
 other weights in each export, so no record describes the next file.
 """

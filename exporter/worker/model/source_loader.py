@@ -1,8 +1,4 @@
-"""From the text of `source` to a model that is ready to run.
-
-Input: a `ModelSpec` and the project's root. Output: a module, or a function that TorchScript
-compiled, with its weights, mode and device. A captured program is a module too.
-"""
+"""From the text of `source` to a model that is ready to run."""
 
 from __future__ import annotations
 

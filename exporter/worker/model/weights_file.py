@@ -1,8 +1,4 @@
-"""Strict loading of the file of `weights`.
-
-Input: a model and the path of a file. Output: the model with these weights. No code of the file
-runs: safetensors has no code, and only tensors are read from a pickle.
-"""
+"""Strict loading of the file of `weights`."""
 
 from __future__ import annotations
 

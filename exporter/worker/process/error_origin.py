@@ -1,8 +1,5 @@
 """The operator and the model's line behind an exception.
 
-Input: an exception with its traceback.
-Output: `ErrorOrigin`.
-
 Exporters process a graph node by node, and most of their exceptions name no node. Frames of the
 traceback contain it: as an argument, or as the variable of the loop that was interrupted. This
 module imports no exporter: if none is loaded, no frame has a node.

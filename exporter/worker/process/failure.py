@@ -1,8 +1,4 @@
-"""Failures of a model, in distinction from failures of the worker.
-
-Input: an exception of user code or torch. Output: a `Failure` with a message of one line, the line
-of the model and the end of the traceback.
-"""
+"""Failures of a model, in distinction from failures of the worker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Calls in a fork of this process, whose effects on Python, torch and native code do not return.
 
-Input: a function. Output: its result, or only the files that it wrote.
-
 A fork has only the thread that called it, so a lock or a pool of another thread would block it. A
 GPU cannot be used in a fork after its first use. The functions are called without a fork then.
 """

@@ -1,8 +1,4 @@
-"""The memory limit of a job, and the records of cells that exceed the resources.
-
-Input: a contract, and records. Output: the limit of this process. A record that failed because
-memory or the disk was full has the status `killed`, because a retry may pass.
-"""
+"""The memory limit of a job, and the records of cells that exceed the resources."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Redirection of the worker's output to the log of the current cell.
-
-Input: a path. Output: descriptors 1 and 2 write there, for Python, C and C++. After a
-segmentation fault, the log has the Python frames.
-"""
+"""Redirection of the worker's output to the log of the current cell."""
 
 from __future__ import annotations
 

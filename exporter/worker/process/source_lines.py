@@ -1,8 +1,4 @@
-"""The line of the model behind a node: the innermost frame that is not torch's own.
-
-Input: stack traces in the formats of torch.
-Output: `models/vision.py:31`, `transformers/activations.py:69`, or "".
-"""
+"""The line of the model behind a node: the innermost frame that is not torch's own."""
 
 from __future__ import annotations
 

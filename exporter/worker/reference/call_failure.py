@@ -1,8 +1,5 @@
 """The reasons of a call in PyTorch that fails or breaks the declared shapes.
 
-Input: the model, an input set and its tensors.
-Output: messages with the input, its values, the example sizes and the line of the model.
-
 The model runs once more, and each operator is recorded.
 """
 

@@ -1,8 +1,4 @@
-"""Contexts that read or change the operators of a run of a model.
-
-Output: `record_storages`, the memory that a run reads; `record_operators`, their names;
-`compute_in_float64`, a run in float64 that does not change the model; `create_mode`, for others.
-"""
+"""Contexts that read or change the operators of a run of a model."""
 
 from __future__ import annotations
 

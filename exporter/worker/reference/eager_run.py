@@ -1,7 +1,4 @@
-"""One run of a model in PyTorch, as declared or in float64, and snapshots of its state.
-
-Input: a model, its contract and tensors by name. Output: the outputs as a flat tuple of tensors.
-"""
+"""One run of a model in PyTorch, as declared or in float64, and snapshots of its state."""
 
 from __future__ import annotations
 

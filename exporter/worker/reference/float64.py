@@ -1,8 +1,5 @@
 """Float64 outputs: first for the cheapest samples, and for all samples if a file is in doubt.
 
-Input: a model, its contract and its `Reference`. Output: the indices of the first samples, and a
-`Reference` with float64 outputs for all others.
-
 A run in float64 is many times slower than in float32. A sample without it is compared with the
 float32 outputs. That bound leaves room for PyTorch's own error, so a file that passes it would
 also pass against float64 (`checks/comparison/tolerance.py` has the proof). Only a file that fails

@@ -1,7 +1,4 @@
-"""The outputs without the values at masked positions, for the figures of a reference.
-
-Input: outputs with the inputs of their run. Output: outputs of the same shapes.
-"""
+"""The outputs without the values at masked positions, for the figures of a reference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Differences between outputs of PyTorch: two runs, float32 and float64, two inputs.
-
-Input: outputs. Output: the figures of a `Reference`.
-"""
+"""Differences between outputs of PyTorch: two runs, float32 and float64, two inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The operators of one run: the one that fails, and the model's line of each result.
-
-Output: `log_operators`, a context that is slow and only for a run that is known to fail.
-"""
+"""The operators of one run: the one that fails, and the model's line of each result."""
 
 from __future__ import annotations
 

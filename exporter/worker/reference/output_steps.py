@@ -1,7 +1,5 @@
 """The steps of quantized outputs: the scales from which PyTorch dequantizes them.
 
-Input: a model, its contract and the declared inputs. Output: the step of each output.
-
 The steps are PyTorch's. If they came from the file, a file with a wrong scale would set its own
 tolerance.
 """

@@ -1,8 +1,4 @@
-"""The outputs of a model in the form that its contract declares.
-
-Input: the object that `forward` returned. Output: one tensor for each output, or one list of
-tensors for a sequence. Complex numbers are pairs along a last dimension, as in a file.
-"""
+"""The outputs of a model in the form that its contract declares."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The Python values around a model that a call may change.
-
-Input: a model. Output: the names of attributes, class attributes, global variables and caches
-that changed. Only their first level is compared, because the names are for a message.
-"""
+"""The Python values around a model that a call may change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """PyTorch's results on every input set, and the precision of its float32.
 
-Input: a model and its contract. Output: the test data sets next to the file, and a `Reference`.
-
 The model runs twice on the declared inputs, which shows if it is deterministic. It runs on other
 values of each input, which shows if the outputs depend on them. It runs in float64 on a few
 samples, which measures the rounding of float32 (see `float64.py`).

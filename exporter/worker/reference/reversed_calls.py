@@ -1,8 +1,5 @@
 """A fresh copy of a model that is called with other inputs first, and then as declared.
 
-Input: a loaded model that was not called yet, and its input sets.
-Output: the outputs for the declared inputs, and the weights and values that the calls changed.
-
 A file keeps nothing between calls. A model whose weights change in a call, or whose outputs depend
 on its earlier inputs, has no right file. Buffers may change if no output depends on them.
 """

@@ -1,8 +1,5 @@
 """The review of a reference when a file differs from it: which differences are rounding or ties.
 
-Input: a model, its contract, its `Reference` and a red record. Output: a `Reference` with float64
-outputs for all samples, the noise of plain float32, and the selections of indices.
-
 These runs are slow, and a file that passes does not need them.
 """
 

@@ -1,8 +1,4 @@
-"""Weights that a file may read row by row.
-
-Input: a model. Output: `TableParts` for each float parameter and buffer with two dimensions, and
-the lengths of lookup tables.
-"""
+"""Weights that a file may read row by row."""
 
 from __future__ import annotations
 

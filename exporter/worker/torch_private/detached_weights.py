@@ -1,8 +1,5 @@
 """The weights of a TorchScript export, which bypass protobuf.
 
-Input: the graph that torch wrote with its weights as inputs, and the weights.
-Output: the same graph with stored weights, byte for byte equal to the graph of torch.
-
 torch puts all weights into one message, serializes it and copies the bytes. That needs three times
 the memory of the weights. Here the weights remain the tensors of the model.
 """

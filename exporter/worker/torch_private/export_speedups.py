@@ -1,7 +1,5 @@
 """Speed-ups of the dynamo exporter: work that is equal for all opsets is done once.
 
-Output: `speed_up_conversion`, a context in which the exporter writes the same files faster.
-
 - Registry: torch reads the sources of hundreds of translations for each opset. Here it reads them
   once, and again if a new translation is registered.
 - Type promotion: torch runs the program once more to find promoted types. Here a node runs again

@@ -1,8 +1,4 @@
-"""Guards of private functions: tested versions and switches.
-
-Input: the installed versions and the environment variable `EXPORTER_TORCH_PRIVATE`.
-Output: `is_enabled`, the decision for each group of private functions.
-"""
+"""Guards of private functions: tested versions and switches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Samples of torch's own tests of operators, and the operators that a call uses.
-
-Input: a name such as `nn.functional.conv2d`. Output: its calls. torch's tests need the package
-`expecttest`.
-"""
+"""Samples of torch's own tests of operators, and the operators that a call uses."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The registries of torch's exporters: operators that have a translation.
-
-Input: opsets.
-Output: for TorchScript, the opsets of each operator with a symbolic function. For dynamo, the
-operators of one opset with a translation, and the decompositions of the others.
-"""
+"""The registries of torch's exporters: operators that have a translation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The measurements that the manifest requests: latency, load time and peak memory.
 
-Input: a file that passed, its model and the device. Output: the record with `measurements`.
-
 Seconds depend on the machine and its load. File and PyTorch run alternately in one process with one
 thread each, so a slow machine affects both. Load time and memory are measured in a process of their
 own. A measurement never fails a cell: the gate compares its ratios with the accepted ones.

@@ -1,9 +1,5 @@
 """The recheck: run changed checks on an existing file.
 
-Input: an opset of a job, and the folder with the file of an earlier run.
-Output: new records of its cells, or None if the file has to be exported again: it is damaged, or a
-check fails and the diagnosis needs the model.
-
 No code of the model is loaded, so a changed tolerance costs seconds only.
 """
 

@@ -1,7 +1,5 @@
 """Sign entries of a remote store, so that nobody without the key can add one.
 
-Input: the bytes of an entry, and a key. Output: the bytes with a line in front of them, and back.
-
 The entry contains the hashes of its files, so its signature covers them. The same key signs and
 verifies, because Python has no asymmetric signatures.
 """

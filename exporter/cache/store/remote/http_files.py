@@ -1,7 +1,5 @@
 """Read the files of a remote store from a web server.
 
-Input: a URL. Output: `ReadableFiles`.
-
 Python can read HTTP without another package, so a mirror needs no installation. The support of
 fsspec requires aiohttp.
 """

@@ -1,7 +1,5 @@
 """Evict entries from a remote store to keep the limits of its prefix.
 
-Input: the files below a URL and `StoreLimits`. Output: an `EvictionResult`.
-
 Only files with the names of the store are removed. If one entry cannot be read, nothing is
 removed: its files might be in use. The age of an entry is the time since its upload, which a
 restore repeats before the entry becomes old.

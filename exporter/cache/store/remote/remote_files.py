@@ -1,7 +1,5 @@
 """Read and write the files of a remote store by fsspec.
 
-Input: a URL. Output: `WritableFiles`, whose names are relative to the URL.
-
 fsspec was chosen because one interface covers S3, Google Cloud and Azure, each by the package of
 its users. PyTorch requires it, so it is installed already. It is imported by the first request.
 """

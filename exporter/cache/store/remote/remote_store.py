@@ -1,8 +1,5 @@
 """Find cells in a remote store, download their files and upload new cells.
 
-Input: fingerprints of cells, or new entries. Output: candidates for a lookup, and files of the
-local store. The layout is that of the local store; each entry begins with its signature.
-
 The remote store only saves time. An error, a timeout or a wrong hash is a miss, and a message for
 the user. All requests run in threads. A run waits for them within one time limit.
 """

@@ -1,7 +1,5 @@
 """Run requests to a server in threads, and limit the time that a run waits for them.
 
-Input: functions without arguments. Output: the result or the error of each.
-
 A thread that waits for a server cannot be ended, so the threads are daemons: the program exits
 without them. The packages of fsspec raise exceptions of their own classes. Therefore each exception
 ends only its request.

@@ -1,7 +1,4 @@
-"""Choose the implementation that reads or writes the files at a URL.
-
-Input: a URL of `REMOTE_SCHEMES`. Output: `ReadableFiles` or `WritableFiles`.
-"""
+"""Choose the implementation that reads or writes the files at a URL."""
 
 from __future__ import annotations
 

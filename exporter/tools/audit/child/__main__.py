@@ -1,8 +1,4 @@
-"""The entry point of an audit: `python -m exporter.tools.audit.child REQUEST RESPONSE`.
-
-Input: an `AuditRequest`. Output: an `Audit`; during the audit, the number of finished mutants on
-stdout, one for each line. The exit code is 1, with a line on stderr, if the file fails its checks.
-"""
+"""The entry point of an audit: `python -m exporter.tools.audit.child REQUEST RESPONSE`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The loop of an audit: draw a mutant, write it, check it, search for an error that was missed.
-
-Input: an `AuditRequest`. Output: an `Audit`. Each mutant replaces the file in the private folder,
-with the weights and samples of the export, so the checks read the same files as in an export.
-"""
+"""The loop of an audit: draw a mutant, write it, check it, search for an error that was missed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Further inputs that the contract allows, far from the stored samples.
 
-Input: a contract, the stored samples, a seed, and the changed rows of a weight. Output: `Trial`s,
-named sets of inputs. They are drawn here and not by PyTorch. The samples provide only the values of
-a fill in Python. Values follow the contract's fills, because PyTorch's accuracy at other magnitudes
-is unknown, and so is the limit there.
-
 A table of weights is read row by row, by an index from an input or by the position along an axis.
 No random input finds one row of thirty thousand. So a changed row has its own trials: this index
 in all inputs, and an axis that is long enough to reach it.

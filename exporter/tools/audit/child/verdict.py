@@ -1,8 +1,4 @@
-"""The verdict on one mutant: the checks of an export, then a search for an error that they missed.
-
-Input: a `CheckContext` with the mutant as its file. Output: the failed check. If none fails, the
-difference between the outputs of the mutant and of the original on further inputs.
-"""
+"""The verdict on one mutant: the checks of an export, then a search for an error that they missed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A test whether a device computes: it loads and runs a small file.
-
-Input: a `Device`. Output: a `ProbeResponse` with the program that ran the file, or a problem.
-"""
+"""A test whether a device computes: it loads and runs a small file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A test whether the packages that a worker needs can be imported.
-
-Output: a `ProbeResponse` with the version or the error of each package.
-"""
+"""A test whether the packages that a worker needs can be imported."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The entry point: `python -m exporter.tools.graph_view.child REQUEST RESPONSE`.
-
-Input: a `GraphRequest`. Output: text. The exit code is 5, with a line on stderr, if the file is
-unreadable.
-"""
+"""The entry point: `python -m exporter.tools.graph_view.child REQUEST RESPONSE`."""
 
 from __future__ import annotations
 

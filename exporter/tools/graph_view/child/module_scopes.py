@@ -1,7 +1,5 @@
 """The module of each node: the place in the model that the node was made from.
 
-Input: a model. Output: lines such as `AlexNet/Sequential[features]/Conv2d[features.0]: Conv`.
-
 Files of dynamo contain the classes of the modules, as the metadata `namespace` of each node. Files
 of TorchScript contain only the names of the modules, in the names of the nodes.
 """

@@ -1,9 +1,4 @@
-"""The entry point: `python -m exporter.tools.operator_calls.child REQUEST RESPONSE`.
-
-Input: a `MeasureRequest`. Output: a `MeasureResponse`; one file for each function in the folder of
-the request, and a line of progress on stdout. The exit code is 4, with a line on stderr, if
-torch's tests cannot be imported.
-"""
+"""The entry point: `python -m exporter.tools.operator_calls.child REQUEST RESPONSE`."""
 
 from __future__ import annotations
 

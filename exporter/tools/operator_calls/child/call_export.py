@@ -1,7 +1,4 @@
-"""The export of one call at some opsets, and the comparison of the files with PyTorch.
-
-Input: a function and a sample. Output: a `CallOutcome` for each opset.
-"""
+"""The export of one call at some opsets, and the comparison of the files with PyTorch."""
 
 from __future__ import annotations
 

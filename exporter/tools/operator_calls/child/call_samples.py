@@ -1,7 +1,4 @@
-"""The calls of a function that differ in their arguments, described in words.
-
-Input: a `SampledFunction`. Output: `SelectedCall`s, for the export of each one.
-"""
+"""The calls of a function that differ in their arguments, described in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The measurement of functions, each call in a forked process.
-
-Input: a `MeasureRequest`. Output: a file with a `TestedFunction` for each function.
-"""
+"""The measurement of functions, each call in a forked process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The entry point: `python -m exporter.tools.operators.child REQUEST RESPONSE`.
-
-Input: `table` or a `SurveyRequest`. Output: an `OperatorTable` or a `SurveyResponse`. The exit code
-is 4, with a line on stderr, if this torch does not support the request.
-"""
+"""The entry point: `python -m exporter.tools.operators.child REQUEST RESPONSE`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """A test whether an operator without a translation is decomposed into translated operators.
 
-Input: operators, and dynamo's registry at some opsets. Output: for each operator and opset True if
-the exported program of a call had only translated operators. False is no proof of the contrary.
-
 Each call is exported as a model of its own, with small arguments that match the operator's schema.
 """
 

@@ -1,9 +1,4 @@
-"""The operators of one model that its exporters lack, for each opset.
-
-Input: a `SurveyRequest`. Output: a `SurveyResponse`. TorchScript converts the model and the graph
-is discarded, because some of its functions refuse arguments that they are registered for. Dynamo
-captures the model once, and the program is compared with the registry of each opset.
-"""
+"""The operators of one model that its exporters lack, for each opset."""
 
 from __future__ import annotations
 

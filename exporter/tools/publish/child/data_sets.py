@@ -1,7 +1,4 @@
-"""A published data set as ONNX's test runners read it, by the types of the graph.
-
-Input: a model and its folder `test_data_set_<n>`. Output: inputs by name, outputs in order.
-"""
+"""A published data set as ONNX's test runners read it, by the types of the graph."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The test data of a published file, in the format of ONNX's own test runners.
 
-Input: a `PublishTarget` with its `model.onnx`, and the samples in the build folder. Output: folders
-`test_data_set_<n>`, numbered without gaps, and the tolerance of each output.
-
 Runners pair `input_<i>.pb` with the i-th graph input without a value in the file. They read an
 OptionalProto if the graph declares an optional. Weights that a file takes as inputs come last.
 """

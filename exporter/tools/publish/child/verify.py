@@ -1,9 +1,4 @@
-"""A test of a published folder at a path at which it was not written.
-
-Input: a `PublishTarget` with the folder. Output: its problems. The file was proved before, so it is
-loaded by one runtime and run once on each data set. Only the kernels of custom operators are read
-from outside the folder.
-"""
+"""A test of a published folder at a path at which it was not written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The checks of a published folder: its hashes, its file, and its outputs on one device.
 
-Input: a `VerifyRequest`. Output: a `DeviceVerdict` for each device.
-
 The structure checks are those of an export. The outputs are compared with PyTorch's outputs in the
 folder, with the tolerances that were computed when the folder was published.
 """

@@ -1,8 +1,4 @@
-"""Mutators of attributes: a float, an integer, one of several integers, a word.
-
-Input: a `Draft`. Output: the draft with one attribute changed.
-Each function returns the change in one line, or "" if the file has no place for it.
-"""
+"""Mutators of attributes: a float, an integer, one of several integers, a word."""
 
 from __future__ import annotations
 

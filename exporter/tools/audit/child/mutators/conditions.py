@@ -1,9 +1,4 @@
-"""Mutators that change an output only under a condition: one size, one value, one column.
-
-Input: a `Draft`. Output: the draft with nodes before one output, which is wrong if the condition
-is true. Exporters write such files if they keep the branch of the exported sizes and values.
-Each function returns the change in one line, or "" if the file has no place for it.
-"""
+"""Mutators that change an output only under a condition: one size, one value, one column."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """A copy of a model that a mutator may change, including its external weights.
 
-Input: a model and the folder of its file. Output: a `Draft` with a seeded generator, and `Patch`es
-for the external files.
-
 External weights are changed in place, a few bytes at a time, to avoid a copy of half a gigabyte for
 each mutant.
 """

@@ -1,8 +1,4 @@
-"""Mutators of edges: another value as input, exchanged inputs or outputs, a dropped input.
-
-Input: a `Draft`. Output: the draft with one edge changed.
-Each function returns the change in one line, or "" if the file has no place for it.
-"""
+"""Mutators of edges: another value as input, exchanged inputs or outputs, a dropped input."""
 
 from __future__ import annotations
 

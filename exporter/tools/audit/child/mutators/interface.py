@@ -1,8 +1,4 @@
-"""Mutators of the declared interface: shapes, axis names, dtypes, names, order, versions.
-
-Input: a `Draft`. Output: the draft with one declaration changed.
-Each function returns the change in one line, or "" if the file has no place for it.
-"""
+"""Mutators of the declared interface: shapes, axis names, dtypes, names, order, versions."""
 
 from __future__ import annotations
 

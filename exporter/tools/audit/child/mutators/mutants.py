@@ -1,7 +1,5 @@
 """The mutants of a file: the requested number, of every kind, equal for equal seeds.
 
-Input: a model, the folder of its file, a number and a seed. Output: `Mutant`s with one change each.
-
 Each round uses every mutator once, because a file may have many weights and few nodes. A mutator
 that finds no new place is removed from the rounds.
 """

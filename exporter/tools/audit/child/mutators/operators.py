@@ -1,8 +1,4 @@
-"""Mutators of nodes: another operator with the same inputs.
-
-Input: a `Draft`. Output: the draft with one node's operator replaced.
-Each function returns the change in one line, or "" if the file has no place for it.
-"""
+"""Mutators of nodes: another operator with the same inputs."""
 
 from __future__ import annotations
 

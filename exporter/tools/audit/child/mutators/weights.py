@@ -1,8 +1,4 @@
-"""Mutators of stored numbers: one element, a row, a whole tensor, or two exchanged parts.
-
-Input: a `Draft`. Output: the draft with one tensor changed.
-Each function returns the change in one line, or "" if the file has no place for it.
-"""
+"""Mutators of stored numbers: one element, a row, a whole tensor, or two exchanged parts."""
 
 from __future__ import annotations
 
