@@ -1,4 +1,4 @@
-"""The sandbox of a worker by Bubblewrap: namespaces with few files, no network, no other process."""
+"""A sandbox by Bubblewrap: namespaces with few files, no network, no other process."""
 
 from __future__ import annotations
 

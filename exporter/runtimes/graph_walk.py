@@ -1,4 +1,4 @@
-"""The walk over a `ModelProto`: its graphs, nodes and tensors, including subgraphs and functions."""
+"""A walk over a `ModelProto`: its graphs, nodes and tensors, with subgraphs and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of one output array with PyTorch's: kind and shape, then NaN and Inf, then values."""
+"""Comparison of one output array with PyTorch's: kind and shape, then NaN and Inf, then values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The audit: it makes many small changes to a proved file and counts the changes that checks miss."""
+"""The audit makes small changes to a proved file and counts the changes that checks miss."""

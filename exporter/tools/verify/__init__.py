@@ -1,4 +1,4 @@
-"""The command `verify`: proof of a file that exists already, in a folder of `publish` or anywhere."""
+"""The command `verify`: proof of an existing file, in a folder of `publish` or anywhere."""
 
 from exporter.tools.verify.client import (
     FolderVerdict,

@@ -1,4 +1,4 @@
-"""The verdict on one mutant: the checks of an export, then a search for an error that they missed."""
+"""Verdict on one mutant: the checks of an export, then a search for an error that they missed."""
 
 from __future__ import annotations
 
