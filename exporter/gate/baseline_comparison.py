@@ -189,8 +189,8 @@ def _classify(before: CellOutcome | None, after: CellOutcome | None) -> FindingK
     return FindingKind.REROUTED if is_rerouted else None
 
 
-def _classify_new_status(before: CellOutcome | None, after: CellOutcome) -> FindingKind:
-    """Return the kind for a new cell, or for a cell with a different status."""
+def _classify_new_status(before: CellOutcome | None, after: CellOutcome) -> FindingKind | None:
+    """Return the kind for a new cell, or for a cell with a different status; None if it is none."""
     match after.status:
         case Status.PASS:
             return FindingKind.FIXED if before else FindingKind.NEW_GREEN
@@ -200,8 +200,9 @@ def _classify_new_status(before: CellOutcome | None, after: CellOutcome) -> Find
             return FindingKind.XPASS
         case Status.SKIP:
             return FindingKind.NEWLY_SKIPPED
-        case Status.UNAVAILABLE:
-            return FindingKind.NEWLY_UNAVAILABLE
+        case Status.UNAVAILABLE:  # a skipped cell had no proof that can be lost
+            was_skipped = before is not None and before.status is Status.SKIP
+            return None if was_skipped else FindingKind.NEWLY_UNAVAILABLE
         case (
             Status.FAIL
             | Status.ERROR

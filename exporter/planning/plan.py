@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
+from exporter.core.onnxruntime_releases import format_release
 from exporter.manifest import Condition, Manifest, ModelSpec
+from exporter.manifest.syntax.consumers import find_lowest_release
 from exporter.manifest.syntax.device_names import matches_device, matches_toolchain
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.planning.selection import EVERYTHING, Selection
-from exporter.records.record import CellId, Route
+from exporter.records.record import CellId, Route, Status
 
 #: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and
 #: writes opset 18 if that fails.
@@ -24,7 +27,9 @@ class PlannedCell:
     cell: CellId
     route: Route
     skip: str = ""
-    """The reason why the manifest skips it; empty if it runs."""
+    """The reason why it does not run; empty if it runs."""
+    skip_status: Literal[Status.SKIP, Status.UNAVAILABLE] = Status.SKIP
+    """Its status if it does not run: the manifest skips it, or its runtime is too old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class Plan:
 
     @property
     def to_run(self) -> tuple[PlannedCell, ...]:
-        """The selected cells that the manifest does not skip."""
+        """The selected cells that run."""
         return tuple(cell for cell in self.selected if not cell.skip)
 
 
@@ -53,8 +58,7 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
             route = choose_route(spec, opset)
             for device in spec.devices:
                 cell = CellId(model=spec.id, opset=opset, device=device)
-                reasons = (item.reason for item in spec.skip if condition_matches(item, cell))
-                cells.append(PlannedCell(cell=cell, route=route, skip=next(reasons, "")))
+                cells.append(_plan_cell(manifest, spec, cell, route))
     _check_selection(manifest, [planned.cell for planned in cells], selection)
     tags = {spec.id: spec.tags for spec in manifest.models}
     selected = tuple(
@@ -71,6 +75,21 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
             else "the manifests declare no model",
         )
     return Plan(cells=tuple(cells), selected=selected)
+
+
+def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) -> PlannedCell:
+    reasons = (item.reason for item in spec.skip if condition_matches(item, cell))
+    if reason := next(reasons, ""):
+        return PlannedCell(cell=cell, route=route, skip=reason)
+    device = manifest.project.find_device(cell.device)
+    release, last = device.pinned_release, device.last_opset
+    promised = find_lowest_release(spec.consumers)
+    # A finished file, and a release that the entry promises, must fail if they do not fit.
+    is_promised = spec.artifact or (promised and release and promised <= release)
+    if release is None or last is None or cell.opset <= last or is_promised:
+        return PlannedCell(cell=cell, route=route)
+    reason = f"ONNX Runtime {format_release(release)} loads opsets up to {last}"
+    return PlannedCell(cell=cell, route=route, skip=reason, skip_status=Status.UNAVAILABLE)
 
 
 def choose_route(spec: ModelSpec, opset: int) -> Route:

@@ -27,7 +27,7 @@ def explain(cell: str, root: Path) -> int:
     id, route = planned.cell, planned.route
     print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
     if planned.skip:
-        print_line(f"skipped: {planned.skip}")
+        print_line(f"{planned.skip_status}: {planned.skip}")
     spec = loaded.manifest.find_model(id.model)
     for problem in spec.problems:
         print_error(problem)

@@ -24,7 +24,7 @@ def show_plan(build_plan: BuildPlan) -> None:
         if not planned.route.is_export:
             route = planned.route.title
         if planned.skip:
-            rows.append((cell, ("skip", "", planned.skip)))
+            rows.append((cell, (planned.skip_status.value, "", planned.skip)))
         elif decisions.is_to_run(planned):
             rows.append((cell, ("run", route, decisions.reasons[cell])))
         elif hit := decisions.hits.get(cell):

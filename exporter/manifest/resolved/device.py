@@ -7,7 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.onnxruntime_releases import Release, find_limits
 from exporter.environments.definition import EnvironmentDefinition
+from exporter.manifest.syntax.consumers import find_pinned_release
 from exporter.manifest.syntax.pip_requirements import find_requirement_name
 
 #: The runtimes without a plugin.
@@ -85,6 +87,19 @@ class Device(FrozenModel):
 
     toolchain: Toolchain | None = None
     """The toolchain of its cells; None: the project's own packages."""
+
+    @property
+    def pinned_release(self) -> Release | None:
+        """The release of ONNX Runtime that its environment pins."""
+        if self.runtime != "onnxruntime" or self.environment is None:
+            return None
+        return find_pinned_release(self.environment.requirements)
+
+    @property
+    def last_opset(self) -> int | None:
+        """The last opset that its pinned release loads; None if no release is pinned."""
+        limits = find_limits(self.pinned_release) if self.pinned_release else None
+        return limits.opset if limits else None
 
     @property
     def identity(self) -> Device:

@@ -19,7 +19,7 @@ from exporter.manifest.resolved.device import (
 from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
-from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
+from exporter.manifest.syntax.consumers import find_lowest_release
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
 
@@ -205,12 +205,7 @@ def _format_option(value: bool | float | str) -> str:
 
 def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
     """Return the devices of ONNX Runtime whose environment pins a release, with the release."""
-    releases = {
-        device.name: find_pinned_release(device.environment.requirements)
-        for device in devices
-        if device.runtime == "onnxruntime" and device.environment is not None
-    }
-    return {name: release for name, release in releases.items() if release is not None}
+    return {device.name: device.pinned_release for device in devices if device.pinned_release}
 
 
 def add_consumer_devices(

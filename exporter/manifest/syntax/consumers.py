@@ -10,7 +10,9 @@ from exporter.manifest.syntax.message_format import unexpected_value
 
 _CONSUMER = re.compile(r"onnxruntime ?>= ?(\d{1,3})\.(\d{1,3})(\.\d{1,3})?", re.ASCII)
 #: A requirement of an environment that selects one release.
-_PINNED = re.compile(r"onnxruntime(?:-gpu)?\s*(?:===?|~=)\s*(\d{1,3})\.(\d{1,3})(?!\d)")
+_PINNED = re.compile(
+    r"onnxruntime(?:-gpu)?\s*(?:===?|~=(?=\s*\d+\.\d+\.\d))\s*(\d{1,3})\.(\d{1,3})(?!\d)"
+)
 
 
 def check_consumer(value: str) -> str:

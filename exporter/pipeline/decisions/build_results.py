@@ -157,7 +157,7 @@ def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidato
             records.append(
                 Record(
                     cell=cell,
-                    status=Status.SKIP,
+                    status=planned.skip_status,
                     message=planned.skip,
                     route=planned.route,
                 )
@@ -190,7 +190,7 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
         cell = planned.cell
         if cell not in by_cell:
             missing[cell] = "the last export left no current result of it"
-        elif by_cell[cell].status is not Status.SKIP:
+        elif not (planned.skip and by_cell[cell].status is planned.skip_status):
             parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
             parts.pop(ENVIRONMENT)
             record = by_cell[cell].model_copy(update={"variables": {}})

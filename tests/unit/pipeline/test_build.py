@@ -8,7 +8,7 @@ import pytest
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder
-from exporter.manifest import Expectation, Manifest, Skip
+from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline import (
     BuildFolder,
     BuildOptions,
@@ -288,6 +288,31 @@ def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: P
     assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
     by_cell = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
     assert by_cell["tiny/17/cpu"].message == "too old"
+
+
+def test_a_skip_that_was_removed_from_the_manifest_has_no_result(tmp_path: Path) -> None:
+    project = manifest(tmp_path, spec(skip=(Skip(opsets=(17,), reason="too old"),)))
+    export(project, FakeEngine(finish))
+    run = read_run(BuildFolder.from_project(project.project).results)
+    assert not filter_valid_results(run, project, make_plan(project)).missing
+    promised = manifest(tmp_path)
+    missing = filter_valid_results(run, promised, make_plan(promised)).missing
+    assert list(key_by_text(missing)) == ["tiny/17/cpu"]
+
+
+def test_opsets_beyond_a_pinned_runtime_are_records_without_a_job(tmp_path: Path) -> None:
+    environment = RuntimeEnvironment(name="old", requirements=("onnxruntime==1.12.*",))
+    device = Device(name="old", runtime="onnxruntime", environment=environment)
+    of = manifest(tmp_path, spec(devices=("cpu", "old"), opsets=(18,)))
+    devices = (device, *of.project.devices)
+    project = of.model_copy(update={"project": of.project.model_copy(update={"devices": devices})})
+    engine = FakeEngine(finish)
+    results, _ = export(project, engine)
+    assert results == {"tiny/18/cpu": "pass", "tiny/18/old": "unavailable"}
+    assert [str(cell) for task in engine.tasks for cell in task.job.cells()] == ["tiny/18/cpu"]
+    run = read_run(BuildFolder.from_project(project.project).results)
+    assert run.records[1].message == "ONNX Runtime 1.12 loads opsets up to 17"
+    assert not filter_valid_results(run, project, make_plan(project)).missing
 
 
 def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from exporter.manifest import (
     ModelSpec,
     Output,
     Project,
+    RuntimeEnvironment,
     Skip,
 )
 from exporter.planning.plan import choose_route, make_plan, pattern_matches
 from exporter.planning.selection import Selection
-from exporter.records.record import CellId
+from exporter.records.record import CellId, Status
 
 
 def spec(id: str = "net", **changes: object) -> ModelSpec:
@@ -110,6 +111,50 @@ def test_a_skipped_cell_is_planned_but_does_not_run() -> None:
     plan = make_plan(manifest(spec(skip=skips)))
     assert [cell.skip for cell in plan.cells] == ["", "no kernel", "", ""]
     assert ids(plan.to_run) == ["net/17/cpu", "net/18/cpu", "net/18/cuda"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "changes", "unavailable"),
+    [
+        ("onnxruntime==1.17.*", {}, ["net/21/old"]),
+        ("onnxruntime~=1.18.0", {}, []),
+        ("onnxruntime>=1.17", {}, []),
+        ("onnxruntime~=1.17", {}, []),  # pip may install 1.31
+        ("openvino==2025.3", {}, []),
+        # Promises that the file must keep: they fail if the runtime rejects it.
+        ("onnxruntime==1.17.*", {"consumers": ("onnxruntime>=1.17",)}, []),
+        ("onnxruntime==1.17.*", {"consumers": ("onnxruntime>=1.20",)}, ["net/21/old"]),
+        ("onnxruntime==1.17.*", {"artifact": "net.onnx"}, []),
+    ],
+)
+def test_opsets_that_the_pinned_runtime_rejects_do_not_run(
+    requirement: str, changes: dict[str, object], unavailable: list[str]
+) -> None:
+    environment = RuntimeEnvironment(name="old", requirements=(requirement,))
+    devices = (
+        Device(name="cpu", runtime="onnxruntime"),
+        Device(name="old", runtime="onnxruntime", environment=environment),
+    )
+    project = Project(root="/project", devices=devices)
+    net = spec(opsets=(20, 21), devices=("cpu", "old"), **changes)
+    plan = make_plan(Manifest(project=project, models=(net,)))
+    beyond = [cell for cell in plan.cells if cell.skip]
+    assert ids(beyond) == unavailable
+    assert {(each.skip, each.skip_status) for each in beyond} <= {
+        ("ONNX Runtime 1.17 loads opsets up to 20", Status.UNAVAILABLE)
+    }
+    assert len(plan.to_run) == 4 - len(unavailable)
+
+
+def test_a_skip_of_the_manifest_comes_before_the_limit_of_the_runtime() -> None:
+    environment = RuntimeEnvironment(name="old", requirements=("onnxruntime==1.17.*",))
+    device = Device(name="old", runtime="onnxruntime", environment=environment)
+    project = Project(root="/project", devices=(device,))
+    skips = (Skip(reason="too slow"),)
+    (cell,) = make_plan(
+        Manifest(project=project, models=(spec(opsets=(21,), devices=("old",), skip=skips),))
+    ).cells
+    assert (cell.skip, cell.skip_status) == ("too slow", Status.SKIP)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test_the_lowest_release_counts() -> None:
         ("onnxruntime == 1.17.*", (1, 17)),
         ("onnxruntime~=1.17.1", (1, 17)),
         ("onnxruntime-gpu==1.20.0", (1, 20)),
+        ("onnxruntime~=1.17", None),  # allows 1.18
         ("onnxruntime>=1.17", None),
         ("onnxruntime-extensions==0.15", None),
         ("onnxruntime", None),
