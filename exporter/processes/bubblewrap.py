@@ -47,6 +47,7 @@ class _SandboxedWorker:
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
+        self.pid = process.pid
 
     @property
     def is_lost(self) -> bool:

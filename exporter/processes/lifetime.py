@@ -40,13 +40,29 @@ def adopt_orphans() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def list_children() -> list[int]:
-    """Return the processes whose parent is this process; none if the system does not list them."""
-    path = Path(f"/proc/self/task/{os.getpid()}/children")
-    try:
-        return [int(pid) for pid in path.read_text(encoding="ascii").split()]
-    except OSError:
-        return []
+def list_children(pid: int | None = None) -> list[int]:
+    """Return the children of a process or of this one; none if the system does not list them."""
+    children: list[int] = []
+    for thread in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it ended
+            children += map(int, thread.read_text(encoding="ascii").split())
+    return children
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, its descendants and their ended children (Linux)."""
+    ticks = 0
+    pending = [pid]
+    while pending:
+        current = pending.pop()
+        try:
+            text = Path(f"/proc/{current}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:  # it ended
+            continue
+        # The name of the program can contain spaces. Its own times, then those of children.
+        ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
+        pending += list_children(current)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def hide_memory() -> None:

@@ -36,6 +36,10 @@ class WorkerProcess(Protocol):
     """A started worker."""
 
     @property
+    def pid(self) -> int:
+        """The worker, which leads a process group."""
+
+    @property
     def is_lost(self) -> bool:
         """Whether the worker ended because the fork server did."""
 
@@ -111,6 +115,7 @@ class Spawner:
 class _SpawnedWorker:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+        self.pid = process.pid
 
     @property
     def is_lost(self) -> bool:

@@ -218,11 +218,52 @@ def test_a_timeout_ends_the_process_group_even_if_it_ignores_sigterm(tmp_path: P
     """
     started = time.monotonic()
     result, _ = run_one(tmp_path, body, seconds=1.0)
-    assert result.exit_kind is ExitKind.TIMEOUT
+    assert result.exit_kind is ExitKind.SILENCE
     assert time.monotonic() - started < 20
     worker, child = map(int, (tmp_path / "tiny/pids.json").read_text().strip("[]").split(","))
     assert not is_alive(worker)
     assert not is_alive(child)
+
+
+SPIN = """
+def spin(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count wall time")
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("spin(60)", ExitKind.TIMEOUT),
+        (
+            "subprocess.run([sys.executable, '-Sc', 'while True: pass'], start_new_session=True)",
+            ExitKind.TIMEOUT,
+        ),
+        # The processes beside it take most of the time.
+        ("for _ in range(10): spin(0.05); time.sleep(0.3)", ExitKind.EXITED),
+        ("for opset in range(6): announce(opset); time.sleep(0.6)", ExitKind.EXITED),
+        ("while True: time.sleep(0.05)", ExitKind.SILENCE),
+    ],
+    ids=["busy", "busy-child", "loaded-machine", "slow-progress", "waiting"],
+)
+def test_the_time_limit_counts_cpu_time(tmp_path: Path, body: str, expected: ExitKind) -> None:
+    result, _ = run_one(tmp_path, SPIN + body, seconds=2.0)
+    assert result.exit_kind is expected
+    assert (result.seconds > 2.0) is (expected is ExitKind.TIMEOUT)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count wall time")
+def test_a_job_without_end_has_a_wall_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.pipeline.engine.local_engine._WALL_FACTOR", 2.0)
+    body = "while True: announce(time.monotonic_ns()); time.sleep(0.1)"
+    result, _ = run_one(tmp_path, body, seconds=1.0)
+    assert result.exit_kind is ExitKind.TIMEOUT
 
 
 def test_children_of_an_exited_worker_are_killed(tmp_path: Path) -> None:

@@ -183,7 +183,9 @@ class Settings(Table):
     and `"memory"` (the growth of memory by the session and its first run). Seconds and bytes depend
     on the machine, so the gate compares only ratios: see `gate.md`."""
     timeout: Timeout = 600.0
-    """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds."""
+    """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds. It is CPU time of
+    the worker and its child processes, so the load of the machine does not matter. A job that uses
+    no CPU time and makes no progress for the same time ends, too."""
     memory: Memory | None = None
     """The limit of the job's address space in addition to PyTorch itself: `"8GiB"`, `"500MB"`.
     Cells that need more are `killed`. Without it there is no limit. It works only on Linux, and not

@@ -91,6 +91,7 @@ class JobStarter:
 class _LockedWorker:
     def __init__(self, worker: WorkerProcess, lock: threading.RLock) -> None:
         self._worker = worker
+        self.pid = worker.pid
         self._lock = lock
 
     @property

@@ -21,7 +21,7 @@ class JobMonitor:
         self._folder = folder
         self._cells = set(job.cells())
         self._reported: set[Path] = set()
-        self._last: Announcement | None = None
+        self.last: Announcement | None = None
 
     def report_news(self, events: JobEvents) -> None:
         """Report all changes since the last call."""
@@ -34,8 +34,8 @@ class JobMonitor:
             if cell in self._cells and cell not in announcement.cells:
                 self._reported.add(self._folder.record(cell))
                 events.on_record(record)
-        if announcement != self._last:
-            self._last = announcement
+        if announcement != self.last:
+            self.last = announcement
             events.on_announcement(announcement)
 
     def read_announcement(self) -> Announcement | None:

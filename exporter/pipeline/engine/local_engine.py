@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,9 +13,16 @@ from pathlib import Path
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.pipeline.engine.job_monitor import JobMonitor
 from exporter.pipeline.engine.protocol import ExitKind, JobEvents, JobResult, Task
+from exporter.processes.lifetime import read_cpu_seconds
 from exporter.processes.spawner import ProcessStarter, WorkerCommand
 
 _POLL_INTERVAL = 0.1  # seconds
+_CPU_INTERVAL = 1.0  # seconds between two readings of the CPU time
+#: A job that uses a smaller share of one core does nothing: a loop that waits uses 0.2 %.
+_ACTIVE_SHARE = 0.01
+#: The wall time of a job as a multiple of its time limit. Twenty busy processes on each core
+#: delay a job so much.
+_WALL_FACTOR = 20.0
 _GRACE_PERIOD = 1.0  # seconds between SIGTERM and SIGKILL
 _KILL_PERIOD = 120.0  # seconds; only a broken disk delays the end of a killed process longer
 
@@ -96,7 +104,10 @@ class _RunningJob:
             writable=(folder.path, folder.temporary),
         )
         self._process = starter.start(command)
-        self._started = time.monotonic()
+        self._started = self._read_at = time.monotonic()
+        self._cpu_seconds = 0.0
+        #: The wall time and the CPU time of the last activity, and the announcement at that time.
+        self._active = (self._started, 0.0, self.monitor.last)
 
     def poll(self) -> JobResult | None:
         """Return the result, or None while the worker runs within its time limit."""
@@ -106,11 +117,29 @@ class _RunningJob:
             if self._process.is_lost:
                 return self.make_result(ExitKind.SERVER_END, abs(code))
             return self.make_result(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
-        if time.monotonic() - self._started > self._task.seconds:
+        if exit_kind := self._find_exceeded_limit():
             _terminate([self])
-            return self.make_result(ExitKind.TIMEOUT, 0)
+            return self.make_result(exit_kind, 0)
         self.monitor.truncate_logs()
         return None
+
+    def _find_exceeded_limit(self) -> ExitKind | None:
+        """Return how the job must end, or None if it is within its limits."""
+        now, limit = time.monotonic(), self._task.job.spec.timeout
+        if now - self._read_at < min(_CPU_INTERVAL, limit / 10):
+            return None
+        self._read_at = now
+        wall = now - self._started
+        # Other systems do not show the time of all descendants.
+        cpu = read_cpu_seconds(self._process.pid) if sys.platform == "linux" else wall
+        self._cpu_seconds = max(self._cpu_seconds, cpu)  # a child may end between two readings
+        since, used, announcement = self._active
+        if self._cpu_seconds - used >= _ACTIVE_SHARE * limit or self.monitor.last != announcement:
+            self._active = (now, self._cpu_seconds, self.monitor.last)
+        elif now - since > limit:
+            return ExitKind.SILENCE
+        is_over = self._cpu_seconds > self._task.seconds or wall > _WALL_FACTOR * limit
+        return ExitKind.TIMEOUT if is_over else None
 
     def make_result(self, exit_kind: ExitKind, code: int) -> JobResult:
         """Return the result of the ended worker."""
@@ -119,7 +148,7 @@ class _RunningJob:
             exit_kind=exit_kind,
             code=code,
             last_announcement=self.monitor.read_announcement(),
-            seconds=time.monotonic() - self._started,
+            seconds=self._cpu_seconds,
         )
 
     def terminate(self) -> None:

@@ -25,17 +25,20 @@ class ExitKind(StrEnum):
     SERVER_END = "server_end"
     """With the fork server, for which another job can be the reason."""
     TIMEOUT = "timeout"
-    """The engine ended the job at its time limit."""
+    """The engine ended the job at its limit of CPU time, or of a long wall time."""
+    SILENCE = "silence"
+    """The engine ended the job because it used no CPU time and made no progress."""
     INTERRUPTED = "interrupted"
     """The engine ended the job because the run was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A job with its time limit in seconds."""
+    """A job with its limit of CPU time, which does not depend on the load of the machine."""
 
     job: Job
     seconds: float
+    """CPU time of the worker and its descendants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class JobResult:
     last_announcement: Announcement | None
     """None if the worker made none."""
     seconds: float
-    """Wall time from start to end."""
+    """CPU time of the worker and its descendants."""
 
 
 class JobEvents(Protocol):

@@ -63,7 +63,7 @@ def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict
             return Verdict(records=finished)
         case ExitKind.SERVER_END:
             return Verdict(records=finished, retry=tuple(unfinished))
-        case ExitKind.TIMEOUT:
+        case ExitKind.TIMEOUT | ExitKind.SILENCE:
             late = {cell: _make_timeout(result, cell, in_progress) for cell in unfinished}
             return Verdict(records=finished | late)
         case ExitKind.EXITED | ExitKind.SIGNAL:
@@ -122,8 +122,10 @@ def _make_crash(result: JobResult, cell: CellId) -> Record:
 
 
 def _make_timeout(result: JobResult, cell: CellId, in_progress: Sequence[CellId]) -> Record:
-    progress = _describe_progress(result)
-    reason = f"the model's job took longer than {result.job.spec.timeout:g} s, and ended {progress}"
+    is_silent = result.exit_kind is ExitKind.SILENCE
+    problem = "used no CPU time and made no progress for" if is_silent else "took longer than"
+    limit = f"{result.job.spec.timeout:g} s{'' if is_silent else ' of CPU time'}"
+    reason = f"the model's job {problem} {limit}, and ended {_describe_progress(result)}"
     if cell in in_progress or not in_progress:
         return _make_record(result, cell, Status.TIMEOUT, reason)
     culprits = [str(other) for other in in_progress]

@@ -104,11 +104,21 @@ def test_a_timeout_names_the_announced_cell() -> None:
     assert verdict.retry == ()
     assert [r.status for r in verdict.records.values()].count(Status.TIMEOUT) == 4
     late, waiting = (verdict.records[CELL[name]] for name in ("tiny/18/cpu", "tiny/19/cpu"))
-    assert late.message == "the model's job took longer than 60 s, and ended while at parity"
+    reason = "the model's job took longer than 60 s of CPU time, and ended while at parity"
+    assert late.message == reason
     assert late.stage is Stage.PARITY
     assert waiting.stage is None
     assert waiting.message.startswith("not reached: ")
     assert "tiny/18/cpu" in waiting.message
+
+
+def test_a_silent_job_has_a_timeout_with_that_reason() -> None:
+    at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
+    verdict = evaluate_job(outcome(JOB, ExitKind.SILENCE, 0, at_work), {})
+    late = verdict.records[CELL["tiny/18/cpu"]]
+    reason = "used no CPU time and made no progress for 60 s"
+    assert late.status is Status.TIMEOUT
+    assert late.message == f"the model's job {reason}, and ended while at parity"
 
 
 def test_an_interruption_decides_only_finished_cells() -> None:
