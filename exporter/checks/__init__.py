@@ -22,4 +22,7 @@ RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     LookupTableCheck(),
 )
 
-__all__ = ["RUNTIME_CHECKS", "STRUCTURE_CHECKS"]
+#: Checks on a further device. The others judge the file or PyTorch, whatever device runs it.
+SHORT_CHECKS: tuple[RuntimeCheck, ...] = (PlacementCheck(), *SAMPLE_CHECKS)
+
+__all__ = ["RUNTIME_CHECKS", "SHORT_CHECKS", "STRUCTURE_CHECKS"]

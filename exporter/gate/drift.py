@@ -39,6 +39,7 @@ def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> I
     if (
         old.error is not None
         and new.error is not None
+        and new.is_short >= old.is_short  # the full proof has more samples
         and new.error > max(old.error * policy.error_factor, policy.error_floor)
     ):
         texts = [f"{figures.error:g} of the tolerance" for figures in (old, new)]

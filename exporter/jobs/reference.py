@@ -150,6 +150,27 @@ class Reference(ChecksummedModel):
             and (self.tables, self.unstable) == (other.tables, other.unstable)
         )
 
+    def shorten(self) -> Reference:
+        """Return the reference with the samples of a further device.
+
+        These are the declared sample, the cases, another size of each axis, and one set of special
+        values, or of other values if no input has special ones.
+        """
+        declared = [sample for sample in self.samples if sample.kind == "declared"]
+        chosen = declared + [sample for sample in self.samples if sample.kind == "case"]
+        unchanged = set(declared[0].axes.items()) if declared else set()
+        sized = [sample for sample in self.samples if sample.kind == "axis" and not sample.captures]
+        missing = {axis for sample in sized for axis, _ in sample.axes.items() - unchanged}
+        # The joint sizes first, because they change all axes at once.
+        for sample in sorted(sized, key=lambda each: -len(each.axes.items() - unchanged)):
+            changed = {axis for axis, _ in sample.axes.items() - unchanged}
+            if changed & missing:
+                chosen.append(sample)
+                missing -= changed
+        values = [sample for sample in self.samples if sample.kind == "values"]
+        chosen += sorted(values, key=lambda sample: bool(sample.changed_input))[:1]
+        return self.model_copy(update={"samples": tuple(chosen)})
+
     @property
     def promised_samples(self) -> tuple[Sample, ...]:
         """The samples that are inside the promises of the manifest."""

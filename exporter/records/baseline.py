@@ -72,6 +72,8 @@ class Figures(FrozenModel):
     measured, or if the positions of NaN and Inf differ."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
+    is_short: bool = False
+    """Whether another device proved the promises of the file, so that fewer samples ran here."""
     latency: float | None = None
     """The file's time divided by PyTorch's in the same run, with two digits. None if the manifest
     does not request it with `measure`."""
@@ -201,6 +203,7 @@ def _extract_figures(record: Record) -> Figures | None:
         nodes=artifact.nodes,
         ir_version=artifact.ir_version,
         thorough=record.thorough,
+        is_short=bool(record.proved_on),
         domains=tuple(sorted(domains)),
         error=float(f"{max(errors):.2g}") if is_measured else None,
         latency=_round_ratio(measured.latency),

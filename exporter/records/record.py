@@ -279,6 +279,8 @@ class Record(ChecksummedModel):
     """The different outcome of an earlier run with equal inputs."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
+    proved_on: str = ""
+    """The device that proved the promises of the file, if this one had the short proof only."""
     route: Route | None = None
     """The route that created the file; if all attempts failed, the first one."""
     attempts: Items[Attempt] = ()

@@ -25,6 +25,7 @@ from exporter.worker.verify.run_checks import (
     SharedFields,
     StageTimes,
     check_on_device,
+    find_proving_device,
     run_structure_checks,
 )
 
@@ -91,18 +92,22 @@ def check_file(
         notes=(*exported.notes, *prepared.notes),
         artifact=facts,
     )
+    proved_on = ""
     for device in opset.devices:
         cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
         output.announce(Stage.PARITY, (opset,), only=cell)
         spec = output.spec.resolve_cell(opset.opset, device.name)
         device_context = replace(check_context, spec=spec)
-        record = check_on_device(device, device_context, structure, shared, StageTimes(times))
+        record = check_on_device(
+            device, device_context, structure, shared, StageTimes(times), proved_on
+        )
         if is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
                 samples = _review_samples(output, prepared.model, samples, record)
             check_context = make_check_context(output, context, samples, exported.notes)
             device_context = replace(check_context, spec=spec)
             record = check_on_device(device, device_context, structure, shared, StageTimes(times))
+        proved_on = find_proving_device(record, proved_on)
         record = add_measurements(record, context, device_context, device)
         seconds = limit_diagnosis(output)
         output.write_record(explain_record(record, context, device_context, device, seconds))

@@ -15,6 +15,7 @@ from exporter.manifest.syntax.pip_requirements import find_requirement_name
 #: The runtimes without a plugin.
 BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "tract", "backend")
 Optimization = Literal["none", "basic", "extended", "all"]
+Proof = Literal["short", "full"]
 
 
 class RuntimeEnvironment(FrozenModel):
@@ -84,6 +85,9 @@ class Device(FrozenModel):
     """The level of ONNX Runtime's graph optimizations; empty: its default."""
     provider_library: str = ""
     """The shared library of the first provider: an absolute path, or `module:function`."""
+
+    proof: Proof = "short"
+    """Whether all checks run, also after an earlier device proved the promises of the file."""
 
     toolchain: Toolchain | None = None
     """The toolchain of its cells; None: the project's own packages."""

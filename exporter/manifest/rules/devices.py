@@ -131,6 +131,7 @@ def resolve_devices(
             },
             optimization=table.optimization or "",
             provider_library=_locate_library(table.provider_library or "", root),
+            proof=table.proof,
         )
     return devices
 

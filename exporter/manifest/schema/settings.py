@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, Tag
 
 from exporter.core.command_names import DEFAULT_COMMAND, NAME_PLACEHOLDER
 from exporter.core.frozen_model import Items
-from exporter.manifest.resolved.device import Optimization
+from exporter.manifest.resolved.device import Optimization, Proof
 from exporter.manifest.resolved.engine import EngineKind
 from exporter.manifest.resolved.gate import GatePolicy
 from exporter.manifest.resolved.model import Style
@@ -99,6 +99,10 @@ class DeviceTable(Table):
     """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
     path from the project's folder, an absolute path, or a function of a package in the environment
     that returns the path, such as `"onnxruntime_ep_openvino:get_library_path"`."""
+    proof: Proof = "short"
+    """The proof after an earlier device of the entry proved the promises of the file. `"full"` runs
+    all checks again. `"short"` compares the declared inputs, the cases, another size of each axis
+    and one set of special values, and runs all checks if one differs."""
 
 
 class EnvironmentTable(Table):

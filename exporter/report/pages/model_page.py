@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.manifest import ModelSpec, Project
@@ -64,6 +64,8 @@ class ModelPage:
     """The marks on the page."""
     thorough: str
     """The opsets with thorough checks, as ranges; empty if there are none."""
+    short_proofs: Mapping[str, str]
+    """The opsets with a short proof as ranges, by device."""
     checks: tuple[CheckTable, ...]
     audits: tuple[AuditRow, ...]
     flaky: tuple[FlakyRow, ...]
@@ -136,6 +138,11 @@ def build_model_page(
         thorough=format_opsets(
             cell.id.opset for cell in cells if cell.record and cell.record.thorough
         ),
+        short_proofs={
+            device: format_opsets(short)
+            for device, each in by_device.items()
+            if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
+        },
         checks=tuple(table for table in tables if table.rows),
         audits=build_audit_rows(audits, (cell.id for cell in cells)),
         flaky=build_flaky_rows(cells),

@@ -157,7 +157,7 @@ def _describe_axes(spec: ModelSpec, passing: Sequence[Record]) -> tuple[str, ...
 
 def _describe_axis(axis: Axis, passing: Iterable[Record]) -> str:
     """Return the promised sizes of an axis, and the sizes that were proved on all files."""
-    proved = [_read_proved_sizes(axis, record) for record in passing]
+    proved = [_read_proved_sizes(axis, record) for record in passing if not record.proved_on]
     known = [sizes for sizes in proved if sizes is not None]
     text = f"{axis.name} {'= ' if axis.rule else ''}{format_axis_sizes(axis)}"
     if not known or len(known) < len(proved):

@@ -24,6 +24,7 @@ from exporter.worker.verify.run_checks import (
     SharedFields,
     StageTimes,
     check_on_device,
+    find_proving_device,
     run_structure_checks,
 )
 
@@ -78,14 +79,16 @@ def _run_checks(
 ) -> list[Record] | None:
     """Return the updated records, or None if a check fails."""
     structure = run_structure_checks(context)
-    updated = []
+    updated: list[Record] = []
+    proved_on = ""
     for device, record in zip(opset.devices, records, strict=True):
         shared = SharedFields(route=record.route or opset.route, log=record.log, notes=record.notes)
         spec = job.spec.resolve_cell(opset.opset, device.name)
         device_context = replace(context, spec=spec)
-        result = check_on_device(device, device_context, structure, shared, StageTimes())
+        result = check_on_device(device, device_context, structure, shared, StageTimes(), proved_on)
         if result.status is not Status.PASS:
             return None
+        proved_on = find_proving_device(result, proved_on)
         thorough = record.thorough or result.thorough
         fingerprint = job.make_fingerprint(record.cell)
         update = {
@@ -99,6 +102,7 @@ def _run_checks(
             "runtime": result.runtime,
             "seconds": {**record.seconds, **result.seconds},
             "thorough": thorough,
+            "proved_on": result.proved_on,
             "fingerprint": fingerprint | ({THOROUGH: "yes"} if thorough else {}),
         }
         updated.append(record.model_copy(update=update))

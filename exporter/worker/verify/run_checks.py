@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
+from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.numerical.determinism import DeterminismCheck
 from exporter.checks.numerical.masked_samples import NOTE_PREFIX, describe_masked_samples
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.core.check_names import LOAD_CHECK
 from exporter.manifest import Device
@@ -24,7 +24,13 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.runtimes import LoadFailure, RuntimeProcessEnd, RuntimeUnavailable, open_session
+from exporter.runtimes import (
+    LoadFailure,
+    RuntimeProcessEnd,
+    RuntimeUnavailable,
+    Session,
+    open_session,
+)
 
 #: The key in `StageTimes` for PyTorch's reference outputs.
 REFERENCE = "reference"
@@ -76,8 +82,21 @@ def check_on_device(
     structure: Sequence[CheckResult],
     shared: SharedFields,
     times: StageTimes,
+    proved_on: str = "",
 ) -> Record:
-    """Load the file on one device, run all checks that apply, and return the record."""
+    """Load the file on one device, run the checks that apply, and return the record.
+
+    Args:
+        device: The runtime and its device.
+        context: The file, its contract for this device, and PyTorch's reference.
+        structure: The results of the structure checks.
+        shared: The common fields of the records of the file.
+        times: Receives the times of the stages.
+        proved_on: The device that proved the promises of the file. Then this device only has to
+            compute the same numbers; if it does not, all checks run here too.
+    """
+    if device.proof == "full" or context.spec.thorough:
+        proved_on = ""
     verdict = _find_verdict(structure, Stage.STRUCTURE)
     results: tuple[CheckResult, ...] = ()
     notes = [note for note in shared.notes if not note.startswith(NOTE_PREFIX)]
@@ -100,12 +119,14 @@ def check_on_device(
     else:
         try:
             with times.measure(Stage.PARITY):
-                results = tuple(
-                    _run_timed(check, context, session, device.name)
-                    for check in RUNTIME_CHECKS
-                    if check.applies(context)
-                )
-                notes += describe_masked_samples(context, session, device.name)
+                if proved_on:
+                    few = replace(context, reference=context.reference.shorten())
+                    results = _run_checks(SHORT_CHECKS, few, session, device)
+                    if any(result.status is not Status.PASS for result in results):
+                        proved_on = ""
+                if not proved_on:
+                    results = _run_checks(RUNTIME_CHECKS, context, session, device)
+                    notes += describe_masked_samples(context, session, device.name)
             verdict = verdict or _find_verdict(results, Stage.PARITY)
         except RuntimeProcessEnd as error:
             verdict = _describe_end(error, Stage.PARITY)
@@ -117,6 +138,7 @@ def check_on_device(
         check=verdict.check,
         message=verdict.message,
         thorough=context.spec.thorough,
+        proved_on=proved_on,
         route=shared.route,
         attempts=shared.attempts,
         artifact=shared.artifact,
@@ -125,6 +147,22 @@ def check_on_device(
         log=shared.log,
         runtime=device.environment.runtime_versions if device.environment else "",
         seconds=dict(times),
+    )
+
+
+def find_proving_device(record: Record, earlier: str) -> str:
+    """Return the device that proved the promises of the file, after this record of it."""
+    is_proof = record.status is Status.PASS and not record.proved_on
+    return earlier or (record.cell.device if is_proof else "")
+
+
+def _run_checks(
+    checks: Sequence[RuntimeCheck], context: CheckContext, session: Session, device: Device
+) -> tuple[CheckResult, ...]:
+    return tuple(
+        _run_timed(check, context, session, device.name)
+        for check in checks
+        if check.applies(context)
     )
 
 

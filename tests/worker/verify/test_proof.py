@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import onnx
 import pytest
 
@@ -21,7 +23,8 @@ from exporter.manifest import (
 )
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record, Route, Stage, Status
-from exporter.runtimes import RuntimeProcessEnd
+from exporter.runtimes import RuntimeProcessEnd, Session
+from exporter.runtimes.values import Array
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
@@ -36,6 +39,7 @@ from exporter.worker.verify.run_checks import (
     SharedFields,
     StageTimes,
     check_on_device,
+    find_proving_device,
     run_structure_checks,
 )
 from tests.unit.checks.contexts import declared
@@ -47,6 +51,10 @@ BOTH = pytest.mark.parametrize(("opset", "exporter"), [(13, "torchscript"), (18,
 
 
 def export_and_check(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> Record:
+    return check_file(export(spec, folder, opset, exporter), exporter)
+
+
+def export(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> CheckContext:
     model, job = load_model(spec, ROOT), JobFolder(folder)
     reference = compute_reference(model, spec, ROOT, job)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
@@ -56,8 +64,7 @@ def export_and_check(spec: ModelSpec, folder: Path, opset: int, exporter: str) -
     else:
         graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
     write_artifact(graph, spec, opset, job, {})
-    subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
-    return check_file(subject, exporter)
+    return CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
 
 
 def check_file(subject: CheckContext, exporter: str) -> Record:
@@ -178,3 +185,61 @@ def test_the_end_of_a_runtime_process_is_the_result_of_its_cell(
     assert record.message == "the runtime process died"
     assert record.runtime == "onnxruntime 1.17.3"
     assert check_on_device(CPU, subject, (), shared, StageTimes()).runtime == ""
+
+
+class BrokenKernel:
+    """A session with a kernel that returns other numbers for some inputs."""
+
+    def __init__(self, session: Session, is_broken: Callable[[Array], bool]) -> None:
+        self.session, self.is_broken, self.runs = session, is_broken, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.session, name)
+
+    def run(self, inputs: dict[str, Array]) -> list[Array]:
+        self.runs += 1
+        (output,) = self.session.run(inputs)
+        return [output * np.float32(1.02) if self.is_broken(inputs["x"]) else output]
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "short", "full"),
+    [
+        (lambda _: False, Status.PASS, Status.PASS),
+        (lambda _: True, Status.FAIL, Status.FAIL),
+        (lambda x: len(x) > 3, Status.FAIL, Status.FAIL),
+        (lambda x: bool((x == 0).any()), Status.FAIL, Status.FAIL),
+        (lambda x: len(x) == 1, Status.PASS, Status.FAIL),
+    ],
+    ids=["right", "all values", "other sizes", "zeros", "a size of the full proof"],
+)
+def test_a_further_device_has_the_short_proof(
+    is_broken: Callable[[Array], bool],
+    short: Status,
+    full: Status,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject = export(make_contract("Affine"), tmp_path, 13, "torchscript")
+    shared = SharedFields(route=Route(exporter="torchscript", capture="trace", reason=""), log="")
+    first = check_on_device(CPU, subject, (), shared, StageTimes())
+    assert (first.status, find_proving_device(first, "")) == (Status.PASS, "cpu")
+    real_session = run_checks.open_session
+
+    def prove(proof: str) -> tuple[Record, int]:
+        session = BrokenKernel(real_session(subject.path, CPU, subject.kernels), is_broken)
+        monkeypatch.setattr(run_checks, "open_session", lambda *_: session)
+        device = CPU.model_copy(update={"name": "other", "proof": proof})
+        return check_on_device(device, subject, (), shared, StageTimes(), "cpu"), session.runs
+
+    (record, runs), (whole, all_runs) = prove("short"), prove("full")
+    assert (record.status, whole.status) == (short, full)
+    assert whole.proved_on == ""
+    if short is Status.PASS:
+        assert (record.proved_on, runs) == ("cpu", 3)
+        assert all_runs == len(subject.reference.samples) > 5
+        assert find_proving_device(record, "") == ""
+    else:  # all checks ran on this device, too
+        names = [result.check for result in whole.checks]
+        assert [result.check for result in record.checks] == names
+        assert record.proved_on == ""
