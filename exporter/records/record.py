@@ -17,6 +17,8 @@ from exporter.records.measurements import Measurements
 
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
+#: The note of a model whose weights were drawn and not loaded, before the seed.
+INITIAL_WEIGHTS = "weights: initial values of seed "
 _get_key = itemgetter("model", "opset", "device")
 _Capture = Literal["export", "strict", "draft", "trace", "script", "none"]
 _ExportState = Literal["inference", "plain"]
@@ -310,6 +312,12 @@ class Record(ChecksummedModel):
     """Environment variables that the model's code read, with a hash of the value or `missing`."""
     untracked: Items[str] = ()
     """Dependencies whose change cannot be detected, in words. Every export runs the cell again."""
+
+    @property
+    def initial_weights(self) -> str:
+        """`initial values of seed 0` if the weights were drawn and not loaded, else ""."""
+        notes = (note for note in self.notes if note.startswith(INITIAL_WEIGHTS))
+        return next(notes, "").removeprefix("weights: ")
 
     @property
     def runtime_packages(self) -> dict[str, str]:

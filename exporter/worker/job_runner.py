@@ -16,7 +16,7 @@ from exporter.checks.files.sample_files import SampleCache
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference
-from exporter.records.record import Route, Stage
+from exporter.records.record import INITIAL_WEIGHTS, Route, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import watch_variables
 from exporter.worker.dependencies.source_files import JobStart
@@ -53,7 +53,7 @@ from exporter.worker.job_steps import Samples, Step, run_steps
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.program_signature import require_matching_inputs
-from exporter.worker.model.second_build import load_model_twice
+from exporter.worker.model.second_build import LoadedModel, load_model_twice
 from exporter.worker.model.source_loader import Model
 from exporter.worker.opset_checks import (
     PreparedModel,
@@ -128,10 +128,10 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
     seed_generators(output.spec.seed)  # `inputs_from` may be the first import of the file
     try:
         with times.measure(Stage.SOURCE):
-            output, model, change = _load_model(output)
+            output, model, loaded = _load_model(output)
             names = resolve_weight_names(model, output.spec)
         with times.measure(REFERENCE):
-            prepared, reference = _compute_reference(output, model, names, change)
+            prepared, reference = _compute_reference(output, model, names, loaded)
     except Failure as failure:
         output.write_failures(opsets, failure, times)
         return
@@ -163,23 +163,23 @@ def _list_steps(
     return steps
 
 
-def _load_model(output: JobOutput) -> tuple[JobOutput, Model, str]:
-    """Return the model, and the difference of a second build from it."""
+def _load_model(output: JobOutput) -> tuple[JobOutput, Model, LoadedModel]:
+    """Return the model as the exporters call it, and the loaded one."""
     root = output.root
     spec = resolve_inputs_from(output.spec, root)
     if spec.inputs_from is not None:
         write_json(output.folder.contract, spec)
-    model, change = load_model_twice(spec, root)
-    require_matching_inputs(model, spec)
-    model = wrap_with_call_objects(model, spec, root)
-    return replace(output, spec=spec, custom=load_custom_ops(spec, root)), model, change
+    loaded = load_model_twice(spec, root)
+    require_matching_inputs(loaded.model, spec)
+    model = wrap_with_call_objects(loaded.model, spec, root)
+    return replace(output, spec=spec, custom=load_custom_ops(spec, root)), model, loaded
 
 
 def _compute_reference(
-    output: JobOutput, model: Model, names: Mapping[str, str], change: str
+    output: JobOutput, model: Model, names: Mapping[str, str], loaded: LoadedModel
 ) -> tuple[PreparedModel, Reference]:
     spec, root, folder = output.spec, output.root, output.folder
-    reference = compute_reference(model, spec, root, folder, change)
+    reference = compute_reference(model, spec, root, folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     storages = find_read_storages(model, spec, inputs, names)
     weights = describe_named_weights(model, names, storages)
@@ -187,12 +187,13 @@ def _compute_reference(
     update = {"weights": weights, "weight_inputs": weight_inputs}
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)
+    initial = (f"{INITIAL_WEIGHTS}{spec.seed}",) if loaded.has_initial_weights else ()
     prepared = PreparedModel(
         model=model,
         inputs=inputs,
         names=names,
         weight_inputs=tuple(weight.name for weight in weight_inputs),
-        notes=format_overflow_notes(spec, reference),
+        notes=(*initial, *format_overflow_notes(spec, reference)),
     )
     return prepared, reference
 

@@ -58,6 +58,7 @@ def make_summary(
             ("", None),
             *_format_red_groups(manifest, red),
             *(_format_timings(existing) if timings else ()),
+            *_format_initial_weights(existing),
             (last, "red" if is_red else "green"),
         ),
         code=ExitCode.RED if is_red else green_code,
@@ -101,6 +102,16 @@ def format_red_line(label: str, record: Record) -> str:
     if record.expectation:
         message += f" ({join_lines(record.expectation)})"
     return f"{label}: {extract_outcome(record)}: {message}"
+
+
+def _format_initial_weights(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
+    """Yield a line with the models whose weights nobody trained."""
+    texts = {record.cell.model: record.initial_weights for record in records}
+    models = [model for model, text in texts.items() if text]
+    if models:
+        subject = models[0] if len(models) == 1 else pluralize(len(models), "model")
+        weights = ", ".join(sorted({text for text in texts.values() if text}))
+        yield f"{subject}: weights: {weights}; `weights` in an entry names trained ones", None
 
 
 def _format_timings(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:

@@ -57,6 +57,8 @@ class ModelPage:
 
     spec: ModelSpec
     contract: Contract
+    weights: str
+    """`initial values of seed 0`; empty if weights were loaded."""
     opsets: tuple[int, ...]
     matrix: tuple[MatrixRow, ...]
     support: tuple[RuntimeSupport, ...]
@@ -131,6 +133,7 @@ def build_model_page(
     return ModelPage(
         spec=spec,
         contract=describe_contract(spec),
+        weights=next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
         opsets=opsets,
         matrix=tuple(_build_row(device, each, opsets) for device, each in by_device.items()),
         support=tuple(support),

@@ -13,7 +13,7 @@ from exporter.core.onnxruntime_releases import (
 from exporter.core.text_format import format_bytes
 from exporter.manifest.syntax.device_names import SEPARATOR, split_device
 from exporter.manifest.syntax.opsets import format_opsets
-from exporter.records.record import Artifact, Record
+from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record
 from exporter.report.rows.cells import Cell
 from exporter.report.text import number_format as figures
 
@@ -120,6 +120,8 @@ def group_notes(cells: Iterable[Cell]) -> tuple[ArtifactNote, ...]:
     opsets: dict[str, list[_FileKey]] = {}
     for cell in cells:
         for note in cell.record.notes if cell.record else ():
+            if note.startswith(INITIAL_WEIGHTS):
+                continue  # the contract has it
             opsets.setdefault(figures.clean_message(note), []).append(_find_key(cell))
     return tuple(
         ArtifactNote(opsets=_format_files(group), text=text) for text, group in opsets.items()

@@ -160,6 +160,7 @@ def render_card(content: FolderContent, templates: Path) -> str:
         artifact=candidate.artifact,
         size=format_bytes(candidate.artifact.bytes),
         exporter=_format_route(route),
+        weights=candidate.records[0].initial_weights,
         allowed=content.allowed,
         sets=content.sets,
         proofs=proofs,

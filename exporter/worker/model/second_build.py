@@ -6,9 +6,13 @@ other weights in each export, so no record describes the next file.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,18 +27,66 @@ from exporter.worker.process.fork_call import can_fork, compute_in_fork
 _MAX_NAMES = 3
 
 
-def load_model_twice(spec: ModelSpec, root: Path) -> tuple[Model, str]:
-    """Return the model, and the difference of another build from it, or "".
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model, with the facts of its builds."""
+
+    model: Model
+    change: str = ""
+    """The difference of another build from it; empty if there is none."""
+    has_initial_weights: bool = False
+    """Whether its weights were drawn from the seed, and none were loaded."""
+
+
+def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
+    """Return the model, compared with another build in a fork.
 
     Raises:
         Failure: Stage `source`, as `load_model`.
     """
-    if spec.is_saved_program or spec.is_saved_script or not can_fork():
-        return load_model(spec, root), ""
-    import_source(spec, root)  # once for both builds
-    other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
-    model = load_model(spec, root)
-    return model, "" if other is None else _describe_builds(digest_weights(model), other)
+    if spec.is_saved_program or spec.is_saved_script:
+        return LoadedModel(model=load_model(spec, root))
+    other = None
+    with _count_loads() as loads:
+        import_source(spec, root)  # once for both builds
+        is_drawn = _has_drawn(spec.seed)
+        if can_fork():
+            other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
+        model = load_model(spec, root)
+        is_drawn = is_drawn or _has_drawn(spec.seed)
+    return LoadedModel(
+        model=model,
+        change="" if other is None else _describe_builds(digest_weights(model), other),
+        has_initial_weights=is_drawn and not loads and _has_parameters(model),
+    )
+
+
+def _has_drawn(seed: int) -> bool:
+    """Return whether torch drew numbers since its generator was seeded."""
+    unused = torch.Generator().manual_seed(seed).get_state()
+    return not torch.equal(torch.get_rng_state(), unused)
+
+
+def _has_parameters(model: Model) -> bool:
+    return isinstance(model, torch.nn.Module) and any(True for _ in model.parameters())
+
+
+@contextmanager
+def _count_loads() -> Iterator[list[str]]:
+    """Yield a list that receives the class of each module that loads a state."""
+    loads: list[str] = []
+    load_state_dict = torch.nn.Module.load_state_dict
+
+    @functools.wraps(load_state_dict)
+    def count(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        loads.append(type(module).__name__)
+        return load_state_dict(module, *args, **kwargs)
+
+    torch.nn.Module.load_state_dict = count  # type: ignore[method-assign]
+    try:
+        yield loads
+    finally:
+        torch.nn.Module.load_state_dict = load_state_dict  # type: ignore[method-assign]
 
 
 def digest_weights(model: Model) -> dict[str, str]:

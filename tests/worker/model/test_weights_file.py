@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
+from exporter.worker.model.second_build import load_model_twice
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.model.weights_file import require_hash
 from exporter.worker.process.failure import Failure
@@ -183,3 +184,42 @@ def test_a_function_has_no_weights(root: Path) -> None:
         Failure, match="is a ScriptFunction, which has no weights; remove `weights`"
     ):
         load_model(build_spec("w.pt", source="w_functions.py:net"), root)
+
+
+INITIAL = {
+    "class_of_torch": "Model = nn.Linear",
+    "object": "Model = nn.Linear(4, 3)",
+    "function": "def Model(*args, **kwargs):\n    return nn.Linear(4, 3)",
+}
+LOADED = {
+    "loaded_by_the_source": (
+        "def Model(*args, **kwargs):\n"
+        "    net = nn.Linear(4, 3)\n"
+        "    net.load_state_dict({'weight': torch.ones(3, 4), 'bias': torch.ones(3)})\n"
+        "    return net"
+    ),
+    "no_random_number": (
+        "def Model(*args, **kwargs):\n"
+        "    net = nn.Linear(4, 3, device='meta').to_empty(device='cpu')\n"
+        "    net.weight.data.fill_(1.0)\n    net.bias.data.fill_(1.0)\n    return net"
+    ),
+    "no_weights": "class Model(nn.Module):\n    def __init__(self, *args, **kwargs):\n"
+    "        super().__init__()\n        self.noise = torch.rand(3)",
+}
+
+
+@pytest.mark.parametrize("name", [*INITIAL, *LOADED])
+def test_weights_are_initial_if_they_were_drawn_and_not_loaded(tmp_path: Path, name: str) -> None:
+    code = {**INITIAL, **LOADED}[name]
+    (tmp_path / f"{name}.py").write_text(f"import torch\nfrom torch import nn\n\n{code}\n")
+    init = {"in_features": 4, "out_features": 3} if name != "object" else {}
+    spec = make_contract("", manifest="m.toml", source=f"{name}.py:Model", init=init)
+    original = torch.nn.Module.load_state_dict
+    assert load_model_twice(spec, tmp_path).has_initial_weights is (name in INITIAL)
+    assert torch.nn.Module.load_state_dict is original
+
+
+def test_a_file_of_weights_makes_no_initial_weights(root: Path) -> None:
+    torch.save(state(), root / "weights.pth")
+    assert not load_model_twice(build_spec("weights.pth"), root).has_initial_weights
+    assert load_model_twice(build_spec(""), root).has_initial_weights

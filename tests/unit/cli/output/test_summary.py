@@ -63,6 +63,21 @@ def test_a_red_cell_is_code_1_and_has_a_line_with_its_log(status: Status) -> Non
     assert "build/a/logs/9.log" in text
 
 
+def test_initial_weights_have_a_line() -> None:
+    def find_line(*models: str) -> str:
+        notes = {"notes": ("weights: initial values of seed 3",)}
+        records = (
+            make_record(cell, **(notes if cell.split("/")[0] in models else {})) for cell in ALL
+        )
+        lines = [line for line, _ in make_summary(MANIFEST, PLAN, make_run(*records)).lines]
+        return next((line for line in lines if "weights" in line), "")
+
+    end = "weights: initial values of seed 3; `weights` in an entry names trained ones"
+    assert find_line("a") == f"a: {end}"
+    assert find_line("a", "longer") == f"2 models: {end}"
+    assert find_line() == ""
+
+
 def test_a_selected_cell_without_a_record_is_code_1() -> None:
     assert make_summary(MANIFEST, PLAN, make_run(make_record("a/9/cpu"))).code == 1
 

@@ -175,6 +175,12 @@ def test_the_releases_of_onnx_runtime_that_load_each_file() -> None:
     ]
 
 
+def test_initial_weights_are_part_of_the_contract() -> None:
+    drawn = page_of(make_record("dcgan/9/cpu", notes=("weights: initial values of seed 3",)))
+    assert (drawn.weights, drawn.notes) == ("initial values of seed 3", ())
+    assert page_of(make_record("dcgan/9/cpu")).weights == ""
+
+
 def test_equal_notes_are_one_row() -> None:
     page = page_of(
         make_record("dcgan/9/cpu", notes=("baked", "other")),
