@@ -105,7 +105,7 @@ def format_red_line(label: str, record: Record) -> str:
 
 
 def _format_initial_weights(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
-    """Yield a line with the models whose weights nobody trained."""
+    """Yield a line with the models that have initial weights."""
     texts = {record.cell.model: record.initial_weights for record in records}
     models = [model for model, text in texts.items() if text]
     if models:

@@ -75,7 +75,7 @@ def _has_parameters(model: Model) -> bool:
 def _count_loads() -> Iterator[list[str]]:
     """Yield a list that receives the class of each module that loads a state."""
     loads: list[str] = []
-    load_state_dict = torch.nn.Module.load_state_dict
+    load_state_dict: Any = torch.nn.Module.load_state_dict
 
     @functools.wraps(load_state_dict)
     def count(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
