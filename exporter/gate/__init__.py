@@ -3,7 +3,7 @@
 from exporter.gate.baseline_comparison import compare_baselines, compare_results
 from exporter.gate.baseline_update import accept_all, accept_some
 from exporter.gate.cause import Cause, ChangedLines, SourceChange, find_cause
-from exporter.gate.definitions import DataHashes
+from exporter.gate.contract_changes import ContractHashes, find_contract_changes
 from exporter.gate.finding import (
     CAUSED_KINDS,
     GROWTH_KINDS,
@@ -14,7 +14,6 @@ from exporter.gate.finding import (
     PolicySetting,
     select_blocking,
 )
-from exporter.gate.relaxations import find_relaxations
 from exporter.gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.gate.upgrade_comparison import FileChange, UpgradeComparison, compare_upgrade
 
@@ -25,7 +24,7 @@ __all__ = [
     "NO_RESULT",
     "Cause",
     "ChangedLines",
-    "DataHashes",
+    "ContractHashes",
     "FileChange",
     "FindingKind",
     "GateFinding",
@@ -40,6 +39,6 @@ __all__ = [
     "compare_upgrade",
     "compare_with_revision",
     "find_cause",
-    "find_relaxations",
+    "find_contract_changes",
     "select_blocking",
 ]

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.baseline_update import strip_figures
-from exporter.gate.definitions import DataHashes
+from exporter.gate.contract_changes import ContractHashes, find_contract_changes
 from exporter.gate.finding import FindingKind, GateFinding
-from exporter.gate.relaxations import find_relaxations
 from exporter.manifest import Manifest
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
 from exporter.records.record import CellId, Record, RunRecord
@@ -27,7 +26,7 @@ class ProjectState:
 
     manifest: Manifest
     baseline: Baseline
-    hashes: DataHashes = field(default_factory=dict)
+    hashes: ContractHashes = field(default_factory=dict)
     """The hashes of the data files, by model and by path from the root."""
 
 
@@ -55,7 +54,7 @@ def compare_with_revision(
     relaxed = (
         finding
         for finding in (
-            *find_relaxations(revision.manifest, branch.manifest, hashes),
+            *find_contract_changes(revision.manifest, branch.manifest, hashes),
             *_find_unread_entries(revision, promised),
         )
         if finding.cell in promised or finding.cell not in reported

@@ -13,7 +13,8 @@ from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, find_last_change
 from exporter.gate import (
     CAUSED_KINDS,
-    DataHashes,
+    ContractHashes,
+    FindingKind,
     GateFinding,
     ProjectState,
     compare_results,
@@ -21,6 +22,8 @@ from exporter.gate import (
     select_blocking,
 )
 from exporter.manifest import Manifest, ModelSpec, load_project
+from exporter.manifest.syntax.forward_parameters import hash_code
+from exporter.manifest.syntax.python_modules import find_module_file
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
 from exporter.records.record import RunRecord
@@ -88,7 +91,7 @@ def gate(
         commit = find_last_change(root / name, environment, checkout.commit.id) or checkout.commit
     branch_baseline = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
     branch = ProjectState(
-        manifest=manifest, baseline=branch_baseline, hashes=_hash_data(manifest, root)
+        manifest=manifest, baseline=branch_baseline, hashes=_hash_contract(manifest, root)
     )
     findings = compare_with_revision(state, branch, run, planned)
     return GateResult(
@@ -148,20 +151,22 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
         message = f"{checkout.name}: has no {name}; accept its results first"
         raise ExporterError(ExitCode.RED, message) from error
     baseline = parse_baseline(content, f"{checkout.name}: {name}")
-    return ProjectState(
-        manifest=manifest, baseline=baseline, hashes=_hash_data(manifest, checkout.root)
-    )
+    return ProjectState(manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root))
 
 
-def _hash_data(manifest: Manifest, root: Path) -> DataHashes:
-    """Return the hashes of the data files of all entries, without those that do not exist."""
+def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
+    """Return the hashes of the data files and functions of all entries, without missing ones."""
+    root = Path(manifest.project.root)
+    hashes: dict[str, dict[tuple[FindingKind, str], str]] = {}
+    for spec in manifest.models:
+        digests = hashes.setdefault(spec.id, {})
+        for file in _list_data_files(spec, root):
+            digests[FindingKind.REDEFINED, f"content of {file}"] = _hash_content(root / file)
+        for kind, text in _list_functions(spec):
+            digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
     return {
-        spec.id: {
-            file: digest
-            for file in _list_data_files(spec, root)
-            if (digest := _hash_content(root / file))
-        }
-        for spec in manifest.models
+        model: {key: digest for key, digest in digests.items() if digest}
+        for model, digests in hashes.items()
     }
 
 
@@ -169,10 +174,34 @@ def _list_data_files(spec: ModelSpec, root: Path) -> Iterator[str]:
     """Yield the data files of an entry, relative to the root."""
     yield from spec.data_files
     folder = (root / spec.manifest).parent
-    for pattern in spec.depends.files:
-        for path in folder.glob(pattern):
+    for pattern in (*spec.depends.files, *(each.ort_library for each in spec.custom_ops)):
+        for path in folder.glob(pattern) if pattern and ":" not in pattern else ():
             if path.is_file():
                 yield os.path.relpath(path, root)
+
+
+def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
+    """Yield each function that the contract names, with the kind of a finding about its code."""
+    calls = (spec.inputs_from, *(case.inputs_from for case in spec.cases))
+    yield from ((FindingKind.RELAXED, call.function) for call in calls if call)
+    fills = [*(item.fill for item in spec.inputs)]
+    fills += [fill for case in spec.cases for fill in case.fills.values()]
+    yield from ((FindingKind.RELAXED, fill.python) for fill in fills if fill.python)
+    others = [each.type for each in spec.containers]
+    for each in spec.custom_ops:
+        others += (each.symbolic, each.onnxscript, each.translation, each.reference)
+        others.append(each.ort_library)
+    yield from ((FindingKind.REDEFINED, text) for text in others if ":" in text)
+
+
+def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:
+    """Return the hash of a function's code, or "" if the project does not have it."""
+    location, _, name = text.rpartition(":")
+    folder = (root / spec.manifest).parent
+    file: Path | None = Path(os.path.normpath(folder / location))
+    if not location.endswith(".py"):
+        file = find_module_file(location, (str(folder), str(root)))
+    return hash_code(root, file, name, fallback_root) if file else ""
 
 
 def _hash_content(path: Path) -> str:

@@ -239,6 +239,45 @@ def test_a_data_file_with_another_content_is_shown(branch: Path) -> None:
     assert "model redefined: content of manifests/data/a.txt: " in output
 
 
+_INPUTS = """import helpers
+
+class Net:
+    depth = 3
+
+def fill(shape, dtype, generator):
+    return helpers.draw(shape)
+"""
+
+
+def test_the_code_of_a_function_that_creates_inputs_is_compared(branch: Path) -> None:
+    code, manifest = branch / "manifests/net.py", branch / "manifests/net.toml"
+    helpers = branch / "helpers.py"
+    code.write_text(_INPUTS)
+    helpers.write_text("def draw(shape): ...\n")
+    shape = 'shape = ["batch", 4]'
+    manifest.write_text(MANIFEST.replace(shape, f'{shape}, fill = {{ python = "net.py:fill" }}'))
+    write_results(branch)
+    run_git(branch, "add", ":/")
+    run_git(branch, "commit", "-qm", "a function")
+    code.write_text(_INPUTS.replace("depth = 3", "depth = 4"))
+    assert run_gate(branch, "HEAD")[0] == 0
+    finding = "net/17..18/cpu: contract relaxed: code of net.py:fill: "
+    helpers.write_text("def draw(shape): return None\n")
+    status, output, _ = run_gate(branch, "HEAD")
+    assert (status, finding in output) == (1, True), output
+
+
+def test_a_fixed_size_outside_of_its_new_axis_is_blocked(branch: Path) -> None:
+    path = branch / "manifests/net.toml"
+    named = MANIFEST.replace('["batch", 4]', '["batch", "width"]')
+    for limit, expected in ((64, 0), (3, 1)):
+        path.write_text(f"{named}axes.width = {{ max = {limit} }}\n")
+        write_results(branch)
+        code, output, _ = run_gate(branch)
+        assert code == expected, output
+    assert "contract relaxed: axis width: 4 -> axis width: " in output
+
+
 def test_a_data_file_behind_a_link_out_of_the_project_is_compared(branch: Path) -> None:
     shared = branch.parent / "shared"
     path = branch / "manifests/net.toml"

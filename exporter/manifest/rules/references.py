@@ -10,7 +10,7 @@ import ast
 import difflib
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +25,12 @@ from exporter.manifest.syntax.forward_parameters import (
     read_forward,
 )
 from exporter.manifest.syntax.message_format import KeyPath, quote
-from exporter.manifest.syntax.python_modules import find_module_file, is_file, parse_python
+from exporter.manifest.syntax.python_modules import (
+    find_module_file,
+    is_file,
+    list_names,
+    parse_python,
+)
 from exporter.manifest.syntax.tensor_files import split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -234,35 +239,9 @@ def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
 @lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
 def _parse_names(source: bytes) -> _ModuleNames:
     tree = parse_python(source)
-    names = frozenset(_list_names(tree.body))
+    names = frozenset(list_names(tree.body))
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     is_dynamic = any(
         isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in calls
     )
     return _ModuleNames(names, is_open=bool(names & {"*", "__getattr__"}) or is_dynamic)
-
-
-def _list_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield the names that the statements bind, also in branches and loops, not in functions."""
-    for statement in statements:
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield statement.name
-            case ast.Import() | ast.ImportFrom():
-                for alias in statement.names:
-                    yield alias.asname or alias.name.partition(".")[0]
-            case _:
-                yield from _list_inner_names(statement)
-
-
-def _list_inner_names(statement: ast.stmt) -> Iterator[str]:
-    for node in ast.iter_child_nodes(statement):
-        match node:
-            case ast.stmt():
-                yield from _list_names([node])
-            case ast.ExceptHandler() | ast.match_case():
-                yield from _list_names(node.body)
-            case _:
-                for inner in ast.walk(node):
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        yield inner.id

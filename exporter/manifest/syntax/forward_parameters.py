@@ -1,4 +1,4 @@
-"""Find the parameters of a model's `forward` in its source, without running it.
+"""Read Python files without running them: the parameters of `forward`, the code of a function.
 
 A function counts if each of its results is a call of one class, as in `return Net()`. A name with
 two definitions, such as in two branches, cannot be read.
@@ -7,12 +7,18 @@ two definitions, such as in two branches, cannot be read.
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.manifest.syntax.message_format import quote
-from exporter.manifest.syntax.python_modules import find_module_file, is_file, parse_python
+from exporter.manifest.syntax.python_modules import (
+    find_module_file,
+    is_file,
+    list_names,
+    parse_python,
+)
 
 #: Imports, base classes and calls between the name and its class; a longer chain is a cycle.
 _MAX_STEPS = 40
@@ -55,6 +61,57 @@ def read_forward(file: Path, name: str, folders: Sequence[str]) -> ForwardParame
             raise UnreadableForward(f"`forward` of {quote(definition.node.name)} has no `self`")
         del parameters[0]
     return ForwardParameters(tuple(parameters), variadic, tuple(search.files))
+
+
+def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
+    """Return a hash of the code of a function and of all code of the project that it uses, or "".
+
+    Code counts if its name occurs in other code that counts, and so do statements of these files
+    that define nothing, because they may change a definition. Comments and formatting do not.
+
+    Args:
+        root: The project's folder, possibly at another revision.
+        file: The file of the function.
+        name: The name of the function.
+        fallback_root: The current folder of the project, in which Python may find its packages.
+
+    Raises:
+        UnreadableForward: If a file is no valid Python.
+    """
+    search = _Search((str(file.parent), str(root)))
+    codes: dict[str, None] = {}
+    pending, seen = [(file, name)], set[tuple[Path, str]]()
+    while pending:
+        file, name = key = pending.pop()
+        if file.is_relative_to(fallback_root) and (root / file.relative_to(fallback_root)).exists():
+            file = root / file.relative_to(fallback_root)
+        is_own = file.is_relative_to(root) and "site-packages" not in file.parts
+        if key in seen or not is_own or not is_file(file):
+            continue
+        seen.add(key)
+        for statement in search.parse(file).body:
+            names = {*list_names([statement])}
+            is_definition = names and not isinstance(statement, ast.If | ast.Try)
+            is_other = is_definition and names.isdisjoint({name, "*"}) and name != "*"
+            if is_other or (
+                isinstance(getattr(statement, "value", None), ast.Constant) and not names
+            ):
+                continue  # another definition, or the docstring of the module
+            codes[f"{file.relative_to(root)}: {ast.dump(statement)}"] = None
+            for node in ast.walk(statement):
+                match node:
+                    case ast.Name(id=used):
+                        pending.append((file, used))
+                    case ast.Import(names=aliases):
+                        modules = (find_module_file(each.name, search.folders) for each in aliases)
+                        pending += ((module, "*") for module in modules if module)
+                    case ast.ImportFrom(names=aliases):
+                        for each in aliases:
+                            module = search.find_imported(file, node, "")
+                            inner = search.find_imported(file, node, each.name)
+                            pending += [(module, each.name)] if module else []
+                            pending += [(inner, "*")] if inner else []
+    return hashlib.sha256("\n".join(sorted(codes)).encode()).hexdigest() if codes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +199,7 @@ class _Search:
     def _find_module(self, file: Path, node: ast.expr) -> Path | None:
         """Return the file of an imported module, such as `nn` or `torch.nn`."""
         text = ast.unparse(node)
-        for statement in _list_statements(self._parse(file).body):
+        for statement in _list_statements(self.parse(file).body):
             match statement:
                 case ast.Import(names=aliases):
                     for alias in aliases:
@@ -151,7 +208,7 @@ class _Search:
                 case ast.ImportFrom(names=aliases):
                     for alias in aliases:
                         if text == (alias.asname or alias.name):
-                            return self._find_imported(file, statement, alias.name)
+                            return self.find_imported(file, statement, alias.name)
         return None
 
     def _find_definition(self, file: Path, name: str) -> tuple[Path, ast.AST] | None:
@@ -161,7 +218,7 @@ class _Search:
             return None
         definitions: list[tuple[Path, ast.AST] | None] = []
         stars: list[ast.ImportFrom] = []
-        for statement in _list_statements(self._parse(file).body):
+        for statement in _list_statements(self.parse(file).body):
             match statement:
                 case ast.ClassDef() | ast.FunctionDef() if statement.name == name:
                     definitions.append((file, statement))
@@ -181,10 +238,10 @@ class _Search:
     def _find_in_module(
         self, file: Path, statement: ast.ImportFrom, name: str
     ) -> tuple[Path, ast.AST] | None:
-        module = self._find_imported(file, statement, "")
+        module = self.find_imported(file, statement, "")
         return self._find_definition(module, name) if module else None
 
-    def _find_imported(self, file: Path, statement: ast.ImportFrom, name: str) -> Path | None:
+    def find_imported(self, file: Path, statement: ast.ImportFrom, name: str) -> Path | None:
         """Return the file of the module, or of its submodule `name`, in `from module import`."""
         parts = [*(statement.module or "").split("."), name]
         inner = [part for part in parts if part]
@@ -194,7 +251,8 @@ class _Search:
         files = (folder / "__init__.py", folder.with_suffix(".py"))
         return next((each for each in files if is_file(each)), None)
 
-    def _parse(self, file: Path) -> ast.Module:
+    def parse(self, file: Path) -> ast.Module:
+        """Return the syntax tree of a file."""
         if file not in self.files:
             self.files.append(file)
         try:

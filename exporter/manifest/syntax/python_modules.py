@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -53,3 +53,29 @@ def parse_python(source: bytes) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about the user's code are not for this tool
         return ast.parse(source)
+
+
+def list_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the names that the statements bind, also in branches and loops, not in functions."""
+    for statement in statements:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield statement.name
+            case ast.Import() | ast.ImportFrom():
+                for alias in statement.names:
+                    yield alias.asname or alias.name.partition(".")[0]
+            case _:
+                yield from _list_inner_names(statement)
+
+
+def _list_inner_names(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.iter_child_nodes(statement):
+        match node:
+            case ast.stmt():
+                yield from list_names([node])
+            case ast.ExceptHandler() | ast.match_case():
+                yield from list_names(node.body)
+            case _:
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        yield inner.id

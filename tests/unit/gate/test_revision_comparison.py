@@ -13,10 +13,9 @@ from exporter.gate import (
     ProjectState,
     accept_some,
     compare_with_revision,
-    find_relaxations,
+    find_contract_changes,
 )
-from exporter.gate.definitions import DEFINING_KEYS
-from exporter.gate.relaxations import _COMPARED_KEYS, _HARMLESS_KEYS
+from exporter.gate.contract_changes import _HARMLESS_KEYS, _RESOLVED_KEYS, DEFINING_KEYS
 from exporter.manifest import (
     Axis,
     Bound,
@@ -50,6 +49,7 @@ CELLS = (parse_cell("alexnet/17/cpu"), parse_cell("alexnet/18/cpu"))
 PLAIN = Output(name="logits", shape=("batch", 1000))
 MASKED = PLAIN.model_copy(update={"masked_by": "mask"})
 HAND = Tolerance(atol=1e-5, rtol=1e-4)
+BATCH = Axis(name="batch", example=3)
 FOUND = Axis(name="found", example=None)
 DOUBLED = SizeRule(kind="product", operands=("batch", 2))
 FORESEEN = Expectation(stage="convert", match="stft", reason="lacks it", until="2027-01-01")
@@ -61,7 +61,7 @@ OTHER = PLAIN.model_copy(update={"name": "other"})
 
 def find_changes(before: dict[str, Any], after: dict[str, Any]) -> list[GateFinding]:
     sides = (make_manifest(make_spec(**fields)) for fields in (before, after))
-    return list(find_relaxations(*sides))
+    return list(find_contract_changes(*sides))
 
 
 def make_input(name: str, **fill: Any) -> Input:
@@ -70,6 +70,15 @@ def make_input(name: str, **fill: Any) -> Input:
 
 
 IMAGE, MASK = make_input("image"), make_input("mask")
+TALL, WIDE = (IMAGE.model_copy(update={"shape": ("batch", size)}) for size in (4, 6))
+TALL_AND_WIDE = (TALL, WIDE.model_copy(update={"name": "wide"}))
+NAMED = tuple(each.model_copy(update={"shape": ("batch", "width")}) for each in TALL_AND_WIDE)
+
+
+def make_axis(name: str = "width", **fields: Any) -> Axis:
+    return Axis(**{"name": name, "example": 3, **fields})
+
+
 #: Fields of an entry before, and weaker ones.
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
@@ -107,7 +116,55 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"axes": (Axis(name="batch", example=3, max=64),)}),
     ({}, {"axes": (Axis(name="batch", example=4, multiple_of=2),)}),
     ({}, {"axes": (Axis(name="batch", example=3, rule=DOUBLED),)}),
-    ({"axes": (Axis(name="found", example=6, rule=DOUBLED),)}, {"axes": (FOUND,)}),
+    (
+        {
+            "axes": (
+                BATCH,
+                Axis(name="found", example=6, rule=DOUBLED),
+            )
+        },
+        {"axes": (BATCH, FOUND)},
+    ),
+    # The limits of an axis that only outputs have limit the sizes of inputs if it has a rule.
+    ({"axes": (BATCH, FOUND)}, {"axes": (BATCH, make_axis("found", rule=DOUBLED, max=64))}),
+    ({"axes": (BATCH, FOUND)}, {"axes": (BATCH, make_axis("found", rule=DOUBLED, min=4))}),
+    ({"axes": (BATCH, FOUND)}, {"axes": (BATCH, make_axis("found", rule=DOUBLED, multiple_of=4))}),
+    (
+        {"axes": (BATCH, FOUND)},
+        {
+            "axes": (
+                BATCH,
+                make_axis("found", rule=SizeRule(kind="difference", operands=(9, "batch"))),
+            )
+        },
+    ),
+    (
+        {"axes": (BATCH, FOUND)},
+        {
+            "axes": (
+                BATCH,
+                make_axis("found", rule=SizeRule(kind="sum", operands=("batch", "other"))),
+            )
+        },
+    ),
+    (
+        {"axes": (BATCH, FOUND)},
+        {
+            "axes": (
+                BATCH,
+                make_axis("found", example=None, max=9),
+            )
+        },
+    ),
+    # A size of the revision is none of the new axis, or two sizes are one axis now.
+    ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH, make_axis(max=3))}),
+    ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH, make_axis(min=5))}),
+    ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH, make_axis(multiple_of=3))}),
+    ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH,)}),
+    ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH, make_axis(rule=DOUBLED))}),
+    ({"inputs": TALL_AND_WIDE}, {"inputs": NAMED, "axes": (BATCH, make_axis())}),
+    ({"inputs": (TALL,)}, {"inputs": (TALL.model_copy(update={"shape": ("batch", "batch")}),)}),
+    ({"inputs": NAMED, "axes": (BATCH, make_axis())}, {"inputs": TALL_AND_WIDE}),
     ({"cases": (Case(name="long"),)}, {}),
     ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
     ({"measure": ("latency",)}, {}),
@@ -178,14 +235,39 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"consumers": ("onnxruntime>=1.17",)}),
     ({"consumers": ("onnxruntime>=1.17",)}, {"consumers": ("onnxruntime>=1.9",)}),
     ({"axes": (Axis(name="batch", example=3, min=2, max=8),)}, {}),
-    ({"axes": (FOUND,)}, {"axes": (Axis(name="found", example=6, rule=DOUBLED),)}),
+    (
+        {"axes": (BATCH, FOUND)},
+        {
+            "axes": (
+                BATCH,
+                Axis(name="found", example=6, rule=DOUBLED),
+            )
+        },
+    ),
     ({"outputs": (MASKED,)}, {"outputs": (PLAIN,)}),
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"parameters": ParameterNames(template="w{}"), "measure": ("memory",)}),
     (
-        {"inputs": (IMAGE,)},
-        {"inputs": (IMAGE.model_copy(update={"shape": ("batch", "width")}),)},
+        {"inputs": (TALL,)},
+        {"inputs": NAMED[:1], "axes": (BATCH, make_axis(min=2, max=4, multiple_of=2))},
+    ),
+    (
+        {"inputs": (TALL.model_copy(update={"shape": (2, 4)}),), "axes": ()},
+        {"inputs": NAMED[:1], "axes": (BATCH, make_axis(rule=DOUBLED))},
+    ),
+    # The rule of an axis without a limit of its own keeps all sizes.
+    (
+        {"inputs": NAMED, "axes": (BATCH, make_axis(rule=DOUBLED))},
+        {"inputs": NAMED, "axes": (BATCH, make_axis())},
+    ),
+    (
+        {"axes": (Axis(name="batch", example=3, max=8), FOUND)},
+        {"axes": (Axis(name="batch", example=3, max=8), make_axis("found", rule=DOUBLED, max=16))},
+    ),
+    (
+        {"axes": (BATCH, make_axis("found", rule=DOUBLED, max=16))},
+        {"axes": (BATCH, make_axis("found", rule=DOUBLED))},
     ),
     ({"outputs": (PLAIN.model_copy(update={"shape": ("batch", "n")}),)}, {"outputs": (PLAIN,)}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
@@ -199,10 +281,10 @@ def test_a_promise_that_is_as_strict_is_no_finding(
     assert find_changes(before, after) == []
 
 
-def test_each_key_of_an_entry_is_compared_or_harmless() -> None:
-    groups = (_HARMLESS_KEYS, _COMPARED_KEYS, DEFINING_KEYS)
+def test_only_these_keys_of_an_entry_are_not_compared_as_they_are() -> None:
+    groups = (_HARMLESS_KEYS, _RESOLVED_KEYS, DEFINING_KEYS)
     assert sum(map(len, groups)) == len(frozenset().union(*groups))
-    assert ModelSpec.model_fields.keys() == frozenset().union(*groups)
+    assert ModelSpec.model_fields.keys() >= frozenset().union(*groups)
 
 
 #: Two different values of each key that defines the model.
@@ -220,11 +302,17 @@ REDEFINED: dict[str, tuple[object, object]] = {
     "containers": ((), (Container(at="args[0]", type="list"),)),
     "depends": (Depends(files=("data/*",)), Depends()),
 }
+#: Values that Python compares as equal.
+EQUAL = {"options": ({"verbose": True}, {"verbose": 1}), "init": ({"depth": 1}, {"depth": 1.0})}
 
 
-@pytest.mark.parametrize("key", sorted(DEFINING_KEYS))
-def test_another_model_is_a_warning_with_the_key_and_both_values(key: str) -> None:
-    before, after = REDEFINED[key]
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [(key, *values) for table in (REDEFINED, EQUAL) for key, values in table.items()],
+)
+def test_another_model_is_a_warning_with_the_key_and_both_values(
+    key: str, before: object, after: object
+) -> None:
     assert find_changes({key: before}, {key: before}) == []
     findings = find_changes({key: before}, {key: after})
     assert {each.cell for each in findings} == set(CELLS)
@@ -238,8 +326,9 @@ def test_a_data_file_with_another_content_is_a_warning() -> None:
     image = make_input("image", kind="file", file="image.npy")
     manifest = make_manifest(make_spec(inputs=(image,)))
     (path,) = manifest.models[0].data_files
-    find = partial(find_relaxations, manifest, manifest)
-    one, two = ({manifest.models[0].id: {path: digit * 64}} for digit in "12")
+    find = partial(find_contract_changes, manifest, manifest)
+    key = (FindingKind.REDEFINED, f"content of {path}")
+    one, two = ({manifest.models[0].id: {key: digit * 64}} for digit in "12")
     assert find((one, one)) == ()
     assert find(({}, one)) == ()
     findings = find((one, two))
@@ -258,7 +347,7 @@ def test_a_message_has_the_key_and_both_values() -> None:
 def test_a_removed_cell_or_model_is_a_finding() -> None:
     (removed,) = find_changes({}, {"opsets": (18,)})
     assert (str(removed.cell), removed.after) == ("alexnet/17/cpu", "no longer promised")
-    both = find_relaxations(make_manifest(make_spec()), make_manifest(make_spec("other")))
+    both = find_contract_changes(make_manifest(make_spec()), make_manifest(make_spec("other")))
     assert {each.cell for each in both} == set(CELLS)
 
 
@@ -281,8 +370,8 @@ def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
 )
 def test_only_a_looser_policy_is_a_finding(settings: dict[str, Any], text: str) -> None:
     plain, loose = make_manifest(make_spec()), with_gate(make_spec(), **settings)
-    assert {each.after for each in find_relaxations(plain, loose)} == {text}
-    assert find_relaxations(loose, plain) == ()
+    assert {each.after for each in find_contract_changes(plain, loose)} == {text}
+    assert find_contract_changes(loose, plain) == ()
 
 
 def test_a_less_strict_device_is_a_finding() -> None:
@@ -292,16 +381,16 @@ def test_a_less_strict_device_is_a_finding() -> None:
         return Manifest(project=project, models=(make_spec(),))
 
     strict = manifest(providers=("A", "B"), strict=True)
-    assert len(find_relaxations(strict, manifest(providers=("A", "B")))) == 2
-    assert find_relaxations(manifest(providers=("A", "B")), strict) == ()
-    assert len(find_relaxations(manifest(providers=("A",)), manifest(providers=("B",)))) == 2
+    assert len(find_contract_changes(strict, manifest(providers=("A", "B")))) == 2
+    assert find_contract_changes(manifest(providers=("A", "B")), strict) == ()
+    assert len(find_contract_changes(manifest(providers=("A",)), manifest(providers=("B",)))) == 2
 
 
 def test_the_policy_of_the_revision_applies_to_relaxations() -> None:
     loose = make_spec(thorough=False)
     for action in ("warn", "ignore"):
         then = with_gate(make_spec(thorough=True), relaxed=action)
-        findings = find_relaxations(then, make_manifest(loose))
+        findings = find_contract_changes(then, make_manifest(loose))
         assert [each.action for each in findings] == ([action] * 2 if action == "warn" else [])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.manifest.syntax.forward_parameters import UnreadableForward, read_forward
+from exporter.manifest.syntax.forward_parameters import UnreadableForward, hash_code, read_forward
 
 _OTHER = """
 import nets.cycle
@@ -149,3 +149,60 @@ def test_parameters_that_cannot_be_read(folder: Path, name: str, reason: str) ->
 def test_a_file_that_cannot_be_read(folder: Path, file: str) -> None:
     with pytest.raises(UnreadableForward, match=f"{file} cannot be read"):
         read_forward(folder / "nets" / file, "Net", [])
+
+
+_INPUTS = """
+import math
+import nets.tables as tables
+from nets.helpers import draw
+from . import others
+
+LIMIT = 3
+
+def fill(shape):
+    return draw(shape, LIMIT, tables.WIDTH, others.DEPTH, math.pi)
+
+class Net: ...
+
+if LIMIT:
+    del math.tau
+"""
+_FILES = {
+    "nets/__init__.py": "",
+    "nets/inputs.py": _INPUTS,
+    "nets/helpers.py": "def draw(*items):\n    scale(items)\ndef scale(a): ...\ndef rest(): ...\n",
+    "nets/tables.py": "WIDTH = 4\n",
+    "nets/others.py": "DEPTH = 5\n",
+}
+
+
+def hash_files(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text(text)
+    return hash_code(root, root / "nets/inputs.py", "fill", root / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "counts"),
+    [
+        ("inputs", "def fill(shape):", "def fill(shape):  # the inputs", False),
+        ("inputs", "class Net: ...", "class Net: pass", False),
+        ("helpers", "def rest(): ...", "def rest(): pass", False),
+        ("inputs", "tables.WIDTH, others", "others", True),
+        ("inputs", "LIMIT = 3", "LIMIT = 0", True),
+        ("inputs", "del math.tau", "del math.pi", True),
+        ("helpers", "scale(a): ...", "scale(a): pass", True),
+        ("tables", "4", "5", True),
+        ("others", "5", "6", True),
+    ],
+)
+def test_the_code_of_a_function_contains_the_code_that_it_uses(
+    tmp_path: Path, file: str, before: str, after: str, counts: bool
+) -> None:
+    name = f"nets/{file}.py"
+    assert before in _FILES[name]
+    changed = {**_FILES, name: _FILES[name].replace(before, after)}
+    first = hash_files(tmp_path / "one", _FILES)
+    assert first == hash_files(tmp_path / "two", _FILES)
+    assert (first != hash_files(tmp_path / "three", changed)) is counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.gate import find_relaxations
+from exporter.gate import find_contract_changes
 from exporter.manifest import Gate, GatePolicy, Manifest
 from exporter.manifest.resolved.gate import ModelPolicy
 from tests.unit.factory import make_manifest, make_spec
@@ -24,7 +24,7 @@ def test_a_looser_setting_is_one_finding_at_its_line() -> None:
         lines=lines,
     )
     plain = with_settings(Gate(lines=lines))
-    findings = {each.before: each for each in find_relaxations(plain, with_settings(loose))}
+    findings = {each.before: each for each in find_contract_changes(plain, with_settings(loose))}
     assert {
         text: str(each.setting.location) for text, each in findings.items() if each.setting
     } == {
@@ -35,6 +35,6 @@ def test_a_looser_setting_is_one_finding_at_its_line() -> None:
     assert {cell.model for cell in findings["gate.fixed = block"].cells} == {"other"}
     # A removed key has the line of its table.
     strict = with_settings(Gate(policy=GatePolicy(file_grown="block")))
-    (removed,) = find_relaxations(strict, plain)
+    (removed,) = find_contract_changes(strict, plain)
     assert removed.setting
     assert str(removed.setting.location) == "pyproject.toml:4"

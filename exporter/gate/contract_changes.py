@@ -1,0 +1,416 @@
+"""Changes of the contract: promises of a revision that the current manifests do not keep.
+
+A branch must not be able to weaken its own gate. So each changed key is a finding, unless
+`_DIRECTIONS` or the set of promised sizes shows that the new value is as strict. Keys in
+`DEFINING_KEYS` define another model (`REDEFINED`), all others except `_HARMLESS_KEYS` are promises.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from exporter.core.errors import Location
+from exporter.core.text_format import pluralize
+from exporter.core.toml_table import SETTINGS_FILE
+from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
+from exporter.manifest import (
+    Action,
+    Axis,
+    Bound,
+    Dim,
+    Expectation,
+    GatePolicy,
+    Input,
+    Manifest,
+    ModelSpec,
+    select_bound,
+)
+from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.tolerances import DEFAULT_NOISE_FACTOR
+from exporter.manifest.syntax.consumers import find_lowest_release
+from exporter.planning.plan import condition_matches
+from exporter.records.record import CellId
+
+#: Keys that define the model and its export.
+DEFINING_KEYS = frozenset(
+    {
+        *("source", "weights", "weights_sha256", "init", "seed", "export_device", "export_state"),
+        *("artifact", "options", "custom_ops", "containers", "depends"),
+    }
+)
+#: Keys that describe an entry or limit its job. The records contain the route of the file.
+_HARMLESS_KEYS = frozenset(
+    {
+        *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
+        *("problems", "exporter", "capture"),
+    }
+)
+#: Keys that `_list_promises` replaces by their effect on the cell.
+_RESOLVED_KEYS = frozenset(
+    {
+        *("opsets", "devices", "inputs", "outputs", "axes", "cases", "tolerance", "overrides"),
+        *("skip", "consumers"),
+    }
+)
+#: Keys of the policy with a threshold: a smaller value is stricter.
+_THRESHOLDS = (
+    "error_factor", "error_floor", "file_growth", "latency_factor", "load_factor",
+    "memory_factor", "node_growth",
+)  # fmt: skip
+_SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
+_MESSAGES = {
+    FindingKind.RELAXED: "the contract differs from the one at the revision",
+    FindingKind.REDEFINED: "the entry defines another model or export than at the revision",
+}
+#: Characters of a value in a message.
+_LENGTH = 120
+#: Digits of a hash in a message.
+_DIGITS = 12
+
+#: The hashes of data files and functions, by model and by the kind and the subject of a finding.
+ContractHashes: TypeAlias = Mapping[str, Mapping[tuple[FindingKind, str], str]]
+
+
+class Change(NamedTuple):
+    """One changed key."""
+
+    before: str
+    after: str
+
+
+def find_contract_changes(
+    before: Manifest, after: Manifest, hashes: tuple[ContractHashes, ContractHashes] = ({}, {})
+) -> tuple[GateFinding, ...]:
+    """Compare the entries of two manifests, cell by cell; the policy of `before` applies.
+
+    Args:
+        before: The manifests of the revision.
+        after: The current manifests.
+        hashes: The hashes of data files and functions at the revision and now. A file that one
+            side lacks is not compared: large files are often outside of git.
+    """
+    current = {spec.id: spec for spec in after.models}
+    findings = list(_find_weaker_settings(before, after))
+    for old in before.models:
+        policy = before.project.gate.find_policy(old.id)
+        new = current.get(old.id)
+        promised = _list_cells(new) if new else ()
+        for cell in _list_cells(old):
+            changes = [(FindingKind.RELAXED, Change("promised", "no longer promised"))]
+            if new is not None and cell in promised:
+                # The promises of an invalid entry are unknown, and all its cells are red.
+                sides = ((before, old, hashes[0]), (after, new, hashes[1]))
+                changes = [] if new.problems else list(_compare_cell(*sides, cell))
+            findings += [
+                GateFinding(
+                    kind=kind,
+                    cell=cell,
+                    before=change.before,
+                    after=change.after,
+                    message=_MESSAGES[kind],
+                    action=kind.find_action(policy),
+                )
+                for kind, change in changes
+            ]
+    reported = (finding for finding in findings if finding.action != "ignore")
+    return tuple(sorted(reported, key=lambda finding: finding.sort_key))
+
+
+def _list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
+    return tuple(
+        CellId(model=spec.id, opset=opset, device=device)
+        for opset in spec.opsets
+        for device in spec.devices
+    )
+
+
+_Side: TypeAlias = tuple[Manifest, ModelSpec, ContractHashes]
+
+
+def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[FindingKind, Change]]:
+    specs = [spec.resolve_cell(cell.opset, cell.device) for _, spec, _ in (old, new)]
+    before, after = (
+        _list_promises(side[0], spec, cell) for side, spec in zip((old, new), specs, strict=True)
+    )
+    for (key, subject), value in before.items():
+        name = f"{key} {subject}".strip()
+        other = after.get((key, subject))
+        is_as_strict = _DIRECTIONS.get(key)
+        if (key, subject) in after and (
+            _is_same(value, other) or (is_as_strict and is_as_strict(value, other))
+        ):
+            continue
+        kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
+        yield kind, Change(*(f"{name}: {_format_value(each)}" for each in (value, other)))
+    for change in _find_lost_sizes(*specs):
+        yield FindingKind.RELAXED, change
+    digests = [side[2].get(cell.model, {}) for side in (old, new)]
+    for kind, name in sorted(digests[0].keys() & digests[1].keys()):
+        first, second = (each[kind, name] for each in digests)
+        if first != second:
+            yield kind, Change(*(f"{name}: {digest[:_DIGITS]}" for digest in (first, second)))
+
+
+def _list_promises(
+    manifest: Manifest, spec: ModelSpec, cell: CellId
+) -> dict[tuple[str, str], object]:
+    """Return everything that the entry promises for the cell, by the key and its subject."""
+    device = manifest.project.find_device(cell.device)
+    environment, toolchain = device.environment, device.toolchain
+    promises: dict[tuple[str, str], object] = {
+        (key, ""): getattr(spec, key)
+        for key in sorted(ModelSpec.model_fields.keys() - _HARMLESS_KEYS - _RESOLVED_KEYS)
+    }
+    promises |= {
+        ("source", "folder"): posixpath.dirname(spec.manifest) or ".",
+        ("expect", ""): tuple(each for each in spec.expect if condition_matches(each, cell)),
+        ("skipped", ""): any(condition_matches(skip, cell) for skip in spec.skip),
+        ("consumers", ""): find_lowest_release(spec.consumers),
+        ("order of inputs", ""): tuple(item.name for item in spec.inputs),
+        ("order of outputs", ""): tuple(item.name for item in spec.outputs),
+        ("strict", f"of device {cell.device}"): device.strict,
+        ("device", cell.device): {
+            **device.model_dump(exclude={"name", "strict", "environment", "toolchain"}),
+            "provider_library": device.provider_library.removeprefix(manifest.project.root),
+            "environment": environment and environment.definition,
+            "toolchain": toolchain and toolchain.definition,
+        },
+    }
+    for item in (*spec.inputs, *spec.outputs):
+        # `_find_lost_sizes` compares the shapes of inputs.
+        keys = type(item).model_fields.keys() - ({"shape"} if isinstance(item, Input) else {"name"})
+        promises |= {(key, f"of {item.name}"): getattr(item, key) for key in sorted(keys)}
+    for output in spec.outputs:
+        promises["tolerance", f"of {output.name}"] = select_bound(spec, output, cell.device)
+    dims = {dim for item in spec.inputs for dim in item.shape}
+    promises |= {("axis", axis.name): axis for axis in spec.axes if axis.name not in dims}
+    promises |= {("probe", f"of {axis.name}"): axis.probe for axis in spec.axes if axis.probe}
+    return promises | {("case", case.name): case for case in spec.cases}
+
+
+def _is_same(old: object, new: object) -> bool:
+    """Return whether two values are equal; 1, 1.0 and true are different."""
+    return old == new and _serialize(old) == _serialize(new)
+
+
+def _serialize(value: object) -> str:
+    return json.dumps(to_jsonable_python(value), sort_keys=True)
+
+
+def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
+    if new.outside > old.outside:
+        return False
+    if old.steps is not None or new.steps is not None:
+        # The other tolerances are not comparable with steps.
+        return old.steps is not None and new.steps is not None and new.steps <= old.steps
+    if old.atol is None and new.atol is None:
+        if old.noise is None and new.noise is not None:
+            return False  # an explicit factor accepts more noise than the default does
+        return (new.noise or DEFAULT_NOISE_FACTOR) <= (old.noise or DEFAULT_NOISE_FACTOR)
+    if old.atol is None or new.atol is None:
+        return False  # a measured and a fixed tolerance are not comparable
+    return new.atol <= old.atol and (new.rtol or 0.0) <= (old.rtol or 0.0)
+
+
+def _is_covered(item: Expectation, by: Expectation) -> bool:
+    """Return whether `by` foresees every failure that `item` foresees."""
+    return (
+        by.stage in (None, item.stage)
+        and bool(by.checks) == bool(item.checks)
+        and set(item.checks) <= set(by.checks)
+        and by.match.casefold() in item.match.casefold()
+        # Two ranges of versions are not compared.
+        and by.torch in ("", item.torch)
+        # An expectation without `until` never expires.
+        and (not by.until or (bool(item.until) and item.until <= by.until))
+    )
+
+
+def _is_output_as_strict(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> bool:
+    """Return whether a size replaces each changed name."""
+    pairs = zip(old, new, strict=False)
+    return len(old) == len(new) and all(
+        a == b or (isinstance(a, str) and isinstance(b, int)) for a, b in pairs
+    )
+
+
+def _is_at_most(old: Any, new: Any) -> bool:
+    return new is not None and (old is None or new <= old)
+
+
+#: Keys of which another value can be as strict -> whether the new value is.
+_DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
+    "axis": lambda old, new: old.is_free or (new.rule and old.rule in (None, new.rule)),
+    "consumers": _is_at_most,
+    "expect": lambda old, new: all(any(_is_covered(item, by) for by in old) for item in new),
+    "ir_version": _is_at_most,
+    "masked_by": lambda _, new: new == "",
+    "measure": lambda old, new: {*old} <= {*new},
+    "parameters": lambda old, _: old is None,
+    "probe": lambda old, new: {*old} <= {*new},
+    "shape": _is_output_as_strict,
+    "skipped": lambda old, _: old,
+    "strict": lambda _, new: new,
+    "thorough": lambda _, new: new,
+    "tolerance": _is_bound_as_strict,
+}
+
+
+class _Sizes(NamedTuple):
+    """A set of sizes: the multiples of `step` between two sizes, or fewer."""
+
+    low: float
+    high: float
+    step: int
+
+
+def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[Change]:
+    """Yield each input and axis that no longer takes every size that the old entry promises."""
+    old_axes, new_axes = ({axis.name: axis for axis in spec.axes} for spec in (old, new))
+    shapes = {item.name: item.shape for item in new.inputs}
+    # The dimensions of the old inputs that each axis of the new ones replaces.
+    sources: dict[str, set[Dim]] = {}
+    for item in old.inputs:
+        shape = shapes.get(item.name, ())
+        pairs = list(zip(item.shape, shape, strict=False))
+        if len(item.shape) != len(shape) or any(
+            a != b and not (isinstance(a, int) and b in new_axes) for a, b in pairs
+        ):
+            texts = (_format_value(each) for each in (item.shape, shape))
+            yield Change(*(f"shape of {item.name}: {text}" for text in texts))
+            continue
+        for a, b in pairs:
+            if isinstance(b, str):
+                sources.setdefault(b, set()).add(a)
+
+    def compute_sizes(dim: Dim) -> _Sizes:
+        replaced = sources.get(dim, {dim}) if isinstance(dim, str) else {dim}
+        return _compute_sizes(next(iter(replaced)), old_axes)
+
+    for name in {**sources, **new_axes}:
+        axis, known = new_axes.get(name), old_axes.get(name)
+        dims = sources.get(name) or {*((name,) if known else ())}
+        if axis and name not in sources and not (axis.rule or axis.is_free):
+            continue  # only outputs have it
+        sizes = compute_sizes(name) if len(dims) == 1 else None
+        if axis and axis.rule and (known is None or axis.rule != known.rule or dims != {name}):
+            computed = _apply_rule(axis.rule, [compute_sizes(dim) for dim in axis.rule.operands])
+            is_fixed = computed.low == computed.high and sizes and sizes[:2] == computed[:2]
+            sizes = computed if name not in sources or is_fixed else None
+        if axis is None or sizes is None or not _allows_sizes(axis, sizes):
+            before = ", ".join(f"{dim}" for dim in dims - {name}) or known
+            yield Change(*(f"axis {name}: {_format_value(each)}" for each in (before, axis)))
+
+
+def _allows_sizes(axis: Axis, sizes: _Sizes) -> bool:
+    is_inside = axis.min <= sizes.low and sizes.high <= (axis.max or math.inf)
+    return is_inside and sizes.step % axis.multiple_of == 0
+
+
+def _compute_sizes(dim: Dim, axes: Mapping[str, Axis]) -> _Sizes:
+    """Return the promised sizes of a dimension, as far as limits can describe them."""
+    if isinstance(dim, int):
+        return _Sizes(dim, dim, dim)
+    if (axis := axes.get(dim)) is None:
+        return _Sizes(-math.inf, math.inf, 1)
+    sizes = _Sizes(axis.smallest, axis.max or math.inf, axis.multiple_of)
+    if axis.rule is None:
+        return sizes
+    computed = _apply_rule(axis.rule, [_compute_sizes(each, axes) for each in axis.rule.operands])
+    low, high = max(sizes.low, computed.low), min(sizes.high, computed.high)
+    return _Sizes(low, high, math.lcm(sizes.step, computed.step))
+
+
+def _apply_rule(rule: SizeRule, operands: list[_Sizes]) -> _Sizes:
+    """Return limits of the sizes that a rule computes."""
+    first, *others = operands
+    step = math.gcd(*(each.step for each in operands))
+    match rule.kind:
+        case "sum":
+            low, high = (sum(each[end] for each in operands) for end in (0, 1))
+        case "difference":
+            low = first.low - sum(each.high for each in others)
+            high = first.high - sum(each.low for each in others)
+        case "product":
+            low, high = (math.prod(each[end] for each in operands) for end in (0, 1))
+            step = math.prod(each.step for each in operands)
+        case "window":
+            name = str(rule.operands[0])
+            low, high = (
+                rule.compute({name: int(size)}) if math.isfinite(size) else size
+                for size in first[:2]
+            )
+            step = int(low) if low == high else 1
+    return _Sizes(low, high, step)
+
+
+def _format_value(value: object) -> str:
+    match value:
+        case Bound():
+            keys = {"atol", "rtol", "outside", "noise", "steps"}
+            items = value.model_dump(exclude_defaults=True, include=keys).items()
+            text = ", ".join(f"{key} = {each:g}" for key, each in items)
+            text = text or f"noise = {DEFAULT_NOISE_FACTOR:g} by default"
+        case BaseModel():
+            fields = value.model_dump(exclude_defaults=True, exclude={"name", "reason"})
+            text = _format_value(fields) if fields else "default"
+        case Mapping():
+            known = {key: each for key, each in sorted(value.items()) if each not in (None, "", ())}
+            text = ", ".join(f"{key} = {_format_value(each)}" for key, each in known.items())
+        case bool():
+            text = str(value).lower()
+        case tuple() | list():
+            text = ", ".join(_format_value(each) for each in value)
+        case _:
+            text = str(value or "") if not isinstance(value, int | float) else str(value)
+    return f"{text[:_LENGTH]}..." if len(text) > _LENGTH else text or "none"
+
+
+def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFinding]:
+    """Yield one finding for each weaker key of the gate's policy and its line.
+
+    A cell that is no longer promised has a finding of its own.
+    """
+    current = {spec.id: spec for spec in after.models}
+    edits: dict[tuple[Change, Location], list[tuple[Action, CellId]]] = {}
+    for old in before.models:
+        new = current.get(old.id)
+        if new is None or new.problems:
+            continue
+        policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
+        action = FindingKind.RELAXED.find_action(policy)
+        promised = {*_list_cells(new)}
+        for key, change in _compare_policies(policy, new_policy):
+            line = after.project.gate.find_line(old.id, key)
+            edits.setdefault((change, Location(file=SETTINGS_FILE, line=line)), []).extend(
+                (action, cell) for cell in _list_cells(old) if cell in promised
+            )
+    for (change, location), affected in edits.items():
+        cells = tuple(cell for _, cell in affected)
+        if cells:
+            models = len({cell.model for cell in cells})
+            yield GateFinding(
+                kind=FindingKind.RELAXED,
+                cell=cells[0],
+                before=change.before,
+                after=change.after,
+                message=f"weaker than at the revision, for {pluralize(models, 'model')}",
+                action=max((action for action, _ in affected), key=_SEVERITY.__getitem__),
+                setting=PolicySetting(location=location, cells=cells),
+            )
+
+
+def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[tuple[str, Change]]:
+    for key in GatePolicy.model_fields:
+        before, after = getattr(old, key), getattr(new, key)
+        is_looser = after > before if key in _THRESHOLDS else _SEVERITY[after] < _SEVERITY[before]
+        if is_looser:
+            yield key, Change(f"gate.{key} = {before}", f"gate.{key} = {after}")
