@@ -42,6 +42,11 @@ def main() -> NoReturn:
     gc.set_threshold(100_000, 20, 100)
     # SIGTERM must end the workers in the same way as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # If the caller closed a stream, the first opened file would get its descriptor.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -71,18 +76,17 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.MANIFEST
     except (KeyboardInterrupt, click.Abort) as end:
         return _report_interrupt(end.__cause__ or end)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as end:
+        # click exits with 1 after a BrokenPipeError, which would mean red cells, and otherwise only
+        # after it completed a command line for a shell.
+        if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
+            raise
         # Python would print an error at exit when it flushes the closed stdout.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     except OSError as error:
-        if error.errno not in _MACHINE_ERRORS:
-            return _report_bug()
-        path = f"{error.filename}: " if error.filename else ""
-        owner = describe_owner(Path(error.filename)) if isinstance(error.filename, str) else ""
-        print_error(f"{path}{os.strerror(error.errno)}{owner}")
-        return ExitCode.ENVIRONMENT
+        return _report_system_error(error)
     except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _report_bug()
 
@@ -101,6 +105,21 @@ def _report_interrupt(reason: BaseException) -> int:
         return ExitCode.RED
     print_error("interrupted; finished results are kept")
     return _INTERRUPTED
+
+
+def _report_system_error(error: OSError) -> int:
+    """Print an error of the machine; report any other one as a bug."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        print_error("the current folder: does not exist any more; change to another one")
+        return ExitCode.ENVIRONMENT
+    if error.errno not in _MACHINE_ERRORS:
+        return _report_bug()
+    path = f"{error.filename}: " if error.filename else ""
+    owner = describe_owner(Path(error.filename)) if isinstance(error.filename, str) else ""
+    print_error(f"{path}{os.strerror(error.errno)}{owner}")
+    return ExitCode.ENVIRONMENT
 
 
 def _report_bug() -> int:

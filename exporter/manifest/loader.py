@@ -33,7 +33,7 @@ from exporter.manifest.syntax.message_format import quote
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
 #: Names in the build folder that are not folders of models.
-_RESERVED_IDS = frozenset(
+RESERVED_IDS = frozenset(
     {"results.json", "stamps.json", "reports.json", "untouched.json", "shard.json"}
     | {"gate.md", "comment.md", "repro"}
 )
@@ -194,7 +194,7 @@ def _keep_valid_ids(
     ]
     by_id: dict[str, ModelSpec] = {}
     for spec in (*specs, *unreadable):
-        if not re.fullmatch(ID_PATTERN, spec.id) or spec.id in _RESERVED_IDS:
+        if not re.fullmatch(ID_PATTERN, spec.id) or spec.id in RESERVED_IDS:
             continue
         texts = [str(problem) for problem in invalid_ids.get(spec.id, ())]
         earlier = by_id.get(spec.id)
@@ -218,7 +218,7 @@ def _find_invalid_ids(graph: InheritanceGraph) -> dict[str, tuple[Problem, ...]]
             fixed = re.sub(r"[^a-z0-9_.-]+", "-", entry.id.casefold()).strip("-_.")
             hint = f"; did you mean '{fixed}'?" if re.fullmatch(ID_PATTERN, fixed) else ""
             add(entry, f"{_ID_RULE}{hint}")
-        if entry.id in _RESERVED_IDS:
+        if entry.id in RESERVED_IDS:
             message = f"the ID {quote(entry.id)} is reserved in the build folder; use another one"
             add(entry, message)
         owner = owners.setdefault(entry.id.casefold(), entry)

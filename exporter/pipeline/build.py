@@ -107,6 +107,7 @@ def run_plan(
                 export_toolchains(context, decisions)
             _report(observer, store.finish() if store else ())
         finally:
+            build.remove_misplaced_folders()
             results = collect_results(plan, stored, validator)
             _write_if_changed(results.run, build.results)
     _report(observer, _explain_lost_results(decisions, results))

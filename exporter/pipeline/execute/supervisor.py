@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +26,9 @@ from exporter.pipeline.folder.stored_records import FolderRecords, StoredRecords
 from exporter.pipeline.schedule.tasks import make_opset_jobs
 from exporter.planning.plan import Plan
 from exporter.records.record import CellId, Record, Status
+
+#: How often a job runs again because its folder was removed. Another model can do that.
+_MAX_LOST_FOLDERS = 3
 
 
 class BuildObserver(Protocol):
@@ -68,6 +73,7 @@ class Supervisor:
         self._reported: set[CellId] = set()
         #: Seconds of all workers by folder: retries share the time limit of the model.
         self._used_seconds: Counter[str] = Counter()
+        self._lost_folders: Counter[str] = Counter()
         self._postponed: dict[str, list[CellId]] = {}
 
     def run(self, engine: Engine, tasks: Sequence[Task]) -> None:
@@ -112,7 +118,10 @@ class Supervisor:
             raise ExporterError(ExitCode.ENVIRONMENT, message)
         job = result.job
         records = FolderRecords(JobFolder(Path(job.folder)))
+        is_lost = not os.path.lexists(records.folder.job)
         repair_folder(records.folder)
+        if is_lost and not all(cell in records.by_cell for cell in job.cells()):
+            result = self._handle_lost_folder(result, records)
         verdict = evaluate_job(result, records.by_cell)
         for cell in job.cells():
             record = verdict.records.get(cell)
@@ -130,6 +139,17 @@ class Supervisor:
         interrupted = result.exit_kind is ExitKind.INTERRUPTED
         ended = self._split_jobs.add_ended(job, records)
         return self._finish(ended, interrupted=interrupted) if ended else None
+
+    def _handle_lost_folder(self, result: JobResult, records: FolderRecords) -> JobResult:
+        """Return the end of a job whose folder was removed, by its own model or by another one."""
+        for cell in result.job.cells():
+            records.remove(cell)  # its file may be lost
+        folder = result.job.folder
+        self._lost_folders[folder] += 1
+        may_retry = result.exit_kind in (ExitKind.EXITED, ExitKind.SIGNAL)
+        if may_retry and self._lost_folders[folder] <= _MAX_LOST_FOLDERS:
+            return replace(result, exit_kind=ExitKind.SERVER_END)
+        return result
 
     def _is_final(self, record: Record) -> bool:
         """Return False if the cell is retried without parallel workers of the same model.

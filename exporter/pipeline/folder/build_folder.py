@@ -15,6 +15,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.folder_access import describe_owner, make_accessible, remove_folder
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
+from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.syntax.device_names import split_device
 from exporter.records.record import CellId
 
@@ -113,6 +114,7 @@ class BuildFolder:
     def _use_private_folder(self) -> Iterator[None]:
         """Create the private folder, and remove it at the end. Keep finished cells on an error."""
         remove_unfinished_files(self.path)
+        self.remove_misplaced_folders()
         _refuse_symlink(self._private)
         _refuse_symlink(self._killed)
         self._keep_killed_runs()
@@ -131,6 +133,12 @@ class BuildFolder:
             if not path.is_symlink():
                 make_accessible(path, is_recursive=False)
                 make_accessible(JobFolder(path).records, is_recursive=False)
+
+    def remove_misplaced_folders(self) -> None:
+        """Remove folders that a model created in place of files of the program."""
+        for path in (self.path / name for name in RESERVED_IDS):
+            if path.suffix and path.is_dir() and not path.is_symlink():
+                remove_folder(path)
 
     def list_abandoned(self) -> list[Path]:
         """Return the private folders of killed runs, the oldest first."""
@@ -189,6 +197,7 @@ class BuildFolder:
             fresh.path.rename(final)
             return
         make_accessible(final)
+        self._private.mkdir(parents=True, exist_ok=True)  # a model may have removed it
         old = Path(tempfile.mkdtemp(prefix=f"{model}-old-", dir=self._private)) / model
         try:
             final.rename(old)

@@ -30,7 +30,7 @@ def repair_folder(folder: JobFolder) -> bool:
         if path.is_symlink() or not path.is_dir():
             was_lost = True
             path.unlink(missing_ok=True)
-            path.mkdir()
+            path.mkdir(parents=True)
     for path in (folder.job, folder.announcement, *folder.records.iterdir()):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,6 +39,11 @@ def compute_in_fork(function: Callable[[], Any]) -> Any | None:
     Returns:
         None if the function raises an exception, or if its process ends.
     """
+    with _keep_exit_status():
+        return _compute_in_fork(function)
+
+
+def _compute_in_fork(function: Callable[[], Any]) -> Any | None:
     reader, writer = os.pipe()
     pid = _fork()
     if pid == 0:
@@ -70,6 +76,20 @@ def run_in_fork(function: Callable[[], None]) -> None:
         function()
         return
     flush_output()
+    with _keep_exit_status():
+        code = _run_in_fork(function)
+    if code < 0:
+        faulthandler.disable()  # the log has the frames of the fork
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    if code:
+        flush_output()
+        os._exit(code)
+
+
+def _run_in_fork(function: Callable[[], None]) -> int:
+    """Return the exit code of the fork, less than 0 for a signal."""
     pid = _fork()
     if pid == 0:
         code = 1
@@ -84,15 +104,18 @@ def run_in_fork(function: Callable[[], None]) -> None:
             flush_output()
             os._exit(code & 0xFF)
     _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        faulthandler.disable()  # the log has the frames of the fork
-        if -code != signal.SIGKILL:
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    if code:
-        flush_output()
-        os._exit(code)
+    return os.waitstatus_to_exitcode(status)
+
+
+@contextmanager
+def _keep_exit_status() -> Iterator[None]:
+    """Keep the exit status of a child, which a model loses if it ignores or handles SIGCHLD."""
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if handler is not None:  # None: set by native code
+            signal.signal(signal.SIGCHLD, handler)
 
 
 def _fork() -> int:

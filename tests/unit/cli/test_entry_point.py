@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -18,6 +22,8 @@ from exporter.core.errors import (
     Location,
     Problem,
 )
+
+ROOT = Path(__file__).parents[3]
 
 
 def make_failing_command(error: BaseException) -> click.Command:
@@ -89,6 +95,45 @@ def test_the_command_line_reports_help_and_errors(
     assert entry.run(arguments) == code
     captured = capsys.readouterr()
     assert shown in captured.out + captured.err
+
+
+def run_in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of a shell in which `$exporter` is the program."""
+    environment = dict(os.environ, exporter=f"{sys.executable} -m exporter", PYTHONPATH=str(ROOT))
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs bash")
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("set -o pipefail; $exporter --help | true", 128 + signal.SIGPIPE),
+        ("set -o pipefail; $exporter schema | true", 128 + signal.SIGPIPE),
+        ("$exporter schema >&-", 0),
+        ("$exporter schema <&- >&- 2>&-", 0),
+        ("$exporter schema", 0),
+        ("_EXPORTER_COMPLETE=bash_source $exporter", 0),
+    ],
+)
+def test_a_closed_stream_is_neither_red_nor_a_bug(command: str, code: int, tmp_path: Path) -> None:
+    ended = run_in_shell(command, tmp_path)
+    assert ended.returncode == code, ended.stderr
+    assert not ended.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs bash")
+def test_a_removed_current_folder_is_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    ended = run_in_shell("cd gone && rmdir ../gone && $exporter list", tmp_path)
+    assert ended.returncode == 4
+    assert ended.stderr.startswith("the current folder: does not exist any more")
 
 
 def test_a_checkout_that_is_not_installed_has_no_version(

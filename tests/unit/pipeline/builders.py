@@ -98,6 +98,7 @@ class FakeEngine:
         while waiting:
             task = waiting.pop(0)
             self.tasks.append(task)
+            write_json(JobFolder(Path(task.job.folder)).job, task.job)
             worker = self._ways.pop(0) if len(self._ways) > 1 else self._ways[0]
             ended = worker(task.job)
             at_work = ended.last_announcement.cells if ended.last_announcement else ()

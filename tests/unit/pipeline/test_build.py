@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from tests.unit.pipeline.builders import (
     die_at,
     finish,
     finish_with,
+    job,
     manifest,
     outcome,
     record,
@@ -71,6 +73,51 @@ def test_a_crash_fails_one_cell(tmp_path: Path) -> None:
     assert log.statuses() == results
     assert [[str(c) for c in task.job.cells()] for task in engine.tasks][1] == ["tiny/19/cpu"]
     assert engine.tasks[1].job.folder == engine.tasks[0].job.folder
+
+
+def test_a_job_whose_build_folder_is_removed_runs_again(tmp_path: Path) -> None:
+    def lose_folder(of: Job) -> JobResult:
+        die_at(18)(of)
+        shutil.rmtree(of.build)
+        return outcome(of, ExitKind.EXITED, 1, announcement(of.cells()[1:2]))
+
+    engine = FakeEngine(lose_folder, finish)
+    results, _ = export(manifest(tmp_path), engine)
+    assert results == dict.fromkeys(results, "pass")
+    assert len(engine.tasks[1].job.cells()) == 3
+
+    always = FakeEngine(lose_folder)
+    results, _ = export(manifest(tmp_path / "other"), always)
+    assert set(results.values()) == {"crash"}
+
+
+def test_a_job_that_removes_its_folder_before_it_writes_runs_once(tmp_path: Path) -> None:
+    def start_again(of: Job) -> JobResult:
+        shutil.rmtree(of.folder)
+        return finish(of)
+
+    engine = FakeEngine(start_again)
+    results, _ = export(manifest(tmp_path), engine)
+    assert results == dict.fromkeys(results, "pass")
+    assert len(engine.tasks) == 1
+
+
+@pytest.mark.parametrize("is_during_run", [False, True])
+def test_a_folder_in_place_of_the_results_is_replaced(tmp_path: Path, is_during_run: bool) -> None:
+    project = manifest(tmp_path)
+
+    def create_folders(of: Job) -> JobResult:
+        for name in ("results.json", "stamps.json"):
+            (Path(of.build) / name / "inner").mkdir(parents=True)
+        return finish(of)
+
+    if not is_during_run:
+        create_folders(
+            job(tmp_path / "before", spec()).model_copy(update={"build": str(tmp_path / "build")})
+        )
+    results, _ = export(project, FakeEngine(create_folders if is_during_run else finish))
+    assert set(results.values()) == {"pass"}
+    assert not (tmp_path / "build/stamps.json").is_dir()
 
 
 def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:

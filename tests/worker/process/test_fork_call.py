@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,6 +48,16 @@ def test_another_thread_prevents_a_fork(monkeypatch: pytest.MonkeyPatch) -> None
         assert not can_fork()
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: os.waitpid(-1, 0)])
+def test_a_model_that_collects_its_children_loses_no_result(handler: Any) -> None:
+    previous = signal.signal(signal.SIGCHLD, handler)
+    try:
+        assert compute_in_fork(lambda: 3) == 3
+        assert signal.getsignal(signal.SIGCHLD) is handler
+    finally:
+        signal.signal(signal.SIGCHLD, previous)
 
 
 @pytest.mark.parametrize(
