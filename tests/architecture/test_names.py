@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[2] / "exporter"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -102,23 +100,27 @@ def module_name(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").as_posix()
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_names_are_of_the_field(path: Path) -> None:
-    allowed = MANIFEST_KEYS if path.is_relative_to(PACKAGE / "manifest") else set()
-    assert not set(bad_names(path.read_text("utf-8"))) - allowed
-    assert not DENIED_WORDS & set(words(path.stem))
+def test_names_are_of_the_field() -> None:
+    offenders = {}
+    for path in FILES:
+        allowed = MANIFEST_KEYS if path.is_relative_to(PACKAGE / "manifest") else set()
+        names = set(bad_names(path.read_text("utf-8"))) - allowed
+        names |= DENIED_WORDS & set(words(path.stem))
+        if names:
+            offenders[module_name(path)] = names
+    assert not offenders
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=module_name)
-def test_no_package_exports_a_name_of_its_own_module(path: Path) -> None:
-    modules = {file.stem for file in path.parent.glob("*.py")}
-    exported = {
-        alias.asname or alias.name
-        for node in ast.parse(path.read_text("utf-8")).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert not exported & modules
+def test_no_package_exports_a_name_of_its_own_module() -> None:
+    for path in (path for path in FILES if path.name == "__init__.py"):
+        modules = {file.stem for file in path.parent.glob("*.py")}
+        exported = {
+            alias.asname or alias.name
+            for node in ast.parse(path.read_text("utf-8")).body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        assert not exported & modules, path
 
 
 def test_the_search_finds_each_kind() -> None:

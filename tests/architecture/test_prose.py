@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "exporter"
+PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 #: Habits of wording, and how often each may occur in 1,000 words.
 LIMITS = {
@@ -97,44 +98,27 @@ def package_text(package: Path) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "package",
-    sorted(path.parent for path in PACKAGE.glob("*/__init__.py")),
-    ids=lambda path: path.name,
-)
-def test_docstrings_and_comments(package: Path) -> None:
-    assert not problems(package_text(package))
+def test_docstrings_and_comments() -> None:
+    for package in PACKAGES:
+        assert not problems(package_text(package)), package
 
 
 def test_conditions_are_written_with_if_and_when() -> None:
     assert not problems(package_text(PACKAGE), conditions=True)
 
 
-@pytest.mark.parametrize(
-    "package",
-    sorted(path.parent for path in PACKAGE.glob("*/__init__.py")),
-    ids=lambda path: path.name,
-)
-def test_messages(package: Path) -> None:
-    files = sorted(package.rglob("*.py"))
-    assert not problems("\n".join(m for path in files for m in messages(path.read_text("utf-8"))))
+def test_messages() -> None:
+    for package in PACKAGES:
+        texts = (path.read_text("utf-8") for path in sorted(package.rglob("*.py")))
+        assert not problems("\n".join(m for text in texts for m in messages(text))), package
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))],
-    ids=lambda path: path.name,
-)
-def test_documents(path: Path) -> None:
-    if path.name not in QUOTING:
-        assert not problems(prose(path.read_text("utf-8")))
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "templates").glob("*.jinja")), ids=lambda path: path.name
-)
-def test_templates(path: Path) -> None:
-    assert not problems(template_text(path.read_text("utf-8")))
+def test_documents_and_templates() -> None:
+    for path in (*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))):
+        if path.name not in QUOTING:
+            assert not problems(prose(path.read_text("utf-8"))), path
+    for path in sorted((ROOT / "templates").glob("*.jinja")):
+        assert not problems(template_text(path.read_text("utf-8"))), path
 
 
 def test_tests_and_benchmarks() -> None:
