@@ -16,8 +16,14 @@ from typing import NoReturn
 
 import click
 
-from exporter.cli.output.terminal import PROJECT_ROOT, print_error, print_problem
-from exporter.cli.registry import exporter
+from exporter.cli.output.terminal import (
+    PROJECT_ROOT,
+    is_terminal,
+    print_error,
+    print_line,
+    print_problem,
+)
+from exporter.cli.registry import NEXT_STEPS, exporter
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.folder_access import describe_owner
 
@@ -61,6 +67,8 @@ def run(arguments: Sequence[str]) -> int:
     PROJECT_ROOT.set(root)
     try:
         code = exporter.main(list(arguments), prog_name="exporter", standalone_mode=False)
+        if is_terminal() and (step := NEXT_STEPS.get((" ".join(arguments[:1]), int(code or 0)))):
+            print_line(f"next: {step}")
         sys.stdout.flush()
         return int(code or 0)
     except ExporterError as error:

@@ -34,6 +34,24 @@ _MODULES = {
     "doctor": "tool_commands.doctor",
 }
 
+#: The next step after a command by its exit code. Other commands print a document or their own.
+NEXT_STEPS = {
+    ("doctor", 0): "prove all models: `exporter export`",
+    ("check", 0): "see the cells that would run: `exporter plan`",
+    ("list", 0): "see the cells that would run: `exporter plan`",
+    ("plan", 0): "prove the models: `exporter export`",
+    ("explain", 0): "prove the cell: `exporter export`",
+    ("export", 0): "compare with the accepted results: `exporter gate`",
+    ("export", 1): "fix the red cells, then prove them: `exporter export`",
+    ("merge", 0): "compare with the accepted results: `exporter gate`",
+    ("report", 0): "compare with the accepted results: `exporter gate`",
+    ("gate", 0): "write proved files for other tools: `exporter publish DEST`",
+    ("baseline", 0): "commit the baseline; in each branch: `exporter gate`",
+    ("publish", 0): "prove the folders on another machine: `exporter verify DEST`",
+    ("rehearse", 0): "upgrade the packages, then: `exporter export`",
+    ("gc", 0): "build the removed files that you need: `exporter export`",
+}
+
 
 class Commands(click.Group):
     """A group that imports only the command that is used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ExportRun:
     return ExportRun(root, command, read_cells(root))
 
 
+def find_line(root: Path, text: str) -> str:
+    lines = (root / "manifests/models.py").read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return f"manifests/models.py:{number}"
+
+
 def test_the_command_is_red_without_a_traceback(run: ExportRun) -> None:
     assert run.command.returncode == 1, run.command.stdout + run.command.stderr
     assert "Traceback" not in run.command.stdout + run.command.stderr
@@ -65,6 +72,7 @@ def test_a_segfault_fails_the_current_cell_and_the_other_cell_is_retried(run: Ex
     assert (crashed.status, crashed.stage) == (Status.CRASH, Stage.CONVERT)
     assert "SIGSEGV" in crashed.message
     assert "Segmentation fault" in crashed.detail
+    assert crashed.lines == (find_line(run.root, "signal.SIGSEGV"),)
     assert retried.status is Status.PASS, retried.message
     assert "about to die" in (run.root / "build" / crashed.log).read_text()
 
@@ -80,6 +88,7 @@ def test_a_model_that_sleeps_has_a_timeout(run: ExportRun) -> None:
     current, waiting = run.records["sleeps/16/cpu"], run.records["sleeps/17/cpu"]
     assert (current.status, waiting.status) == (Status.TIMEOUT, Status.TIMEOUT)
     assert current.stage is Stage.CONVERT
+    assert current.lines == (find_line(run.root, "time.sleep(300)"),)
     assert "sleeps/16/cpu" in waiting.message
 
 
@@ -87,13 +96,15 @@ def test_an_exception_is_an_error_with_its_message(run: ExportRun) -> None:
     record = run.records["raises/16/cpu"]
     assert (record.status, record.stage) == (Status.ERROR, Stage.SOURCE)
     assert "no " in record.message
-    assert "raises/16/cpu: error at source" in run.command.stdout
+    assert "raises/16..17/cpu: error at source" in run.command.stdout
 
 
 def test_every_red_cell_is_printed_and_has_a_log(run: ExportRun) -> None:
     for name, record in run.records.items():
         if record.status.is_red:
-            assert f"{name}: " in run.command.stdout
+            model, opset, _ = name.split("/")
+            shown = re.compile(rf"^{model}/(?:{opset}|16\.\.17)/cpu: ", re.MULTILINE)
+            assert len(shown.findall(run.command.stdout)) == 1
             assert (run.root / "build" / record.log).is_file()
 
 

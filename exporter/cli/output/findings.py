@@ -33,12 +33,12 @@ def show_findings(findings: Sequence[GateFinding], context: GateContext | None =
         change = f"{finding.before} -> {finding.after}"
         print_line(f"{name_subject(group)}: {warning}{finding.kind}: {change}", color=color)
         if finding.cause:
-            print_line(f"    {finding.cause}", color=color)
+            print_line(f"    {finding.cause}", color=color, wraps=True)
         if finding.message:
-            print_line(f"    {finding.message}")
+            print_line(f"    {finding.message}", wraps=True)
         if context and finding.is_blocking and not finding.is_improvement:
             for hint in format_hints(find_context(group.members, context)):
-                print_line(f"    {hint}")
+                print_line(f"    {hint}", wraps=True)
         if finding.cause:
             for line in shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
                 print_line(f"        {line}")

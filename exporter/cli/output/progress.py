@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from exporter.cli.output.terminal import choose_color, is_terminal, print_line
+from exporter.cli.output.terminal import is_terminal, print_line
 from exporter.jobs.job import Announcement
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.pipeline import BuildObserver, Decisions
 from exporter.pipeline.toolchain_export import DONE
-from exporter.records.baseline import extract_outcome
-from exporter.records.record import Record
+from exporter.records.record import Record, Status
 from exporter.report.rows.opset_groups import group_by_opset
 
 if TYPE_CHECKING:
@@ -41,13 +40,14 @@ def observe_progress(*, explain: bool) -> Iterator[BuildObserver]:
 
 
 class LineProgress:
-    """Prints red cells when they are done, and a line for each finished model."""
+    """Prints a line for each finished model. The summary has the red cells."""
 
     def __init__(self, *, explain: bool = False) -> None:
         self._explain = explain
         self._total = 0
         self._done = 0
         self._red = 0
+        self._has_finished_model = False
         self._restored = 0
         self._statuses: dict[str, Counter[str]] = {}
 
@@ -69,19 +69,19 @@ class LineProgress:
         """Do nothing: without a terminal, only finished cells are printed."""
 
     def on_cell_done(self, record: Record) -> None:
-        """Count the cell; print its outcome if it is red. The summary has the reason."""
+        """Count the cell."""
         self._done += 1
         self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
-        if record.status.is_red:
-            self._red += 1
-            line = f"{record.cell}: {extract_outcome(record)}"
-            self.print(line, color=choose_color(record.status))
+        self._red += record.status.is_red
 
     def on_model_done(self, model: str) -> None:
         """Print the number of the model's cells per status."""
+        self._has_finished_model = True
         statuses = self._statuses.get(model, Counter())
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
-        self.print(f"[{self._done:{len(str(self._total))}}/{self._total}] {model}: {counts}")
+        color = "red" if any(Status(status).is_red for status in statuses) else None
+        line = f"[{self._done:{len(str(self._total))}}/{self._total}] {model}: {counts}"
+        self.print(line, color=color)
 
     def on_note(self, message: str) -> None:
         """Print the message."""
@@ -165,7 +165,7 @@ class LiveProgress(LineProgress):
         texts += [f"{self._red} red"] if self._red else []
         texts += [f"{self._restored} restored"] if self._restored else []
         texts.append(_format_clock(now - self._started))
-        if self._done and remaining:
+        if self._has_finished_model and remaining:
             seconds = (now - self._started) / self._done * remaining
             texts.append(f"about {_format_clock(seconds)} left")
         else:
@@ -176,6 +176,8 @@ class LiveProgress(LineProgress):
             opsets = format_opsets(cell.opset for cell in announcement.cells)
             clock = _format_clock(now - since)
             table.add_row(f"  {model}", f"opset {opsets}", announcement.stage, clock)
+        if not self._in_progress and not self._done and self._total:
+            table.add_row("  starting PyTorch")
         return Group(head, table)
 
 

@@ -132,13 +132,12 @@ def _format_red_groups(
     for group in groups:
         record = group.first
         yield format_red_line(group.label, record), choose_color(record.status)
-        if line := summarize_failure(record):
+        for advice in record.advice:
+            yield f"    advice: {join_lines(advice)}", None
+        if (line := summarize_failure(record)) and (record.blame or record.missing):
             yield f"    {join_lines(line)}", None
         for obstacle in record.obstacles:
             yield f"    obstacle: {join_lines(obstacle)}", None
-        # Without blame and missing operators, the line above is the advice.
-        for advice in record.advice if record.blame or record.missing else ():
-            yield f"    advice: {join_lines(advice)}", None
         yield f"    promised at {manifest.find_model(record.cell.model).location}", None
         reasons = explain_failure(record, manifest.project.command)
         # `summarize_failure` contains the lines of the model in these two cases.

@@ -10,7 +10,7 @@ def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
     """Print the summary line by line, and the time of the export in the last one."""
     *lines, (counts, color) = summary.lines
     for line, line_color in lines:
-        print_line(line, color=line_color)
+        print_line(line, color=line_color, wraps=True)
     print_line(
         counts if seconds is None else f"{counts} in {_format_duration(seconds)}", color=color
     )

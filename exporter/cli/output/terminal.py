@@ -29,10 +29,23 @@ _NARROW = 24
 PROJECT_ROOT = ContextVar("PROJECT_ROOT", default=Path())
 
 
-def print_line(text: str = "", *, color: str | None = None) -> None:
-    """Print one line or more to stdout."""
+def print_line(text: str = "", *, color: str | None = None, wraps: bool = False) -> None:
+    """Print one line or more to stdout; `wraps` breaks long lines of a terminal at words."""
     text = sanitize_for_terminal(text)
+    if wraps and (width := find_width()):
+        text = "\n".join(_wrap(line, width) for line in text.split("\n"))
     click.echo(click.style(text, fg=color) if color else text, color=has_color())
+
+
+def _wrap(line: str, width: int) -> str:
+    """Return a line within the width; its other parts are indented below it."""
+    if len(line) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    parts = textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(parts)
 
 
 def print_table(rows: Iterable[Sequence[str]], indent: str = "") -> None:

@@ -10,12 +10,16 @@ If the fork server ended, all unfinished cells run again. After a few lost serve
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
+import exporter
+from exporter.cache.search_path import list_package_folders
 from exporter.core.regular_files import open_regular_file
 from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
 from exporter.core.sanitize import redact
@@ -29,8 +33,10 @@ from exporter.records.record import CellId, Record, Status
 _TAIL_LINES = 20
 _LINE_LENGTH = 300
 _TAIL_BYTES = 64 * 1024
-#: The first line of faulthandler's report.
-_FATAL = "Fatal Python error"
+#: The first lines of faulthandler's report about an error, and about a signal.
+_REPORTS = ("Fatal Python error", "Current thread 0x")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_OWN_FOLDER = str(Path(exporter.__file__).parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +98,41 @@ def read_log_tail(job: Job, announcement: Announcement | None) -> str:
     Returns:
         The crash report, or the last lines, or "" if there is no log.
     """
+    lines = _read_last_lines(job, announcement)
+    starts = [index for index, line in enumerate(lines) if line.startswith(_REPORTS)]
+    # An error has the stack of its thread below its first line.
+    errors = [index for index in starts if lines[index].startswith(_REPORTS[0])]
+    first = errors[-1] if errors else starts[0] if starts else None
+    lines = lines[-_TAIL_LINES:] if first is None else lines[first:][:_TAIL_LINES]
+    return "\n".join(redact(line, limit=_LINE_LENGTH) for line in lines)
+
+
+def find_stack_line(job: Job, announcement: Announcement | None) -> str:
+    """Return the innermost line of the project in faulthandler's report, or ""."""
+    lines = _read_last_lines(job, announcement)
+    first = next((index for index, line in enumerate(lines) if line.startswith(_REPORTS)), None)
+    others = tuple(
+        str(Path(folder).resolve())
+        for folder in (_OWN_FOLDER, *list_package_folders(), sysconfig.get_path("stdlib"))
+    )
+    root = str(Path(job.root).resolve()) + os.sep
+    for line in lines[first:] if first is not None else ():
+        match = _FRAME.search(line)
+        if match and match["file"].startswith(root) and not match["file"].startswith(others):
+            return f"{match['file'].removeprefix(root)}:{match['line']}"
+    return ""
+
+
+def _read_last_lines(job: Job, announcement: Announcement | None) -> list[str]:
     log = JobFolder(Path(job.folder)).log(None)
     if announcement:
         log = log.with_name(Path(announcement.log).name)
     try:
         with open_regular_file(log) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
-        return ""
-    fatal = [index for index, line in enumerate(lines) if _FATAL in line]
-    lines = lines[fatal[-1] :][:_TAIL_LINES] if fatal else lines[-_TAIL_LINES:]
-    return "\n".join(redact(line, limit=_LINE_LENGTH) for line in lines)
+        return []
 
 
 def _make_crash(result: JobResult, cell: CellId) -> Record:
@@ -142,11 +171,13 @@ def _make_record(
     result: JobResult, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
 ) -> Record:
     job, announcement = result.job, result.last_announcement
+    line = find_stack_line(job, announcement) if is_culprit else ""
     return Record(
         cell=cell,
         status=status,
         stage=announcement.stage if announcement and is_culprit else None,
         message=message,
+        lines=(line,) if line else (),
         detail=read_log_tail(job, announcement) if is_culprit else "",
         route=next(opset.route for opset in job.opsets if opset.opset == cell.opset),
         log=announcement.log if announcement else f"{cell.model}/logs/model.log",

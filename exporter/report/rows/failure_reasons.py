@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.text_format import format_two_digits, join_names
-from exporter.records.record import Culprit, Divergence, Record, Status
+from exporter.records.record import TRACER_PREFIX, Culprit, Divergence, Record, Status
 from exporter.report.rows.reproducibility import find_repro_obstacle
 from exporter.report.text import number_format as figures
 
@@ -102,7 +102,8 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
         If there are none, the deepest line of the model in the traceback.
     """
     first = record.blame.first if record.blame else None
-    lines = [first.source] if first else []
+    lines = list(_list_traced_constants(record))
+    lines += [first.source] if first else []
     lines += [line for item in record.missing for line in item.sources]
     lines += record.lines
     known = tuple(dict.fromkeys(line for line in lines if line))
@@ -115,6 +116,16 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
     files |= {source.file: source.file for source in record.sources}
     frames = [(name, line) for name, line in _FRAME.findall(record.detail) if name in files]
     return tuple(f"{files[name]}:{line}" for name, line in frames[-1:])
+
+
+def _list_traced_constants(record: Record) -> tuple[str, ...]:
+    """Return the lines of the tracer's warnings, if the exporter is the culprit."""
+    if record.blame is None or record.blame.culprit is not Culprit.EXPORTER:
+        return ()
+    notes = (
+        note.removeprefix(TRACER_PREFIX) for note in record.notes if note.startswith(TRACER_PREFIX)
+    )
+    return tuple(dict.fromkeys(note.partition(": ")[0] for note in notes))
 
 
 def describe_divergence(first: Divergence) -> str:
@@ -140,9 +151,12 @@ def summarize_failure(record: Record) -> str:
     """Return the diagnosis in one line for a terminal, or "" if there is none."""
     if record.blame:
         line = f"fault: {name_culprit(record.blame.culprit)}"
+        if constants := _list_traced_constants(record):
+            return f"{line}, the trace made constants at {join_names(constants, _LISTED_LINES)}"
         if first := record.blame.first:
             source = f" ({first.source})" if first.source else ""
             line += f", first at {first.operator} {first.node}{source}"
+            line += f", or in the {first.suspects - 1} nodes before it" * (first.suspects > 1)
         return line
     if record.missing:
         return "missing: " + ", ".join(f"{item.operator} x{item.count}" for item in record.missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 from exporter.checks.protocol import CheckContext
@@ -20,7 +21,7 @@ from exporter.runtimes import (
     open_session,
 )
 from exporter.worker.diagnose.draft_diagnosis import find_obstacles
-from exporter.worker.diagnose.exporter_advice import advise_other_exporter
+from exporter.worker.diagnose.exporter_advice import advise_lower_opset, advise_other_exporter
 from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.library_advice import advise_on_operators
 from exporter.worker.diagnose.missing_operators import find_missing_operators
@@ -35,6 +36,13 @@ _MAX_SECONDS = 30.0
 _SHARE = 0.25
 #: The structure checks that compare the sizes of the file with the declared ones.
 _CHECKS_OF_SIZES = ("signature", "wellformed")
+#: Faults that a file with other operators may not have.
+_FAULTS = (Culprit.EXPORTER, Culprit.KERNEL, Culprit.OPTIMIZER, Culprit.UNKNOWN)
+_DATA_DEPENDENT = re.compile(r"GuardOnDataDependent|[Dd]ata-dependent (branching|expression)")
+_BRANCH = (
+    "a condition depends on values: use torch.where or torch.cond; or keep the branch of the "
+    'example by capture = "draft"; or keep both by exporter = "torchscript" and capture = "script"'
+)
 _SPECIFICATION = Device(name="reference", runtime="reference")
 _SPECIFICATION_SECONDS = 10.0
 
@@ -67,7 +75,8 @@ def _explain(
 ) -> Record:
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
         blame = blame_load_failure(check_context, device, seconds)
-        return record.model_copy(update={"blame": blame})
+        lower = advise_lower_opset(context, check_context, seconds)
+        return record.model_copy(update={"blame": blame, "advice": lower})
     if record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
         return _explain_structure(record, context, check_context, seconds)
     if record.stage is not Stage.PARITY:
@@ -82,8 +91,12 @@ def _explain(
     advice: tuple[str, ...] = ()
     if blame is not None and blame.culprit is Culprit.EXPORTER:
         advice = advise_other_exporter(context, check_context, seconds)
-    if context.program is not None:
-        advice += advise_on_program(context.program, context.spec)
+    if blame is not None and blame.culprit in _FAULTS:
+        advice += advise_lower_opset(context, check_context, seconds)
+    if context.program is not None and blame is not None:
+        samples = check_context.reference.samples
+        sizes = next(each.axes for each in samples if each.name == blame.sample)
+        advice += advise_on_program(context.program, context.spec, sizes)
     return record.model_copy(update={"blame": blame, "advice": advice})
 
 
@@ -113,7 +126,9 @@ def explain_failure(
     """
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:
-        failure.advice = advise_on_failure(text, context.model, context.spec)
+        samples = check_context.reference.samples if check_context is not None else ()
+        failure.advice = advise_on_failure(text, context.model, context.spec, samples)
+        failure.advice += (_BRANCH,) if _DATA_DEPENDENT.search(text) else ()
         if check_context is not None:
             other = advise_other_exporter(context, check_context, seconds)
             failure.advice = (*other, *failure.advice)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from exporter.jobs.reference import Sample
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.source_loader import Model
@@ -31,39 +32,55 @@ _RANGE = re.compile(r"Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)
 _MULTIPLE = re.compile(r"(?P<factor>\d+)\*_?\w+")
 
 
-def advise_on_failure(text: str, model: Model, spec: ModelSpec) -> tuple[str, ...]:
+def advise_on_failure(
+    text: str, model: Model, spec: ModelSpec, samples: Sequence[Sample] = ()
+) -> tuple[str, ...]:
     """Return advice from the text of an exception.
 
     Args:
         text: The full message or the end of a traceback.
         model: The model; its `forward` shows which input `L['x']` is.
         spec: The current contract.
+        samples: PyTorch's runs: if one has another size, only the capture fixed the size.
     """
+    accepted = {item for sample in samples if not sample.error for item in sample.axes.items()}
     advice: list[str] = []
+    others: list[str] = []
     inputs = _map_paths(model, spec)
     for pattern in _CONSTANTS:
         for match in pattern.finditer(text):
             item = inputs.get(match["path"])
             dim, size = int(match["dim"]), match["size"]
-            if item is not None and isinstance(item.shape[dim], str):
-                advice.append(
-                    f"dimension {dim} of input '{item.name}' is always {size} in this model: "
-                    f"replace '{item.shape[dim]}' by {size}"
+            axis = item.shape[dim] if item is not None else None
+            if item is None or not isinstance(axis, str):
+                continue
+            if any(name == axis and other != int(size) for name, other in accepted):
+                others.append(
+                    f"torch.export fixed dimension {dim} of input '{item.name}' to {size}, but "
+                    "PyTorch accepts other sizes: compute with `shape` in the model, without "
+                    "`int()` and branches on this size"
                 )
+                continue
+            advice.append(
+                f"dimension {dim} of input '{item.name}' is always {size} in this model: "
+                f"replace '{axis}' by {size}"
+            )
     _, _, fixes = text.partition("Suggested fixes:")
     axes = {axis.name: axis for axis in spec.axes}
     for match in _FIX.finditer(fixes):
-        if match["name"] in axes:
+        is_size = match["fix"].strip().isdigit() and accepted
+        if match["name"] in axes and not is_size:  # the samples decide about a fixed size
             advice += _translate_fix(axes[match["name"]], match["fix"].strip(), set(axes))
-    return _mark_weaker(advice)
+    return (*dict.fromkeys(others), *_mark_weaker(advice))
 
 
-def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
+def advise_on_program(program: Any, spec: ModelSpec, sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Return advice if a captured program accepts fewer sizes than the contract.
 
     Args:
         program: The captured `torch.export.ExportedProgram`.
         spec: The current contract.
+        sizes: The sizes of the failing sample; a range that contains them is not the reason.
     """
     advice: list[str] = []
     inputs = {item.name: item for item in spec.inputs}
@@ -75,13 +92,13 @@ def advise_on_program(program: Any, spec: ModelSpec) -> tuple[str, ...]:
     call = build_call(spec, {name: name for name in inputs}, lambda _: None)
     names = pytree.tree_leaves((call.args, call.kwargs))
     for name, tensor in zip(names, tensors, strict=False):
-        sizes: tuple[Any, ...] = tuple(tensor.shape)
-        for dim, size in zip(inputs[name].shape, sizes, strict=False):
+        symbols: tuple[Any, ...] = tuple(tensor.shape)
+        for dim, size in zip(inputs[name].shape, symbols, strict=False):
             if not isinstance(dim, str) or not isinstance(size, torch.SymInt):
                 continue
             limits = program.range_constraints.get(size.node.expr)
-            if limits is not None:
-                advice += _compare_range(spec.find_axis(dim), limits)
+            if limits is not None and dim in sizes:
+                advice += _compare_range(spec.find_axis(dim), limits, sizes[dim])
     return _mark_weaker(advice)
 
 
@@ -118,15 +135,15 @@ def _translate_fix(axis: Axis, fix: str, names: set[str]) -> Iterator[str]:
         yield f"axes.{axis.name} = {{ example = {example}, multiple_of = {factor} }}"
 
 
-def _compare_range(axis: Axis, limits: Any) -> Iterator[str]:
+def _compare_range(axis: Axis, limits: Any, size: int) -> Iterator[str]:
     if axis.rule:
         return  # torch infers its limits from those of the other axes
     reason = "torch.export captured the model for these sizes only"
     lower, upper = (_read_limit(limits.lower), _read_limit(limits.upper))
     # torch assumes a lower limit of 2 for every dynamic size.
-    if lower is not None and lower > max(axis.min, 2):
+    if lower is not None and lower > max(axis.min, 2) and size < lower:
         yield f"axes.{axis.name}.min = {lower}: {reason}"
-    if upper is not None and (axis.max is None or upper < axis.max):
+    if upper is not None and (axis.max is None or upper < axis.max) and size > upper:
         yield f"axes.{axis.name}.max = {upper}: {reason}"
 
 

@@ -6,6 +6,7 @@ A file keeps no state between calls, so no exporter can write a right file of su
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -18,6 +19,7 @@ from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.outputs import to_value
+from exporter.worker.torch_private import pytree
 
 #: Weights that a message names.
 _MAX_NAMES = 3
@@ -77,5 +79,16 @@ def _list_changed_weights(model: Model, new: Model) -> tuple[str, ...]:
     return tuple(
         name
         for name, value in model.state_dict().items()
-        if name in values and not torch.equal(value, values[name])
+        if name in values and not _are_equal(value, values[name])
+    )
+
+
+def _are_equal(value: Any, other: Any) -> bool:
+    """Return True if two values of a state are equal; quantized weights are tuples with a dtype."""
+    leaves, others = pytree.tree_leaves(value), pytree.tree_leaves(other)
+    return len(leaves) == len(others) and all(
+        torch.equal(one, two)
+        if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor)
+        else one == two
+        for one, two in zip(leaves, others, strict=True)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 
 import onnx_ir as ir
 
@@ -45,6 +46,24 @@ def separate_aliased_outputs(
         for values, names in ((graph.inputs, inputs), (graph.outputs, outputs)):
             for value, name in zip(values, names, strict=False):  # weights may follow
                 value.name = name
+
+
+def rename_inner_values(model: ir.Model) -> None:
+    """Rename the values of nodes that have the name of an input or another output.
+
+    An exporter names such a value after its node, and no one promised that name. The name of a
+    value in the file must be unique.
+    """
+    ends = {*model.graph.inputs, *model.graph.outputs}
+    promised = {value.name for value in ends}
+    inner = [value for node in model.graph.all_nodes() for value in node.outputs]
+    inner += [value for graph in model.graph.subgraphs() for value in graph.inputs]
+    taken = promised | {*model.graph.initializers, *(value.name for value in inner)}
+    for value in inner:
+        if value.name in promised and value not in ends:
+            number = next(n for n in count(1) if f"{value.name}_{n}" not in taken)
+            value.name = f"{value.name}_{number}"
+            taken.add(value.name)
 
 
 def order_inputs(model: ir.Model, spec: ModelSpec) -> None:

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from exporter.jobs.job_folder import JobFolder, format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.export.graph_names import name_axes, order_inputs
+from exporter.worker.export.graph_names import name_axes, order_inputs, rename_inner_values
 from exporter.worker.process.failure import Failure
 
 #: Models with more bytes of weights use external data, so another opset needs only kilobytes.
@@ -50,6 +50,7 @@ def write_artifact(
     model: ir.Model, spec: ModelSpec, opset: int, folder: JobFolder, provenance: dict[str, str]
 ) -> Path:
     """Name, clean and write one model; return the complete `.onnx` file."""
+    rename_inner_values(model)
     order_inputs(model, spec)
     name_axes(model, spec)
     _remove_metadata(model)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from exporter.processes.lifetime import die_with_parent
-from exporter.worker.process.output_log import flush_output
+from exporter.worker.process.output_log import dump_stack_at_time_limit, flush_output
 
 
 def can_fork() -> bool:
@@ -50,6 +50,7 @@ def _compute_in_fork(function: Callable[[], Any]) -> Any | None:
         code = 1
         try:
             os.close(reader)
+            dump_stack_at_time_limit(os.dup(2))
             null = os.open(os.devnull, os.O_WRONLY)
             for stream in (1, 2):
                 os.dup2(null, stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def redirect_output(path: Path) -> None:
     for name in broken:
         setattr(sys, name, os.fdopen(_STREAMS[name], "w", buffering=1, closefd=False))
     faulthandler.enable(file=2, all_threads=True)
+    dump_stack_at_time_limit(2)
+
+
+def dump_stack_at_time_limit(log: int) -> None:
+    """Write the stacks of all threads to a descriptor at SIGTERM, also if C code runs."""
+    if sys.platform != "win32":
+        faulthandler.register(signal.SIGTERM, file=log, all_threads=True, chain=True)
 
 
 def flush_output() -> tuple[str, ...]:

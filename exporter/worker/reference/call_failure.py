@@ -5,6 +5,7 @@ The model runs once more, and each operator is recorded.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,12 +28,19 @@ from exporter.worker.reference.operator_log import OperatorCall, log_operators
 from exporter.worker.reference.outputs import Outputs, to_value
 from exporter.worker.torch_private import pytree
 
+_SHOWN_INPUTS = 3
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _INDEX_ERROR = re.compile(r"out of (range|bounds)")
 #: `index 7 is out of bounds for dimension 0 with size 6`.
 _SIZE = re.compile(r"with size (\d+)")
 #: Errors of Python code that other sizes do not avoid.
 _CODE_ERROR = re.compile(r"(TypeError|AttributeError|NameError|ImportError|ModuleNotFoundError):")
+#: Errors of the call itself; an error inside the model has a line of the model.
+_ARGUMENT_ERROR = re.compile(
+    r"TypeError: .*(required .*argument|positional argument|unexpected keyword|multiple values)"
+)
+#: Layers that compare a fixed size of their input with the one of their weights.
+_LAYER_SIZE = re.compile(r"\d+x\d+ and|channels|normalized_shape|running_mean|input_size")
 #: A weaker promise is the last advice, and the text marks it.
 _WEAKER = "or promise less: narrow the axis with min, max or multiple_of"
 
@@ -54,10 +62,11 @@ def explain_declared_call(
     if failure.status is Status.FAIL or is_out_of_resources(failure.message):
         return failure
     reason = _explain_index(failure.message, model, spec, declared, inputs)
-    sizes = ""
+    if not failure.lines and _ARGUMENT_ERROR.match(failure.message):
+        reason = _describe_arguments(model, spec)
     if not _CODE_ERROR.match(failure.message):
-        sizes = _describe_examples(spec, declared.sizes)
-    failure.message = "; ".join(filter(None, (failure.message, reason or sizes)))
+        reason = reason or _describe_inputs(failure.message, spec, declared.sizes)
+    failure.message = "; ".join(filter(None, (failure.message, reason)))
     return failure
 
 
@@ -130,15 +139,43 @@ def _find_wrong_lines(
     return tuple(dict.fromkeys(line for line in wrong if line))
 
 
-def _describe_examples(spec: ModelSpec, sizes: Mapping[str, int]) -> str:
-    """Return the example sizes with the way to change them, or "" if all sizes are static."""
-    if not sizes:
+def _describe_arguments(model: Model, spec: ModelSpec) -> str:
+    """Return the inputs of the entry beside the signature, or "" if the model has none."""
+    function = model.forward if isinstance(model, torch.nn.Module) else model
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # compiled code has no signature
         return ""
+    names = (str(each.replace(annotation=inspect.Parameter.empty)) for each in parameters)
+    arguments = [each.name for each in spec.inputs] + [each.at for each in spec.constants]
+    return (
+        f"the entry declares {join_names(arguments)}, the signature is ({', '.join(names)}); "
+        "declare one input or constant for each argument"
+    )
+
+
+def _describe_inputs(message: str, spec: ModelSpec, sizes: Mapping[str, int]) -> str:
+    """Return the declared inputs with the sizes of their axes.
+
+    If a layer rejects a fixed size of an input, only such inputs are named: other sizes of the axes
+    do not avoid the error.
+    """
+    numbers = set(re.findall(r"\d+", message)) if _LAYER_SIZE.search(message) else set()
+    numbers -= {str(size) for size in sizes.values()}
+    fixed = [item for item in spec.inputs if numbers & {str(size) for size in item.shape}]
+    inputs = [
+        f"'{item.name}' {item.dtype} [{', '.join(map(str, item.shape))}]"
+        for item in fixed or spec.inputs
+    ]
     chosen = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    text = f"the declared inputs are {join_names(inputs, _SHOWN_INPUTS)}"
+    text += f" with {chosen}" if chosen else ""
+    if fixed or not sizes or "type" in message:
+        return text
     if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
         return f"the sizes of {spec.inputs_from.function} are {chosen}"
-    axis = next(iter(sizes))
-    return f"the example sizes are {chosen}; write others as `axes.{axis}.example`"
+    axis = next(iter(sizes)) if len(sizes) == 1 else "NAME"
+    return f"{text}; set another size by `axes.{axis}.example`"
 
 
 def _explain_index(

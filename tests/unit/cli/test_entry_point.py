@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import click
 import pytest
 
 from exporter.cli import entry_point as entry
+from exporter.cli.registry import NEXT_STEPS
+from exporter.cli.registry import exporter as commands
 from exporter.core.errors import (
     ExitCode,
     ExporterError,
@@ -154,3 +157,36 @@ def test_a_folder_without_manifests_is_an_error_with_a_message(
     captured = capsys.readouterr()
     assert captured.err
     assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [
+        (["export"], 0, "next: compare with the accepted results: `exporter gate`\n"),
+        (["export"], 1, "next: fix the red cells, then prove them: `exporter export`\n"),
+        (["schema"], 0, ""),
+        ([], 0, ""),
+    ],
+)
+def test_a_command_ends_with_the_next_one_on_a_terminal(
+    arguments: list[str],
+    code: int,
+    shown: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = click.Command("any", callback=lambda: code)
+    monkeypatch.setattr(command, "main", lambda *_, **__: code)
+    monkeypatch.setattr(entry, "exporter", command)
+    monkeypatch.chdir(tmp_path)
+    for is_terminal in (True, False):
+        monkeypatch.setattr(entry, "is_terminal", lambda is_shown=is_terminal: is_shown)
+        assert entry.run(arguments) == code
+        assert capsys.readouterr().out == (shown if is_terminal else "")
+
+
+def test_each_next_step_names_commands() -> None:
+    for (name, _), step in NEXT_STEPS.items():
+        (command,) = re.findall(r"`exporter (\w+)[^`]*`", step)
+        assert {name, command} <= set(commands.list_commands(click.Context(commands)))

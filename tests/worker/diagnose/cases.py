@@ -64,6 +64,16 @@ def check_export(
     damage: Callable[[Path], None] | None = None,
 ) -> Record:
     """Export, damage the file if requested, check it and explain the record."""
+    subject = write_export(case, folder)
+    if damage:
+        damage(subject.path)
+    common = SharedFields(route=case.route, log="")
+    record = check_on_device(device, subject, run_structure_checks(subject), common, StageTimes())
+    return explain_record(record, case, subject, device, DIAGNOSIS_SECONDS)
+
+
+def write_export(case: ExportContext, folder: Path) -> CheckContext:
+    """Run PyTorch and write the file."""
     job = JobFolder(folder)
     spec, opset = case.spec, case.opset
     reference = compute_reference(case.model, spec, ROOT, job)
@@ -71,13 +81,8 @@ def check_export(
         graph = convert_program(case.program, spec, opset, folder, case.decompositions)
     else:
         graph, _ = convert_module(case.model, spec, case.inputs, opset, folder / "s" / "a.onnx")
-    path = write_artifact(graph, spec, opset, job, {})
-    if damage:
-        damage(path)
-    subject = CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
-    common = SharedFields(route=case.route, log="")
-    record = check_on_device(device, subject, run_structure_checks(subject), common, StageTimes())
-    return explain_record(record, case, subject, device, DIAGNOSIS_SECONDS)
+    write_artifact(graph, spec, opset, job, {})
+    return CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
 
 
 def blame_of(record: Record) -> Blame:

@@ -1,4 +1,4 @@
-"""The other exporter is proposed first, if its file passes all checks."""
+"""The other exporter or a lower opset is proposed, if that file passes all checks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from exporter.manifest import ModelSpec
+from exporter.manifest import ModelSpec, Tolerance
 from exporter.records.record import Culprit, Record, Stage
+from exporter.worker.diagnose.exporter_advice import advise_lower_opset
 from tests.traps.prove import export
 from tests.traps.trap import DYNAMO, contract, declare_input, declare_output
 from tests.worker.contracts import ROOT
-from tests.worker.diagnose.cases import wrong_contract
+from tests.worker.diagnose.cases import case_of, write_export, wrong_contract
 
-SIZE = "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3 (promises less)"
+SIZE = (
+    "torch.export fixed dimension 0 of input 'x' to 3, but PyTorch accepts other sizes: compute "
+    "with `shape` in the model, without `int()` and branches on this size"
+)
 
 
 def run(spec: ModelSpec, folder: Path) -> Record:
@@ -70,3 +74,21 @@ def test_a_model_that_changes_its_weights_is_the_culprit(tmp_path: Path) -> None
     assert record.blame.culprit is Culprit.MODEL, record.blame
     assert record.blame.evidence[-1].startswith("a call changes the parameter 'largest'")
     assert record.advice == ()
+
+
+@pytest.mark.parametrize(
+    ("net", "opset", "bound", "advice"),
+    [
+        ("Attends", 23, 1e-3, ("opset 22, which has no Attention: its file passes all checks",)),
+        ("Attends", 22, 1e-3, ()),  # no operator is new since dynamo's first opset
+        ("Attends", 23, 0.0, ()),  # the file of the lower opset is wrong, too
+        ("Chain", 23, 1e-3, ()),
+    ],
+)
+def test_a_lower_opset_is_proposed_if_it_avoids_the_newest_operator(
+    net: str, opset: int, bound: float, advice: tuple[str, ...], tmp_path: Path
+) -> None:
+    spec = wrong_contract(net, tolerance=Tolerance(atol=bound, rtol=bound))
+    case = case_of(spec, opset, dynamo=True)
+    subject = write_export(case, tmp_path)
+    assert advise_lower_opset(case, subject, 60.0) == advice

@@ -94,6 +94,15 @@ def test_culprit_of_a_traced_constant_is_the_exporter(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*")), "scratch files are left"
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.ao.quantization is deprecated
+def test_diagnosis_of_a_quantized_model_is_complete(tmp_path: Path) -> None:
+    spec = wrong_contract("build_quantized")
+    result = blame_of(check_export(case_of(spec, 13, dynamo=False), tmp_path))
+    assert not any("the diagnosis failed" in line for line in result.evidence)
+    assert result.first is not None
+    assert result.first.source == line_with("x.detach().abs().max()) + 0.5")
+
+
 def test_culprit_of_shapes_that_onnx_excludes_is_the_exporter(tmp_path: Path) -> None:
     spec = wrong_contract(
         "Rotated",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.jobs.reference import Sample
 from exporter.manifest import Axis
 from exporter.manifest.resolved.size_rule import SizeRule
 from exporter.records.record import Stage
@@ -66,6 +67,33 @@ def test_suggested_fixes_become_lines_of_the_manifest(fix: str, line: str) -> No
     assert advise_on_failure(text, load_model(spec, ROOT), spec) == (f"{line} (promises less)",)
 
 
+def test_a_size_that_only_the_capture_fixed_is_no_property_of_the_model() -> None:
+    axes = (Axis(name="batch", example=3),)
+    spec = make_contract("Affine", axes=axes)
+    text = (
+        "L['x'].size()[0] as dynamic but your code specialized it to be a constant (3).\n"
+        "Suggested fixes:\n  batch = 3\n"
+    )
+    samples = [
+        Sample(index=index, name=f"batch={size}", kind="axis", axes={"batch": size}, error=error)
+        for index, (size, error) in enumerate([(3, ""), (7, "too large"), (5, "")])
+    ]
+    model = load_model(spec, ROOT)
+    (line,) = advise_on_failure(text, model, spec, samples)
+    assert line.startswith("torch.export fixed dimension 0 of input 'x' to 3, but PyTorch accepts")
+    lines = advise_on_failure(text, model, spec, samples[:2])
+    assert [line.partition(":")[2] for line in lines] == [" replace 'batch' by 3 (promises less)"]
+
+
+def test_a_condition_on_values_has_its_cures() -> None:
+    spec = wrong_contract("Signs")
+    case = case_of(spec, 18, dynamo=True, capture=False)
+    with pytest.raises(Failure) as caught:
+        case_of(spec, 18, dynamo=True)
+    (line,) = explain_failure(caught.value, case, 30.0).advice
+    assert "torch.where or torch.cond" in line
+
+
 def test_other_messages_give_no_advice() -> None:
     spec = make_contract("Affine")
     assert advise_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
@@ -73,16 +101,20 @@ def test_other_messages_give_no_advice() -> None:
 
 def test_program_for_fewer_sizes_gives_advice() -> None:
     case = case_of(wrong_contract("Short"), 18, dynamo=True)
-    assert advise_on_program(case.program, case.spec) == (
+    large = {"batch": 512}
+    assert advise_on_program(case.program, case.spec, {"batch": 511}) == ()
+    assert advise_on_program(case.program, case.spec, {}) == ()  # a failure by values
+    assert advise_on_program(case.program, case.spec, large) == (
         (
             "axes.batch.max = 511: torch.export captured the model for these sizes only "
             "(promises less)"
         ),
     )
     narrow = case.spec.model_copy(update={"axes": (Axis(name="batch", example=3, max=64),)})
-    assert advise_on_program(case.program, narrow) == ()
+    assert advise_on_program(case.program, narrow, large) == ()
     rule = SizeRule(kind="product", operands=("rows", 3))
     derived = (Axis(name="batch", example=3, rule=rule), Axis(name="rows", example=1))
-    assert advise_on_program(case.program, case.spec.model_copy(update={"axes": derived})) == ()
+    derived_spec = case.spec.model_copy(update={"axes": derived})
+    assert advise_on_program(case.program, derived_spec, large) == ()
     sound = case_of(wrong_contract("Chain"), 18, dynamo=True)
-    assert advise_on_program(sound.program, sound.spec) == ()
+    assert advise_on_program(sound.program, sound.spec, large) == ()

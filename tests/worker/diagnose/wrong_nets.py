@@ -134,3 +134,33 @@ class Rotated(nn.Module):
         cos, sin = angles.cos()[:, None], angles.sin()[:, None]
         turned = torch.cat((-x[..., 4:], x[..., :4]), -1)
         return x * cos + turned * sin
+
+
+class Attends(nn.Module):
+    """Sound; ONNX has the operator Attention since opset 23."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.reshape(-1, 1, 2, 2)
+        attended = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+        return attended.reshape(-1, 4)
+
+
+class Signs(nn.Module):
+    """A branch that depends on values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+def build_quantized() -> nn.Module:
+    """Return a quantized layer before a number of the example."""
+    model = nn.Sequential(
+        torch.ao.quantization.QuantStub(),
+        nn.Linear(4, 4),
+        torch.ao.quantization.DeQuantStub(),
+        _ByItsLargest(),
+    ).eval()
+    model.qconfig = torch.ao.quantization.get_default_qconfig("fbgemm")
+    torch.ao.quantization.prepare(model, inplace=True)
+    model(torch.randn(32, 4))
+    return torch.ao.quantization.convert(model)

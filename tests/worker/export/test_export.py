@@ -50,6 +50,21 @@ def signature(path: Path) -> tuple[list[tuple[str, list[object]]], ...]:
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
 
+@pytest.mark.parametrize("name", ["linear", "relu", "y"])
+@BOTH
+def test_an_inner_value_with_the_name_of_an_output_is_renamed(
+    opset: int, dynamo: bool, name: str, tmp_path: Path
+) -> None:
+    spec = make_contract("TwoLayers", outputs=(declare_output(name, "batch", 3),))
+    path = export(spec, tmp_path, opset, dynamo=dynamo)
+    onnx.checker.check_model(path, full_check=True)
+    model = onnx.load(path)
+    inner = [value for node in model.graph.node for value in node.output]
+    assert sorted(inner) == sorted(set(inner))
+    assert [value.name for value in model.graph.output] == [name]
+    assert (f"{name}_1" in inner) == (dynamo and name != "y"), inner
+
+
 @BOTH
 def test_file_has_opset_names_and_axes_of_the_contract(
     opset: int, dynamo: bool, tmp_path: Path

@@ -128,15 +128,46 @@ def test_a_refused_example_shows_its_size(tmp_path: Path) -> None:
     failure = fail(Halves(), spec, tmp_path)
     assert failure.message == (
         "RuntimeError: shape '[2, -1, 4]' is invalid for input of size 12; "
-        "the example sizes are batch=3; write others as `axes.batch.example`"
+        "the declared inputs are 'x' float32 [batch, 4] with batch=3; "
+        "set another size by `axes.batch.example`"
     )
     assert failure.lines == (find_line(Halves, "x.reshape"),)
 
 
-def test_an_error_in_the_code_shows_no_sizes(tmp_path: Path) -> None:
-    failure = fail(torch.nn.Bilinear(2, 2, 2), make_contract(""), tmp_path)
-    assert failure.message.startswith("TypeError: ")
-    assert "example" not in failure.message
+@pytest.mark.parametrize(
+    ("layer", "shape", "inputs"),
+    [
+        (torch.nn.Linear(6, 8), ("batch", 7), "'x' float32 [batch, 7] with batch=3"),
+        (torch.nn.Conv1d(2, 2, 1), ("batch", 5, 9), "'x' float32 [batch, 5, 9] with batch=3"),
+        (torch.nn.Embedding(6, 3), ("batch",), "'x' float32 [batch] with batch=3"),
+    ],
+)
+def test_a_wrong_fixed_size_or_dtype_names_the_input_and_no_axis(
+    layer: torch.nn.Module, shape: tuple[int | str, ...], inputs: str, tmp_path: Path
+) -> None:
+    failure = fail(layer, make_contract("", inputs=(declare_input("x", *shape),)), tmp_path)
+    assert failure.message.endswith(f"; the declared inputs are {inputs}")
+
+
+class Masked(torch.nn.Module):
+    """A model with two arguments that fails inside."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Call a layer without its argument."""
+        return torch.nn.Linear(4, 4)() + mask
+
+
+def test_a_wrong_number_of_arguments_shows_the_entry_and_the_signature(tmp_path: Path) -> None:
+    failure = fail(Masked(), make_contract(""), tmp_path)
+    assert failure.message.endswith(
+        "missing 1 required positional argument: 'mask'; the entry declares x, the signature is "
+        "(x, mask); declare one input or constant for each argument"
+    )
+    two = (declare_input(), declare_input("mask", at="args[1]"))
+    inside = fail(Masked(), make_contract("", inputs=two), tmp_path)
+    assert inside.message.startswith("TypeError: ")
+    assert "signature" not in inside.message
+    assert "axes" not in inside.message
 
 
 @pytest.mark.parametrize(

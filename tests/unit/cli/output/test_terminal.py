@@ -55,6 +55,20 @@ def test_the_width_is_that_of_the_terminal_or_of_a_variable(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
 
 
+def test_long_lines_of_a_summary_are_wrapped_at_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_line(f"    promised at {'x' * 30} as before", wraps=True)
+    lines = ["    promised at", f"        {'x' * 30}", "        as before"]
+    assert capsys.readouterr().out.splitlines() == lines
+    document = "a patch must stay as it is"
+    print_line(document)
+    monkeypatch.delenv("COLUMNS")
+    print_line(document, wraps=True)
+    assert capsys.readouterr().out == f"{document}\n" * 2
+
+
 def test_control_characters_of_text_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
     print_line("\x1b[2Jalexnet\r")
     assert capsys.readouterr().out == "alexnet\n"

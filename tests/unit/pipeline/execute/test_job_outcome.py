@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import signal
+import sysconfig
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import exporter
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.engine import ExitKind
@@ -189,6 +191,34 @@ def test_the_tail_of_the_log_is_short_and_redacted(
     path.write_bytes(log)
     expected = "Fatal Python error: Segmentation fault\nb" + "\nc" * 5 if tail is None else tail
     assert read_log_tail(current_job, announcement(current_job.cells())) == expected
+
+
+@pytest.mark.parametrize("first", ["Fatal Python error: Segmentation fault\n\n", ""])
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("{root}/models/net.py", "models/net.py:7"),
+        (f"{exporter.__path__[0]}/worker/job_runner.py", ""),
+        (f"{sysconfig.get_path('purelib')}/torch/nn/modules/module.py", ""),
+        ("/elsewhere/net.py", ""),
+    ],
+)
+def test_the_stack_of_a_crash_or_a_time_limit_names_the_line_of_the_model(
+    tmp_path: Path, first: str, file: str, line: str
+) -> None:
+    current_job = job(tmp_path / "tiny", SPEC)
+    path = JobFolder(tmp_path / "tiny").log(None)
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        f'  File "{tmp_path}/models/printed.py", line 3 in a warning\n'
+        f"{first}Current thread 0x00007f (most recent call first):\n"
+        f'  File "/lib/libtorch.py", line 1 in run\n'
+        f'  File "{file.format(root=tmp_path)}", line 7 in forward\n'
+    )
+    ended = outcome(current_job, ExitKind.TIMEOUT, 0, announcement(current_job.cells()[:1]))
+    records = evaluate_job(ended, {}).records
+    assert records[current_job.cells()[0]].lines == ((line,) if line else ())
+    assert records[current_job.cells()[1]].lines == ()  # it was not reached
 
 
 def test_a_missing_log_has_an_empty_tail(tmp_path: Path) -> None:

@@ -64,12 +64,31 @@ def test_the_summary_is_one_line() -> None:
         summarize_failure(fail_with_blame())
         == "fault: exporter, first at Gemm node_linear_5 (models/net.py:12)"
     )
+    vague = BLAME.model_copy(update={"first": FIRST.model_copy(update={"suspects": 3})})
+    assert summarize_failure(make_record("alexnet/17/cpu", "fail", blame=vague)).endswith(
+        "node_linear_5 (models/net.py:12), or in the 2 nodes before it"
+    )
     lacking = make_record("alexnet/17/cpu", "error", missing=MISSING)
     assert summarize_failure(lacking) == "missing: aten::foo x4, aten::bar x1"
     assert (
         summarize_failure(make_record("alexnet/17/cpu", "error", advice=("write 3",))) == "write 3"
     )
     assert summarize_failure(make_record("alexnet/17/cpu")) == ""
+
+
+def test_constants_of_the_trace_come_before_the_first_node() -> None:
+    notes = (
+        "tracer warning: net.py:3: Converting a tensor to a Python integer",
+        "tracer warning: net.py:3: Iterating over a tensor (2 times)",
+        "another note",
+    )
+    traced = make_record("alexnet/17/cpu", "fail", blame=BLAME, notes=notes)
+    assert summarize_failure(traced) == "fault: exporter, the trace made constants at net.py:3"
+    assert explain_failure(traced).lines == ("net.py:3", "models/net.py:12")
+    file = BLAME.model_copy(update={"culprit": Culprit.FILE})
+    damaged = make_record("alexnet/17/cpu", "fail", blame=file, notes=notes)
+    assert "first at Gemm" in summarize_failure(damaged)
+    assert explain_failure(damaged).lines == ("models/net.py:12",)
 
 
 def test_missing_operators_list_some_lines() -> None:
