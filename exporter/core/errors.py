@@ -76,7 +76,7 @@ def suggest_nearest(word: str, candidates: Iterable[str]) -> str:
 
 def suggest_name(word: str, candidates: Iterable[str]) -> str:
     """Return the end of a message with the nearest name, or with all of them if they are few."""
-    names = sorted(candidates)
+    names = sorted({*candidates})
     nearest = suggest_nearest(word, names)
     if nearest or not 0 < len(names) <= _FEW_NAMES:
         return nearest

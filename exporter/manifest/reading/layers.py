@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.core.errors import Problem
+from exporter.core.errors import Problem, suggest_nearest
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.options import OptionsTable
 from exporter.manifest.schema.tables import AxisTable, Table, list_explicit_values
-from exporter.manifest.syntax.message_format import KeyPath
+from exporter.manifest.syntax.message_format import KeyPath, quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,19 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
     origins: dict[KeyPath, Layer] = {}
     broken: dict[str, tuple[Problem, ...]] = {}
     for layer in layers:
+        for index, text in enumerate(getattr(layer.table, "unset", ())):
+            path = tuple(text.split("."))
+            if path in origins or (len(path) == 1 and text in broken):
+                _remove_value(values, path)
+                broken.pop(text, None)
+                origins = {key: each for key, each in origins.items() if key[: len(path)] != path}
+                continue
+            hint = suggest_nearest(text, [".".join(map(str, key)) for key in origins])
+            message = f"no parent and no [defaults] set {quote(text)}{hint or '; remove it'}"
+            problem = layer.file.build_problem((*layer.path, "unset", index), message)
+            report.add(problem, model="" if layer is layers[-1] else id)
         for key, value in list_explicit_values(layer.table).items():
-            if key == "extends":
+            if key in ("extends", "unset"):
                 continue
             origins[key,] = layer
             if key in Settings.merged:
@@ -125,6 +136,20 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
         broken=broken,
         report=report,
     )
+
+
+def _remove_value(values: dict[str, Any], path: Sequence[str]) -> None:
+    """Remove a key, an item of a merged table or a key of an axis."""
+    key, *steps = path
+    if not steps:
+        values.pop(key, None)
+    elif len(steps) == 1:
+        values[key] = {name: item for name, item in values[key].items() if name != steps[0]}
+    else:
+        items = list_explicit_values(values[key][steps[0]])
+        del items[steps[1]]
+        axis = AxisTable.model_construct(set(items), **items)
+        values[key] = {**values[key], steps[0]: axis}
 
 
 def _merge_axes(lower: AxisTable | None, upper: AxisTable) -> AxisTable:

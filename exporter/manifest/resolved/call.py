@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -90,7 +91,8 @@ class Fill(FrozenModel):
     side: Literal["", "left", "right", "random"] = ""
     """`mask` and `padding`: the position of the padding in each row."""
     axis: str = ""
-    """`lengths_of`: the axis whose size is the largest length."""
+    """`lengths_of`: the axis whose size is the largest length; `randint`: the axis whose size is
+    the upper end, in place of `high`; empty if there is none."""
     value: Tensor = 0
     file: str = ""
     """`x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key` or a picture, relative to the manifest."""
@@ -103,6 +105,12 @@ class Fill(FrozenModel):
     def masked_value(self) -> int | None:
         """The value of masked elements, if an input with this fill may be a mask."""
         return {"ones": 0, "mask": 0, "zeros": 1, "padding": 1}.get(self.kind)
+
+    def bind(self, sizes: Mapping[str, int]) -> Fill:
+        """Return the fill with its range at the sizes of the axes."""
+        if self.kind != "randint" or not self.axis:
+            return self
+        return self.model_copy(update={"high": float(sizes[self.axis])})
 
     @property
     def is_random(self) -> bool:

@@ -31,6 +31,8 @@ _PROVIDERS = {
     "directml": ("DmlExecutionProvider",),
 }
 #: Runtimes that take the key `device`.
+#: Other common names of the built-in devices.
+_ALIASES = {"gpu": "cuda", "trt": "tensorrt", "ort": "cpu", "dml": "directml", "mps": "coreml"}
 _RUNTIMES_WITH_DEVICE = ("openvino", "backend")
 #: The attributes of ONNX Runtime's `SessionOptions` that may differ between devices.
 _SESSION_ATTRIBUTES = (
@@ -231,7 +233,9 @@ def format_unknown_device(name: str, devices: Collection[str]) -> str:
         hint = suggest_nearest(toolchain, toolchains)
         hint = hint or f"; add [tool.exporter.toolchains.{toolchain or 'NAME'}] with `requirements`"
         return f"{quote(name)}: no toolchain has the name {quote(toolchain)}{hint}"
-    # Only letters of `gpu` and `npu` are similar to `cpu`, so short names get no suggestion.
-    hint = suggest_nearest(base, bases) if len(base) > len("cpu") else ""
+    # Only letters of `npu` are similar to `cpu`, so other short names get no suggestion.
+    near = suggest_nearest(base, bases) if len(base) > len("cpu") else ""
+    alias = _ALIASES.get(base.lower())
+    hint = f"; did you mean '{alias}'?" if alias in bases else near
     hint = hint or f"; use {join_words(sorted(bases), 'or')}"
     return f"no device has the name {quote(base)}{hint}"

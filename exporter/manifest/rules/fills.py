@@ -8,8 +8,9 @@ from typing import Any
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Fill
 from exporter.manifest.rules.references import References
-from exporter.manifest.schema.tables import FillTable, list_explicit_values
-from exporter.manifest.syntax.message_format import KeyPath, format_value
+from exporter.manifest.schema.fields import MAX_SIZE
+from exporter.manifest.schema.tables import AxisTable, FillTable, list_explicit_values
+from exporter.manifest.syntax.message_format import KeyPath, format_value, quote
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 #: The smallest and the largest value of each integer dtype.
@@ -57,11 +58,13 @@ def resolve_fill(
             example = "fill = { randint = [0, 10] }"
         message = f"'{kind}' does not suit {dtype}; write, for example, {example}"
         model.add_problem(path, message)
-    elif problem := _find_problem(kind, value, dtype):
+    elif problem := _find_problem(model, kind, value, dtype):
         model.add_problem((*path, kind), problem)
     match kind:
         case "uniform" | "randint":
-            return Fill(kind=kind, low=float(value[0]), high=float(value[1]))
+            axis = next((each for each in value if isinstance(each, str)), "")
+            low, high = (0.0 if isinstance(each, str) else float(each) for each in value)
+            return Fill(kind=kind, low=low, high=high, axis=axis)
         case "bernoulli":
             return Fill(kind=kind, probability=float(value))
         case "mask" | "padding":
@@ -97,12 +100,21 @@ def find_value_problem(value: object, dtype: str) -> str:
     return ""
 
 
-def _find_problem(kind: str, value: Any, dtype: str) -> str:
+def _find_problem(model: EffectiveSettings, kind: str, value: Any, dtype: str) -> str:
     if kind == "value":
         return find_value_problem(value, dtype)
     if kind not in ("uniform", "randint"):
         return ""
     low, high = value
+    if isinstance(low, str):
+        return f"the lower end is {quote(low)}; write an integer, and the axis as the upper end"
+    if isinstance(high, str):
+        tables = model.settings.axes if model.has_valid("axes") else {}
+        axis = tables.get(high, AxisTable())
+        if axis.min <= low:
+            size = f"the axis {quote(high)} may be {axis.min}"
+            return f"{size}, and no integer from {low} is below; write axes.{high}.min = {low + 1}"
+        high = axis.max or MAX_SIZE
     if low >= high:
         ends = f"{format_value(high)}, must be above the lower end, {format_value(low)}"
         return f"the upper end, {ends}"

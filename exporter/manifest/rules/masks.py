@@ -37,9 +37,11 @@ def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape])
     dims = (dim for shape in shapes.values() if shape.is_input for dim in shape.dims)
     axes = [dim for dim in dims if isinstance(dim, str)]
     for path, name, fill in _list_fill_tables(model):
-        if fill.lengths_of and fill.lengths_of not in axes:
-            hint = suggest_name(fill.lengths_of, axes)
-            model.add_problem((*path, "lengths_of"), f"no input has this axis{hint}")
+        ends = {"lengths_of": fill.lengths_of, "randint": (fill.randint or (0, 0))[-1]}
+        for key, axis in ends.items():
+            if isinstance(axis, str) and axis not in axes:
+                message = f"no input has this axis{suggest_name(axis, axes)}"
+                model.add_problem((*path, key), message)
         if fill.image:
             shape = next(shape for shape in shapes.values() if shape.name == name)
             if problem := _find_image_problem(shape.dims, 3 if fill.mode in (None, "RGB") else 1):

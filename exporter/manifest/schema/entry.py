@@ -59,7 +59,7 @@ class Settings(Table):
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **_MISPLACED,
-        "extends": "write it in each entry",
+        **dict.fromkeys(("extends", "unset"), "write it in each entry"),
     }
     #: Tables that are merged key by key with those of the layers below; other keys are replaced.
     merged: ClassVar[tuple[str, ...]] = ("init", "options", "axes")
@@ -200,6 +200,9 @@ class ModelEntry(Settings):
 
     extends: Line = Field(default="")
     """The ID of a parent entry."""
+    unset: Items[Line] = ()
+    """Keys of the parent and of `[defaults]` that the entry does not inherit: `"tolerance"`, or an
+    item of a merged table such as `"init.width"` or `"axes.batch.max"`."""
 
 
 class Document(Table):

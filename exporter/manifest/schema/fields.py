@@ -42,6 +42,11 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 #: Copies of one table with `repeat`.
 MAX_COPIES = 1000
 
+#: A part that names of axes do not have, and an expression of two sizes.
+_EXPRESSION = re.compile(r"[*+]|\s[-/]+\s|\w\s*[-/%]+\s*\d+$")
+_TWO_SIZES = re.compile(r"(\w+)\s*([*+-]|//?)\s*(\w+)", re.ASCII)
+_RULES = {"*": "product", "+": "sum", "-": "difference"}
+
 #: The value of an optional input that a case omits.
 OMITTED = "none"
 
@@ -85,11 +90,27 @@ def _check_axis_name(value: str) -> str:
     _check_name(value)
     if advice := find_dim_advice(value):
         raise ValueError(f"{format_value(value)} is a word of torch.export; {advice}")
+    if advice := _find_expression_advice(value):
+        raise ValueError(advice)
     if re.fullmatch(r"[+-]?\d+", value):
         raise ValueError(
             f"expected an axis name, got {format_value(value)}; write a size without quotes"
         )
     return value
+
+
+def _find_expression_advice(text: str) -> str:
+    """Return the derived axis to write for an expression of sizes, or "" if it is a name."""
+    if not _EXPRESSION.search(text):
+        return ""
+    advice = "write a name, and compute its size in `axes` with sum, difference, product or of"
+    if match := _TWO_SIZES.fullmatch(text):
+        first, second = (each if each.isdecimal() else quote(each) for each in match.group(1, 3))
+        rule = f"of = {first}, stride = {second}"
+        if match[2] in _RULES:
+            rule = f"{_RULES[match[2]]} = [{first}, {second}]"
+        advice = f'write a name such as "size", and axes.size = {{ {rule} }}'
+    return f"{quote(text)} is an expression, not a name; {advice}"
 
 
 def _check_dim(value: object) -> int | str:
@@ -106,6 +127,14 @@ def _check_dim(value: object) -> int | str:
         case str():
             return _check_axis_name(value)
     raise unexpected_value("an int or an axis name", value)
+
+
+def _check_end(value: object) -> int | str:
+    if isinstance(value, str):
+        return _check_axis_name(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise unexpected_value("an integer or an axis name", value)
+    return value
 
 
 def _check_call_path(value: str) -> str:
@@ -374,7 +403,16 @@ Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Index = Annotated[int, Field(ge=0, le=9999)]
 IndexKey = Annotated[int, BeforeValidator(_parse_index), WithJsonSchema({"type": "string"})]
 Pair = Annotated[Items[Real], Field(min_length=2, max_length=2)]
-IntPair = Annotated[Items[int], Field(min_length=2, max_length=2)]
+IntegerRange = Annotated[
+    Items[
+        Annotated[
+            int | str,
+            PlainValidator(_check_end),
+            WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+        ]
+    ],
+    Field(min_length=2, max_length=2),
+]
 RuntimeName = Annotated[
     str,
     AfterValidator(_check_runtime),

@@ -47,7 +47,7 @@ class OverrideTable(Table):
         **dict.fromkeys(("depends", "measure", "memory", "thorough", "timeout"), _ONE_JOB),
         **dict.fromkeys(("custom_ops", "expect", "skip"), _HAS_OPSET),
         "devices": "use `device` to select devices, or `skip` to leave out cells",
-        "extends": "write it in each entry",
+        **dict.fromkeys(("extends", "unset"), "write it in each entry"),
         "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
     }  # fmt: skip
     #: Keys of the file: all devices use the same file of an opset.

@@ -22,7 +22,7 @@ from exporter.manifest.schema.fields import (
     ImageFile,
     Index,
     IndexKey,
-    IntPair,
+    IntegerRange,
     Line,
     Name,
     Pair,
@@ -60,8 +60,9 @@ class FillTable(Table):
 
     uniform: Pair | None = None
     """Uniform random values between two numbers; floating dtypes."""
-    randint: IntPair | None = None
-    """Random integers from the first number up to the second, which is excluded."""
+    randint: IntegerRange | None = None
+    """Random integers from the first number up to the second, which is excluded: `[0, 10]`. If the
+    second is an axis, its size is the end: `[0, "nodes"]` are indices of nodes."""
     bernoulli: Annotated[float, Field(ge=0, le=1)] | None = None
     """Ones (or `true`) with this probability, else zeros."""
     mask: Side | None = None

@@ -191,7 +191,7 @@ def format_fill(fill: Fill) -> str:
         case "uniform":
             return f"uniform [{fill.low:g}, {fill.high:g}]"
         case "randint":
-            return f"randint [{fill.low:g}, {fill.high:g})"
+            return f"randint [{fill.low:g}, {fill.axis or f'{fill.high:g}'})"
         case "bernoulli":
             return f"bernoulli {fill.probability:g}"
         case "mask" | "padding":

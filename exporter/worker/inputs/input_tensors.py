@@ -55,7 +55,7 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
         for index, item in enumerate(spec.inputs):
             if item.name in case.absent:
                 continue
-            fill = case.fills.get(item.name, item.fill)
+            fill = case.fills.get(item.name, item.fill).bind(sizes)
             if fill.kind == "function":
                 tensors[item.name] = returned[item.name]
                 continue

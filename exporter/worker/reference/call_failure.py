@@ -238,5 +238,6 @@ def _describe_source(spec: ModelSpec, chosen: InputSet, name: str) -> str:
     if function is not None and (fill.kind == "function" or (case and case.inputs_from)):
         return function.function
     if fill.kind == "randint":
-        return f"`randint = [{fill.low:g}, {fill.high:g}]`"
+        end = f'"{fill.axis}"' if fill.axis else f"{fill.high:g}"
+        return f"`randint = [{fill.low:g}, {end}]`"
     return f"the fill `{fill.kind}`"

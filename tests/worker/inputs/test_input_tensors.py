@@ -54,6 +54,21 @@ def test_fixed_values_are_replaced_by_nearby_values(
     assert draw_inputs(spec, choose_usual_sets(spec)[-1], ROOT)["x"].tolist() == expected
 
 
+def test_integers_below_the_size_of_an_axis_follow_its_size() -> None:
+    edges = declare_input("edges", 2, 40, dtype="int64", fill=make_fill("randint", axis="nodes"))
+    spec = make_contract(
+        "", inputs=(declare_input("x", "nodes", 3), edges), axes=(Axis(name="nodes", example=3),)
+    )
+    sets = choose_usual_sets(spec)
+    assert {each.sizes["nodes"] for each in sets} >= {1, 3, 7}
+    for chosen in sets:
+        values = draw_inputs(spec, chosen, ROOT)["edges"]
+        size = chosen.sizes["nodes"]
+        assert 0 <= values.min() <= values.max() < size, chosen.name
+        if chosen.kind == "axis":
+            assert set(values.flatten().tolist()) == {*range(size)}, chosen.name
+
+
 def test_each_fill_generates_its_values() -> None:
     assert 0.7 < draw_one().std() < 1.3
     uniform = draw_one(fill=make_fill("uniform", low=2.0, high=3.0))

@@ -143,6 +143,7 @@ def draw_inputs(
         text = f"{trial.name}/{position}".encode()
         rng = np.random.default_rng([seed, *text])
         fill = trial.case.fills.get(item.name, item.fill) if trial.case else item.fill
+        fill = fill.bind(trial.sizes)
         if trial.case and item.name in trial.case.absent:
             continue
         if _needs_sample(fill, trial.case):
