@@ -8,6 +8,7 @@ afterwards: the worker adds them to the record with their hashes.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import posixpath
@@ -19,8 +20,14 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-from exporter.cache.search_path import SEARCH_PATH, read_search_path
+from exporter.cache.search_path import (
+    SEARCH_PATH,
+    list_metadata_folders,
+    make_portable,
+    read_search_path,
+)
 from exporter.core.file_hash import hash_file
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
@@ -188,36 +195,30 @@ def read_tool_versions() -> dict[str, str]:
 
 
 @cache
-def read_package_state(name: str) -> str:
+def read_package_state(name: str, overlay: str = "", root: Path | None = None) -> str:
     """Return the version of an installed distribution and a hash of its list of files.
 
     The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
     the same in every environment with the same wheel.
 
+    Args:
+        name: The distribution.
+        overlay: The package folder of an environment that adds to the current one.
+        root: A project. The state of an editable installation in it is the location, because
+            records have the states of its files.
+
     Returns:
         The state, or "" if the distribution is not installed.
     """
-    try:
-        return _describe_package(distribution(name))
-    except PackageNotFoundError:
-        return ""
-
-
-@cache
-def read_overlay_state(name: str, overlay: str) -> str:
-    """Return the state of a distribution in an environment that adds to the current one.
-
-    Args:
-        name: The distribution.
-        overlay: The package folder of the environment; empty for the current one.
-    """
-    for installed in distributions(name=name, path=[overlay]) if overlay else ():
-        return _describe_package(installed)
-    return read_package_state(name)
-
-
-def _describe_package(installed: Distribution) -> str:
-    return f"{installed.version} {_hash_text(_list_wheel_files(installed))[:12]}"
+    path = [overlay, *list_metadata_folders()] if overlay else list(list_metadata_folders())
+    for installed in distributions(name=name, path=path):
+        origin = json.loads(installed.read_text("direct_url.json") or "{}")
+        if root is not None and origin.get("dir_info", {}).get("editable"):
+            location = make_portable(unquote(urlsplit(origin["url"]).path), root)
+            if not Path(location).is_absolute():
+                return f"editable:{location}"
+        return f"{installed.version} {_hash_text(_list_wheel_files(installed))[:12]}"
+    return ""
 
 
 def _list_wheel_files(installed: Distribution) -> str:
@@ -244,7 +245,7 @@ def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
         return read_search_path(root, os.environ.get("PYTHONPATH", ""))
     if "/" in name:
         return f"file {read_source_state(root / name)}"
-    return read_overlay_state(name, overlay)
+    return read_package_state(name, overlay, root)
 
 
 def read_source_state(path: Path) -> str:
@@ -340,7 +341,7 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
         "python": platform.python_version(),
         "platform": _read_platform(),
         "exporter": read_exporter_state(),
-        **{name: read_overlay_state(name, overlay) for name in DISTRIBUTIONS},
+        **{name: read_package_state(name, overlay) for name in DISTRIBUTIONS},
     }
     if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
         parts["torch_private"] = switch

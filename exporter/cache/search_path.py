@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 #: The name of the search path among the packages of a record.
@@ -19,8 +20,8 @@ SEARCH_PATH = "sys.path"
 #: The folder with this tool, which the fingerprint contains.
 _OWN_FOLDER = str(Path(__file__).resolve().parents[2])
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
-#: The path before the code of a model can change it.
-_FIRST_PATH = tuple(sys.path)
+#: The path before the code of a model can change it, without the folder of the script.
+_FIRST_PATH = tuple(sys.path if sys.flags.safe_path else sys.path[1:])
 
 
 def read_search_path(root: Path, variable: str) -> str:
@@ -32,14 +33,16 @@ def read_search_path(root: Path, variable: str) -> str:
         root: The project's root.
         variable: The value of `PYTHONPATH`.
     """
-    checkout = f"{find_checkout(str(root.resolve()))}/"
     folders = dict.fromkeys(map(os.path.realpath, _list_folders(variable)))
-    names = (
-        os.path.relpath(folder, root.resolve()) if f"{folder}/".startswith(checkout) else folder
-        for folder in folders
-        if folder != _OWN_FOLDER
-    )
+    names = (make_portable(folder, root) for folder in folders if folder != _OWN_FOLDER)
     return os.pathsep.join(names) or "no folders"
+
+
+def make_portable(folder: str, root: Path) -> str:
+    """Return a folder without links, from the project's root if its repository contains it."""
+    folder, root = os.path.realpath(folder), root.resolve()
+    is_own = f"{folder}/".startswith(f"{find_checkout(str(root))}/")
+    return os.path.relpath(folder, root) if is_own else folder
 
 
 def find_checkout(root: str) -> str:
@@ -59,10 +62,17 @@ def list_package_folders() -> tuple[str, ...]:
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
     # An environment adds the folder of another one by a `.pth` file with code.
-    folders += (
-        each for each in _FIRST_PATH if Path(each).name in ("site-packages", "dist-packages")
-    )
+    folders += (each for each in _FIRST_PATH if Path(each).name in _PACKAGE_FOLDERS)
     return tuple(dict.fromkeys(folders))
+
+
+@cache
+def list_metadata_folders() -> tuple[str, ...]:
+    """Return the folders with metadata of distributions, those of installed packages first.
+
+    Without this order, a worker would find the metadata that a build left in the project.
+    """
+    return tuple(sorted(_FIRST_PATH, key=lambda folder: not _is_installed(folder)))
 
 
 def _list_folders(variable: str) -> Iterator[str]:

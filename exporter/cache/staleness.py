@@ -82,11 +82,21 @@ class CurrentState:
     def find_changed_package_reason(self, record: Record) -> str:
         """Return which package of the record changed, or "" if none did."""
         for name, before in record.packages.items():
-            if name not in self._packages:
-                self._packages[name] = read_loaded_state(name, self._root, self._overlay)
-            if (after := self._packages[name]) != before:
+            if (after := self._read_package(name)) != before:
                 return _describe_change(name, before, after)
         return ""
+
+    def list_differences(self, record: Record) -> list[str]:
+        """Return the packages and variables that differ, with the recorded and current state."""
+        packages = ((name, old) for name, old in record.packages.items() if "/" not in name)
+        states = [(name, old, self._read_package(name)) for name, old in packages]
+        states += [(name, old, read_variable_state(name)) for name, old in record.variables.items()]
+        return [f"{name} `{old}`, now `{new}`" for name, old, new in states if old != new]
+
+    def _read_package(self, name: str) -> str:
+        if name not in self._packages:
+            self._packages[name] = read_loaded_state(name, self._root, self._overlay)
+        return self._packages[name]
 
 
 def _describe_source(source: Source, state: str) -> str:

@@ -33,7 +33,7 @@ class JobFolder:
 
     @property
     def temporary(self) -> Path:
-        """The folder for temporary files of a worker in the sandbox, removed after the run."""
+        """The folder for temporary files of a worker, removed after the run."""
         return self.path.with_name(f"{self.path.name}.tmp")
 
     @property

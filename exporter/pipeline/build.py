@@ -110,7 +110,7 @@ def run_plan(
             build.remove_misplaced_folders()
             results = collect_results(plan, stored, validator)
             _write_if_changed(results.run, build.results)
-    _report(observer, _explain_lost_results(decisions, results))
+    _report(observer, _explain_lost_results(decisions, results, stored, validator))
     unchanged = not (decisions.to_run or decisions.hits)
     return replace(results, unchanged=unchanged, restored=frozenset(decisions.hits))
 
@@ -159,7 +159,9 @@ def _write_if_changed(run: RunRecord, path: Path) -> None:
         write_text(path, text)
 
 
-def _explain_lost_results(decisions: Decisions, results: Results) -> Iterator[str]:
+def _explain_lost_results(
+    decisions: Decisions, results: Results, stored: StoredRecords, validator: RecordValidator
+) -> Iterator[str]:
     """Yield one line for each reason why cells have no result although they ran."""
     reasons: dict[str, list[CellId]] = {}
     for planned in decisions.to_run:
@@ -167,4 +169,10 @@ def _explain_lost_results(decisions: Decisions, results: Results) -> Iterator[st
             reasons.setdefault(results.missing[planned.cell], []).append(planned.cell)
     for reason, (first, *others) in reasons.items():
         cells = f"{first} and {len(others)} more" if others else first
-        yield f"{cells}: no result, since {reason}; the next export rebuilds it"
+        fix = "the next export rebuilds it"
+        record = stored.get(first)
+        # The worker read these states in the same run.
+        if record is not None and (differences := validator.list_differences(record)):
+            values = ", ".join(differences)
+            fix = f"recorded as {values}; unless it changed in this run, report this as a bug"
+        yield f"{cells}: no result, since {reason}; {fix}"

@@ -12,7 +12,7 @@ from exporter.cache.fingerprint import (
     DISTRIBUTIONS,
     LISTING,
     MISSING,
-    read_overlay_state,
+    read_package_state,
     read_variables,
 )
 from exporter.cache.noop_snapshot import NoopInputs
@@ -122,7 +122,7 @@ def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dic
         installed = find_environment(toolchain.definition, project.environments_folder)
         if installed and toolchain.name in packages:
             folder = str(installed.package_folder)
-            tools = {name: read_overlay_state(name, folder) for name in DISTRIBUTIONS}
+            tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
             overlays[folder] = tools | packages[toolchain.name]
     return overlays
 

@@ -15,10 +15,12 @@ WITHHELD = "EXPORTER_WITHHELD"
 
 #: Variables that change results in native code. All results depend on them.
 _SEMANTIC = ("TORCH_*", "TORCHINDUCTOR_*", "ORT_*")
-#: Among these, folders of downloads and caches, which differ between machines. torch sets one.
-_LOCATIONS = frozenset({"TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"})
-#: Names of secrets. Their values are not part of any key.
-_SECRETS = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*CREDENTIAL*", "*_KEY", "*APIKEY*")
+#: Folders of downloads. A model that reads a file in one depends on all of these variables.
+CACHES = frozenset({"TORCH_HOME", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"})
+#: Folders that differ between machines. torch sets one of them.
+_LOCATIONS = CACHES | {"TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"}
+#: Names of secrets. Workers receive those that the project lists. No key contains their values.
+_SECRETS = ("*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_KEY", "*_KEY_*", "*APIKEY*")
 #: Paths, and the variables that the worker's packages read.
 _ALLOWED = (
     "PATH",
@@ -26,7 +28,7 @@ _ALLOWED = (
     "USER",
     "LOGNAME",
     "TMPDIR",
-    "XDG_CACHE_HOME",
+    *_LOCATIONS,
     "PYTHONPATH",
     "PYTHONHOME",
     "PYTHONUTF8",
@@ -70,8 +72,8 @@ def make_worker_environment(
         parent: The environment of the parent.
         patterns: More names, with wildcards, that the project lists.
     """
-    patterns = (*_ALLOWED, *patterns)
-    allowed = {name: value for name, value in parent.items() if _matches(name, patterns)}
+    patterns = tuple(patterns)
+    allowed = {name: value for name, value in parent.items() if _is_allowed(name, patterns)}
     fixed = {name: _LOCALE[name] for name in _LOCALE if not _matches(name, patterns)} | _FIXED
     withheld = {WITHHELD: ",".join(sorted(parent.keys() - allowed.keys() - fixed.keys()))}
     return allowed | fixed | withheld
@@ -89,7 +91,8 @@ def is_fixed(name: str, patterns: Iterable[str] = ()) -> bool:
 
 def is_passed(name: str, patterns: Iterable[str] = ()) -> bool:
     """Return True if workers receive a variable of the parent."""
-    return not is_fixed(name, patterns) and _matches(name, (*_ALLOWED, *patterns))
+    patterns = tuple(patterns)
+    return not is_fixed(name, patterns) and _is_allowed(name, patterns)
 
 
 def list_shared_variables(
@@ -103,17 +106,13 @@ def list_shared_variables(
         parent: The environment of the parent.
         patterns: The names that the project lists, with wildcards.
     """
-    patterns = tuple(patterns)
-
-    def is_shared(name: str) -> bool:
-        if name in _FIXED or name in _LOCATIONS:
-            return False
-        is_listed = _matches(name, patterns)
-        return is_listed or (
-            _matches(name, (*_SEMANTIC, TORCH_PRIVATE)) and not _matches(name, _SECRETS)
-        )
-
-    return {name: value for name, value in parent.items() if is_shared(name)}
+    patterns, defaults = tuple(patterns), (*_SEMANTIC, TORCH_PRIVATE)
+    return {
+        name: value
+        for name, value in parent.items()
+        if _has_meaning(name, patterns, defaults)
+        and (_matches(name, patterns) or not _is_secret(name))
+    }
 
 
 def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:
@@ -125,11 +124,11 @@ def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:
         parent: The environment of the parent.
         patterns: Names that the project lists, with wildcards.
     """
-    patterns = (*_SEMANTIC, *patterns)
+    patterns = tuple(patterns)
     states = [
-        (name, "" if _matches(name, _SECRETS) else value)
+        (name, "" if _is_secret(name) else value)
         for name, value in sorted(parent.items())
-        if _matches(name, patterns) and name not in _FIXED and name not in _LOCATIONS
+        if _has_meaning(name, patterns, _SEMANTIC)
     ]
     return hashlib.sha256(repr(states).encode(errors="surrogateescape")).hexdigest()
 
@@ -138,8 +137,22 @@ def hash_variable(name: str, value: str | None) -> str:
     """Return the state of one variable: its hash, or `missing`."""
     if value is None:
         return "missing"
-    text = "" if _matches(name, _SECRETS) else value
+    text = "" if _is_secret(name) else value
     return hashlib.sha256(f"{name}={text}".encode(errors="surrogateescape")).hexdigest()
+
+
+def _is_allowed(name: str, patterns: tuple[str, ...]) -> bool:
+    return _matches(name, patterns) or (_matches(name, _ALLOWED) and not _is_secret(name))
+
+
+def _has_meaning(name: str, patterns: tuple[str, ...], defaults: tuple[str, ...]) -> bool:
+    """Return True if all results depend on a variable; the project may list any."""
+    is_default = name not in _LOCATIONS and _matches(name, defaults)
+    return name not in _FIXED and (is_default or _matches(name, patterns))
+
+
+def _is_secret(name: str) -> bool:
+    return _matches(name.upper(), _SECRETS)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

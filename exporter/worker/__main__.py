@@ -7,11 +7,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+import exporter.worker.dependencies.read_variables  # noqa: F401 - before torch sets variables
 from exporter.core.errors import ExitCode
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.processes.landlock import restrict_process
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
+
+#: Characters of a folder for temporary files. The path of a socket may have 107 characters, and
+#: `multiprocessing` adds 32.
+_SOCKET_LIMIT = 75
 
 
 def main() -> int:
@@ -26,9 +31,14 @@ def main() -> int:
     except ImportError as error:
         sys.stderr.write(f"the worker cannot start: {error}\n")
         return int(ExitCode.ENVIRONMENT)
-    if job.sandbox != "none":
+    temporary = JobFolder(Path(job.folder)).temporary
+    if job.sandbox != "none" or len(str(temporary)) <= _SOCKET_LIMIT:
+        temporary.mkdir(exist_ok=True)
+        # Files of other programs are no dependencies, and a model's own files do not remain.
+        tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
+    if job.sandbox == "landlock":  # Bubblewrap restricted the process before its start
         try:
-            _enter_sandbox(Path(job.folder), job.sandbox)
+            restrict_process((Path(job.folder), temporary, Path("/dev")))
         except OSError as error:
             text = 'use another system, or set `sandbox = "none"` in [tool.exporter]'
             sys.stderr.write(f"sandbox: {error.strerror}; {text}\n")
@@ -38,17 +48,6 @@ def main() -> int:
     flush_output()
     # All results are written. Errors of libraries at interpreter shutdown are no crash of a cell.
     os._exit(int(ExitCode.OK))
-
-
-def _enter_sandbox(folder: Path, sandbox: str) -> None:
-    """Leave only the folder of the job, a folder for temporary files and devices writable."""
-    # Beside the job's folder: the private folder of the run is removed with it.
-    temporary = JobFolder(folder).temporary
-    temporary.mkdir(exist_ok=True)
-    tempfile.tempdir = str(temporary)
-    os.putenv("TMPDIR", tempfile.tempdir)  # for native code and child processes
-    if sandbox == "landlock":  # Bubblewrap restricted the process before its start
-        restrict_process((folder, temporary, Path("/dev")))
 
 
 if __name__ == "__main__":

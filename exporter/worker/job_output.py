@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -139,16 +140,19 @@ class JobOutput:
         dependencies = digest_dependencies(
             self.root, self.start, accesses, ignored=ignored, declared=(*declared, *files)
         )
+        root = self.root.resolve()
+        used = (*(source.file for source in dependencies.sources), *dependencies.external)
+        paths = [os.path.normpath(root / name) for name in used]
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
                 "packages": {
-                    **list_loaded_packages(),
+                    **list_loaded_packages(self.root),
                     **dependencies.external,
                     SEARCH_PATH: self.search_path,
                 },
-                "variables": self.read.read_states(),
+                "variables": self.read.read_states(paths, root),
                 "untracked": accesses.untracked,
                 "torch_operators": dict(sorted(self.operators.items())),
             }

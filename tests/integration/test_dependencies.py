@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
@@ -20,6 +21,7 @@ import runpy
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +36,15 @@ sys.path[:0] = [str(ROOT / "plain/inner.zip"), str(ROOT.parent / "library/outer.
 import inner_package.module
 import outer_module
 
-spec = importlib.util.spec_from_file_location("loaded", ROOT / "plain/loaded.py")
-loaded = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(loaded)
+
+def import_file(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+loaded = import_file("loaded", ROOT / "plain/loaded.py")
 namespace = {}
 exec((ROOT / "plain/executed.py").read_text(), namespace)
 import forgotten
@@ -63,6 +71,9 @@ class Net(nn.Module):
         values.append(int((ROOT / "build/result.txt").read_text()))
         values.append(len(os.listdir(ROOT / "listed")))
         values.append(int((ROOT / "data/optional.txt").exists()))
+        with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as generated:
+            generated.write("VALUE = 1")
+        values.append(import_file("generated", generated.name).VALUE)
         values.append(len(os.environ.get("USER", "")))
         values.append(int(os.environ["MY_VALUE"]))
         values.append(int(os.environ.setdefault("MODEL_SETS_IT", "1")))
@@ -75,6 +86,7 @@ class Net(nn.Module):
 class Lacks(Net):
     def __init__(self):
         super().__init__()
+        os.environ.copy()
         os.environ["WITHHELD_VALUE"]
 """
 MANIFEST = """
@@ -142,6 +154,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert process.returncode == 0, process.stdout + process.stderr
     record = read_cells(root)["net/18/cpu"]
     assert record.untracked == ()
+    assert not [name for name in record.packages if name.startswith(tempfile.gettempdir() + "/tmp")]
     process = run_exporter(root, "plan", **ENVIRONMENT)
     assert "0 cells to run, 2 to keep" in process.stdout, process.stdout
     return folder

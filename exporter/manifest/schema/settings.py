@@ -207,8 +207,9 @@ class ProjectTable(Table):
     environment: Items[Variable] = ()
     """Environment variables that workers receive, besides `PATH`, `HOME`, `TORCH_*`, `CUDA_*` and
     some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are stale. The locale of
-    workers is UTF-8 and their time zone is UTC, unless `LC_*` or `TZ` is listed. The names of
-    secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) count, their values do not."""
+    workers is UTF-8 and their time zone is UTC, unless `LC_*` or `TZ` is listed. Workers receive
+    secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) only if they are listed; the names of
+    secrets count, their values do not."""
     sandbox: Sandbox = "none"
     """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model can write
     only to the folder of its job, has no TCP, and can neither signal nor open other processes. It

@@ -131,12 +131,20 @@ class RecordValidator:
         parts = self.fingerprints.get_cell_parts(record.cell)
         return not self._find_reason(record, {p: v for p, v in parts.items() if p != CHECKS})
 
+    def list_differences(self, record: Record) -> list[str]:
+        """Return the packages and variables that are not as in the record, with both states."""
+        return self._get_state(record).list_differences(record)
+
+    def _get_state(self, record: Record) -> CurrentState:
+        overlay = self.fingerprints.find_overlay(record.cell.device) or ""
+        root = Path(self._manifest.project.root)
+        return self._states.setdefault(overlay, CurrentState(root, overlay))
+
     def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
         overlay = self.fingerprints.find_overlay(record.cell.device)
         if overlay is None and record.status is not Status.UNAVAILABLE:
             return f"its toolchain {split_device(record.cell.device)[1]} was removed"
-        root = Path(self._manifest.project.root)
-        state = self._states.setdefault(overlay or "", CurrentState(root, overlay or ""))
+        state = self._get_state(record)
         reason = state.find_staleness_reason(record, parts)
         return reason or state.find_changed_package_reason(record)
 

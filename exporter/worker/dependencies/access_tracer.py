@@ -47,7 +47,8 @@ class Access:
     def is_write(self) -> bool:
         """Whether the call replaces the content or only writes."""
         only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
-        return only_writes or bool(self.flags & os.O_TRUNC) or self._is_unnamed_file
+        is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # the latter creates the file
+        return only_writes or is_emptied or self._is_unnamed_file
 
     @property
     def is_folder(self) -> bool:

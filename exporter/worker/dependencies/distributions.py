@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.metadata import distributions, packages_distributions
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
-from exporter.cache.fingerprint import DISTRIBUTIONS, read_package_state
-
-#: Python's search path before the code of a model can change it.
-_PATH = tuple(sys.path)
+from exporter.cache.fingerprint import DISTRIBUTIONS, read_loaded_state
 
 
-def list_loaded_packages() -> dict[str, str]:
+def list_loaded_packages(root: Path) -> dict[str, str]:
     """Return the state of every installed distribution with a loaded module, by name.
 
     A package is omitted if it is in the folder of another package, such as those of setuptools,
@@ -22,11 +20,8 @@ def list_loaded_packages() -> dict[str, str]:
     loaded = {name.partition(".")[0] for name in list(sys.modules)}
     names = {owner for name in loaded for owner in owners.get(name, ())}
     names.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
-    return {
-        name: read_package_state(name)
-        for name in sorted(names)
-        if any(True for _ in distributions(name=name, path=list(_PATH)))
-    }
+    states = {name: read_loaded_state(name, root) for name in sorted(names)}
+    return {name: state for name, state in states.items() if state}
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from exporter.cache.search_path import list_package_folders
 from exporter.environments.installation import read_shared_packages
 
 #: Folders of the operating system. A change of the system is not detected.
-_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys")
-#: `/usr` without the folder for data that an administrator adds.
-_USR, _LOCAL_DATA = "/usr", "/usr/local/share"
-#: The folder of an environment into which pip clones editable installs.
-_PIP_SOURCES = str(Path(sys.prefix, "src").resolve())
+_SYSTEM = (
+    *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys"),
+    "/usr",
+)
+#: Folders in these for files of users and data that an administrator adds.
+_USER = ("/dev/shm", "/run/media", "/run/user", "/usr/local/share")  # noqa: S108 - only read
 #: The number of links in a path after which Linux reports an error.
 _LINK_LIMIT = 40
 
@@ -76,7 +76,7 @@ def _read_link(path: str) -> str:
 
 @cache
 def classify_path(path: str, root: str) -> Group:
-    """Return the group of a real path.
+    """Return the group of a real path: that of the innermost listed folder.
 
     The result is cached, because each cell needs it for thousands of modules.
 
@@ -84,30 +84,28 @@ def classify_path(path: str, root: str) -> Group:
         path: The absolute path without links.
         root: The project's root without links.
     """
-    if _is_below(path, _PIP_SOURCES) and not _is_below(path, root):
-        return Group.EXTERNAL
-    if any(_is_below(path, folder) for folder in _list_foreign()):
-        return Group.FOREIGN
-    if _is_below(path, root):
-        return Group.PROJECT
-    is_system = any(_is_below(path, folder) for folder in _SYSTEM)
-    is_system = is_system or (_is_below(path, _USR) and not _is_below(path, _LOCAL_DATA))
-    return Group.FOREIGN if is_system else Group.EXTERNAL
+    groups = _list_groups(root)
+    while path and path not in groups:
+        path = path.rpartition("/")[0]
+    return groups.get(path, Group.EXTERNAL)
 
 
 @cache
-def _list_foreign() -> tuple[str, ...]:
-    """Return the folders of this tool, of installed packages and of Python."""
+def _list_groups(root: str) -> dict[str, Group]:
+    """Return the groups of the folders of the system, the user, Python, this tool and a project."""
     paths = {sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib", "platstdlib")}
     paths |= {sys.prefix, sys.base_prefix, *list_package_folders()}
     if read_shared_packages(Path(sys.prefix)):
         # The folder of created environments may be in the project.
         paths.add(str(Path(sys.prefix).parent))
     paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there
-    folders = {Path(path).resolve() for path in paths}
-    return (str(Path(__file__).resolve().parents[2]), *sorted(map(str, folders - {Path("/usr")})))
-
-
-def _is_below(path: str, folder: str) -> bool:
-    """Return the result of `is_relative_to`, which is many times slower."""
-    return path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}")
+    paths.add(str(Path(__file__).parents[2]))
+    # pip clones editable installations into this folder of an environment.
+    sources = Path(sys.prefix, "src").resolve()
+    return {
+        **dict.fromkeys(_SYSTEM, Group.FOREIGN),
+        **dict.fromkeys(_USER, Group.EXTERNAL),
+        **dict.fromkeys((str(Path(path).resolve()) for path in paths), Group.FOREIGN),
+        str(sources): Group.PROJECT if sources.is_relative_to(root) else Group.EXTERNAL,
+        root: Group.PROJECT,  # an environment may be in the same folder
+    }

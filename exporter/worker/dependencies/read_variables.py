@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-from exporter.processes.environment import WITHHELD, hash_variable, is_fixed
+from exporter.processes.environment import CACHES, WITHHELD, hash_variable, is_fixed
 from exporter.worker.dependencies.callers import Caller, find_caller
 
 _Environment: Any = type(os.environ)
@@ -31,6 +32,7 @@ class VariableReads:
     """The names of variables that were read since `watch`."""
 
     def __init__(self) -> None:
+        # Workers import this module before torch, which sets variables.
         self._first = dict(os.environ)
         self._by_project: dict[str, None] = {}
         self._absent: dict[str, None] = {}
@@ -39,7 +41,6 @@ class VariableReads:
 
     def watch(self) -> None:
         """Record names from now on."""
-        self._first = dict(os.environ)
         os.environ.__class__ = TrackedEnvironment
         self._is_watching = True
 
@@ -55,13 +56,22 @@ class VariableReads:
         elif find_caller() is Caller.PROJECT:
             self._by_project[name] = None
 
-    def read_states(self) -> dict[str, str]:
+    def read_states(self, files: Iterable[str], root: Path) -> dict[str, str]:
         """Return the states of the variables that the project's code read, by sorted name.
 
-        A state is that before the code of the model could set the variable.
+        A state is that before the code of the model could set the variable. If the job read a file
+        in a cache, another cache may have another one.
+
+        Args:
+            files: The absolute paths of the files that the job read, without links.
+            root: The project's root. The folder of a cluster's host may be in a cache.
         """
-        names = sorted(name for name in self._by_project if name != WITHHELD)
-        return {name: hash_variable(name, self._first.get(name)) for name in names}
+        names = set(self._by_project) - {WITHHELD}
+        folders = [str(Path.home() / ".cache"), *filter(None, map(self._first.get, CACHES))]
+        paths = [f"{os.path.realpath(folder)}/" for folder in folders]
+        caches = tuple(folder for folder in paths if not str(root).startswith(folder))
+        names |= CACHES if any(file.startswith(caches) for file in files) else set()
+        return {name: hash_variable(name, self._first.get(name)) for name in sorted(names)}
 
     def list_withheld(self) -> tuple[str, ...]:
         """Return the names that were read although workers do not receive them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterable
@@ -201,7 +202,9 @@ class _Collector:
         state = hash_source(Path(name))
         if resolved[1] is Group.PROJECT:
             self._sources[self._name(name)] = state
-        elif pattern == LISTING or (is_own and state):  # a temporary folder is gone
+            return
+        is_kept = pattern == LISTING and not _is_shared(resolved[0])
+        if is_kept or (is_own and state):  # a temporary folder is gone
             self._add_external(name, state)
 
     def make_dependencies(self) -> Dependencies:
@@ -246,6 +249,14 @@ class _Collector:
 
     def _name(self, path: str) -> str:
         return _to_text(os.path.relpath(path, self._root))
+
+
+def _is_shared(folder: str) -> bool:
+    """Return True for a folder such as `/tmp`, in which any program creates modules."""
+    try:
+        return bool(Path(folder).stat().st_mode & stat.S_ISVTX)
+    except OSError:
+        return False
 
 
 def _find_archive(path: str) -> str:

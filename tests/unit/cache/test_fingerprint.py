@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import read_overlay_state, read_package_state, read_tool_parts
+from exporter.cache.fingerprint import read_package_state, read_tool_parts
 from exporter.processes.environment import TORCH_PRIVATE
 
 
@@ -23,6 +23,6 @@ def test_a_package_of_a_toolchain_replaces_the_current_one(tmp_path: Path) -> No
     info = tmp_path / "pydantic-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Name: pydantic\nVersion: 1.0\n")
-    assert read_overlay_state("pydantic", str(tmp_path)).startswith("1.0 ")
-    assert read_overlay_state("pytest", str(tmp_path)) == read_package_state("pytest") != ""
-    assert read_overlay_state("no-such-distribution", str(tmp_path)) == ""
+    assert read_package_state("pydantic", str(tmp_path)).startswith("1.0 ")
+    assert read_package_state("pytest", str(tmp_path)) == read_package_state("pytest") != ""
+    assert read_package_state("no-such-distribution", str(tmp_path)) == ""

@@ -12,7 +12,6 @@ import pytest
 
 from exporter.cache.fingerprint import (
     hash_source,
-    read_overlay_state,
     read_package_state,
     read_variable_state,
     read_variables,
@@ -143,7 +142,7 @@ def other_package_of_toolchain(project: Path) -> None:
     info = project / "packages/pytest-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Name: pytest\nVersion: 1.0\n")
-    read_overlay_state.cache_clear()  # each export is a process of its own
+    read_package_state.cache_clear()  # each export is a process of its own
 
 
 def damaged(project: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -161,6 +160,20 @@ def test_a_changed_package_is_named(tmp_path: Path) -> None:
     assert today.find_changed_package_reason(stored(gone="1.0 ff")) == "gone 1.0 -> missing"
 
 
+def test_both_states_of_a_different_package_or_variable_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MY_ABSENT", raising=False)
+    current = read_package_state("pytest")
+    same = stored(pytest=current).model_copy(update={"variables": {"MY_ABSENT": "missing"}})
+    assert CurrentState(tmp_path).list_differences(same) == []
+    other = stored(pytest="1.0 ff").model_copy(update={"variables": {"MY_ABSENT": "ab"}})
+    assert CurrentState(tmp_path).list_differences(other) == [
+        f"pytest `1.0 ff`, now `{current}`",
+        "MY_ABSENT `ab`, now `missing`",
+    ]
+
+
 def test_a_record_without_fingerprint_is_stale(tmp_path: Path) -> None:
     bare = Record(cell=stored().cell, status=Status.PASS)
     assert CurrentState(tmp_path).find_staleness_reason(bare, PARTS)
@@ -213,8 +226,7 @@ def install(site: Path, name: str, *lines: str) -> str:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "RECORD").write_text("\n".join(lines))
-    with patch.object(sys, "path", [str(site)]):
-        return read_package_state.__wrapped__(name)
+    return read_package_state.__wrapped__(name, str(site))
 
 
 def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.cache.fingerprint import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder
@@ -64,6 +65,23 @@ def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
     assert log.models == ["b", "a"]
     assert log.statuses() == results
     assert (tmp_path / "build/a/18.onnx").exists()
+
+
+def test_a_record_that_is_stale_after_its_own_export_is_reported_as_a_bug(tmp_path: Path) -> None:
+    def work(of: Job) -> JobResult:
+        write_reference(of, "same")
+        for cell in of.cells():
+            states = {"pytest": "1.0 ff" if cell.opset == 17 else read_package_state("pytest")}
+            write(of, record(of, cell).model_copy(update={"packages": states}))
+        return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
+
+    results, log = export(manifest(tmp_path), FakeEngine(work))
+    assert results == {"tiny/18/cpu": "pass", "tiny/19/cpu": "pass"}
+    version, digest = read_package_state("pytest").split(" ")
+    reason = f"pytest 1.0 -> {version} since it was exported"
+    states = f"recorded as pytest `1.0 ff`, now `{version} {digest}`"
+    fix = "unless it changed in this run, report this as a bug"
+    assert log.notes == [f"tiny/17/cpu: no result, since {reason}; {states}; {fix}"]
 
 
 def test_a_crash_fails_one_cell(tmp_path: Path) -> None:

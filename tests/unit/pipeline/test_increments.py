@@ -27,7 +27,7 @@ from exporter.cache.fingerprint import (
     read_source_state,
     read_variable_state,
 )
-from exporter.cache.search_path import SEARCH_PATH
+from exporter.cache.search_path import SEARCH_PATH, list_metadata_folders
 from exporter.cache.store import Store, StoreLimits
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -224,10 +224,12 @@ class Project:
             patch("exporter.pipeline.schedule.job_division._MIN_OPSETS", 1),
             patch.dict(os.environ, self.variables()),
             patch("exporter.cache.search_path.list_package_folders", self.list_packages),
-            patch.object(sys, "path", [*sys.path, str(self.packages)]),
+            patch("exporter.cache.search_path._FIRST_PATH", (*sys.path, str(self.packages))),
         ):
-            read_package_state.cache_clear()  # each run is a process of its own
+            for each in (list_metadata_folders, read_package_state):
+                each.cache_clear()  # each run is a process of its own
             yield
+        list_metadata_folders.cache_clear()
 
     def list_packages(self) -> tuple[str, ...]:
         return (str(self.packages),)

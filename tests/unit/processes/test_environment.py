@@ -8,6 +8,7 @@ from exporter.processes.environment import (
     hash_variable,
     is_fixed,
     is_passed,
+    list_shared_variables,
     make_worker_environment,
 )
 
@@ -31,6 +32,10 @@ def test_variables_of_the_worker_are_passed_on(name: str) -> None:
         "HTTPS_PROXY",
         "PYTHONWARNINGS",
         "SSH_AUTH_SOCK",
+        "NVIDIA_API_KEY",
+        "CUDA_DOWNLOAD_PASSWORD",
+        "TORCH_HUB_TOKEN",
+        "ORT_ACCESS_KEY_ID",
     ],
 )
 def test_other_variables_are_dropped(name: str) -> None:
@@ -46,6 +51,23 @@ def test_listed_variables_are_passed_on_and_others_are_named() -> None:
     assert is_passed("MY_B", ["MY_*"])
     assert not is_passed("MY_B")
     assert not is_passed("PYTHONHASHSEED")
+
+
+def test_a_secret_reaches_workers_only_if_the_project_lists_it() -> None:
+    parent = {"NVIDIA_API_KEY": "nvapi-1", "TORCH_HUB_TOKEN": "2", "NVIDIA_VISIBLE_DEVICES": "all"}
+    assert "nvapi-1" not in str(make_worker_environment(parent))
+    assert not is_passed("NVIDIA_API_KEY")
+    assert is_passed("NVIDIA_VISIBLE_DEVICES")
+    assert is_passed("NVIDIA_API_KEY", ["NVIDIA_API_KEY"])
+    assert make_worker_environment(parent, ["NVIDIA_API_KEY"])["NVIDIA_API_KEY"] == "nvapi-1"
+    assert list_shared_variables(parent) == {}
+    assert list_shared_variables(parent, ["TORCH_HUB_TOKEN"]) == {"TORCH_HUB_TOKEN": "2"}
+
+
+def test_a_listed_folder_of_a_cache_is_a_part_of_the_digest() -> None:
+    one, other = {"TORCH_HOME": "/a"}, {"TORCH_HOME": "/b"}
+    assert digest_variables(one, ["TORCH_HOME"]) != digest_variables(other, ["TORCH_HOME"])
+    assert digest_variables(one, ()) == digest_variables(other, ())
 
 
 def test_the_locale_and_the_time_zone_are_the_same_unless_they_are_listed() -> None:

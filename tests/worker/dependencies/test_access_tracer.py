@@ -110,6 +110,7 @@ def test_flags_are_classified() -> None:
 
     assert Access("/a", os.O_WRONLY | os.O_APPEND).is_write
     assert Access("/a", os.O_RDWR | os.O_TRUNC).is_write
+    assert Access("/a", os.O_RDWR | os.O_CREAT | os.O_EXCL).is_write
     assert not Access("/a", os.O_RDWR | os.O_CREAT).is_write
     assert not Access("/a", os.O_RDONLY).is_write
 

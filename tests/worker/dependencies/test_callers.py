@@ -63,9 +63,8 @@ def test_this_package_lists_versions_as_a_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results: list[Caller] = []
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(os, "listdir", record(os.listdir, results))
-    assert read_package_state.__wrapped__("no-such-distribution") == ""
+    assert read_package_state.__wrapped__("no-such-distribution", str(tmp_path)) == ""
     assert set(results) == {Caller.TOOL}
 
 

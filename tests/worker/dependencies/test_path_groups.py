@@ -41,6 +41,11 @@ def test_each_path_belongs_to_a_group(tmp_path: Path) -> None:
         f"{root}2/net.py": Group.EXTERNAL,
         "/data/weights.bin": Group.EXTERNAL,
         "/usr/local/share/words.txt": Group.EXTERNAL,
+        "/dev/shm/weights.bin": Group.EXTERNAL,
+        "/run/user/1000/weights.bin": Group.EXTERNAL,
+        "/run/media/me/disk/weights.bin": Group.EXTERNAL,
+        "/dev/null": Group.FOREIGN,
+        "/run/lock": Group.FOREIGN,
         "/etc/hosts": Group.FOREIGN,
         "/usr/share/words.txt": Group.FOREIGN,
         f"{sys.prefix}/bin/python": Group.FOREIGN,
@@ -50,13 +55,39 @@ def test_each_path_belongs_to_a_group(tmp_path: Path) -> None:
     assert classify_path("/usr/src/app/net.py", "/usr/src/app") is Group.PROJECT
 
 
+@pytest.mark.parametrize("place", ["", "/share/project"])
+def test_a_project_in_the_folder_of_python_has_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    prefix = str(tmp_path.resolve())
+    root = f"{prefix}{place}"
+    packages = f"{prefix}/lib/python3.11/site-packages"
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(path_groups, "list_package_folders", lambda: (packages,))
+    caches = (classify_path, path_groups._list_groups)
+    for each in caches:
+        each.cache_clear()
+    paths = {
+        f"{root}/net.py": Group.PROJECT,
+        f"{root}/src/acme/net.py": Group.PROJECT,
+        f"{packages}/torch/nn.py": Group.FOREIGN,
+    }
+    try:
+        assert {path: classify_path(path, root) for path in paths} == paths
+        sources = classify_path(f"{prefix}/src/clone/net.py", root)
+        assert sources is (Group.EXTERNAL if place else Group.PROJECT)
+    finally:
+        for each in caches:
+            each.cache_clear()
+
+
 def test_packages_of_a_shared_environment_in_the_project_are_no_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path.resolve()
     shared = f"{root}/.venv/lib/python3.11/site-packages"
     path, model = f"{shared}/torch/nn.py", f"{root}/net.py"
-    caches = (classify_path, path_groups._list_foreign)
+    caches = (classify_path, path_groups._list_groups)
     for each in caches:
         each.cache_clear()
     monkeypatch.setattr(path_groups, "list_package_folders", lambda: (shared,))
@@ -74,7 +105,7 @@ def test_created_environments_in_the_project_are_no_sources(
     root = tmp_path.resolve()
     prefix = root / "build/.environments/abc"
     prefix.mkdir(parents=True)
-    caches = (classify_path, path_groups._list_foreign)
+    caches = (classify_path, path_groups._list_groups)
     monkeypatch.setattr(sys, "prefix", str(prefix))
     groups = []
     try:

@@ -252,6 +252,20 @@ def test_a_listing_outside_counts_if_the_project_requested_it(tmp_path: Path) ->
     assert not [name for name in others if name.endswith("/*")]
 
 
+def test_modules_of_other_programs_in_a_shared_folder_do_not_count(tmp_path: Path) -> None:
+    root, library, shared = (tmp_path / name for name in ("project", "library", "shared"))
+    for folder in (root, library, shared):
+        folder.mkdir()
+    shared.chmod(0o1777)  # as `/tmp`
+    (shared / "used.py").touch()
+    searched = (str(library), str(shared))
+    since = start_job(tmp_path)
+    external = digest(root, since, searched=searched, read=(f"{shared}/used.py",)).external
+    listings = [name for name in external if name.startswith("../") and name.endswith("*.py")]
+    assert listings == ["../library/*.py"]
+    assert "../shared/used.py" in external
+
+
 def test_names_that_are_not_utf8_are_dependencies(tmp_path: Path) -> None:
     name = os.fsdecode(b"words\xff")
     (tmp_path / name).write_text("")
@@ -280,6 +294,6 @@ def test_a_new_module_next_to_loaded_ones_changes_the_listing(tmp_path: Path) ->
 
 
 def test_packages_have_version_and_build() -> None:
-    packages = list_loaded_packages()
+    packages = list_loaded_packages(Path.cwd())
     assert packages["pytest"] == read_package_state("pytest")
     assert not {"torch", "onnx", "numpy"} & set(packages)
