@@ -45,8 +45,12 @@ def prove(feature: Feature, root: Path) -> Proof:
     """
     write_project(feature, root)
     manifest = load_project(root)
-    run = _by_command if feature.by_command else _in_process
-    return Proof(folder=root / "build" / MODEL, records=tuple(run(manifest, root)))
+    records = (
+        _by_command(manifest, root)
+        if feature.by_command
+        else _in_process(manifest, root, diagnose=bool(feature.facts))
+    )
+    return Proof(folder=root / "build" / MODEL, records=tuple(records))
 
 
 def _by_command(manifest: Manifest, root: Path) -> Iterator[Record]:
@@ -57,12 +61,13 @@ def _by_command(manifest: Manifest, root: Path) -> Iterator[Record]:
     yield from read_run(results).records
 
 
-def _in_process(manifest: Manifest, root: Path) -> Iterator[Record]:
+def _in_process(manifest: Manifest, root: Path, *, diagnose: bool) -> Iterator[Record]:
     """Run the real worker in this process, which saves the import of torch."""
     for spec in manifest.models:
         folder = root / manifest.project.build / spec.id
         with _unload_modules(root):
-            export(spec, folder, root=root, opsets=_opsets(manifest, spec))
+            opsets = _opsets(manifest, spec)
+            export(spec, folder, root=root, opsets=opsets, diagnose=diagnose)
         yield from JobFolder(folder).read_records().values()
 
 

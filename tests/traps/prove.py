@@ -11,10 +11,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 from exporter.checks.protocol import CheckContext
@@ -24,6 +25,7 @@ from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
+from exporter.worker import job_runner, opset_checks
 from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -36,10 +38,10 @@ from tests.traps.trap import ROOT, Trap
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
 
 
-def make_record(trap: Trap, folder: Path) -> Record:
+def make_record(trap: Trap, folder: Path, *, diagnose: bool = False) -> Record:
     """Export the model of a trap, or change a copy of its file, and prove it."""
     if trap.tamper is None:
-        (record,) = export(trap.spec, folder)
+        (record,) = export(trap.spec, folder, diagnose=diagnose)
         return record
     copy = folder / "copy"
     shutil.copytree(_get_sound_folder(trap.spec), copy)
@@ -48,9 +50,17 @@ def make_record(trap: Trap, folder: Path) -> Record:
 
 
 def export(
-    spec: ModelSpec, folder: Path, *, root: Path = ROOT, opsets: tuple[OpsetJob, ...] = ()
+    spec: ModelSpec,
+    folder: Path,
+    *,
+    root: Path = ROOT,
+    opsets: tuple[OpsetJob, ...] = (),
+    diagnose: bool = False,
 ) -> tuple[Record, ...]:
-    """Run one model with the stages of a real job, at its opsets on the CPU by default."""
+    """Run one model with the stages of a real job, at its opsets on the CPU by default.
+
+    A diagnosis exports a red model several times, and a verdict does not need it.
+    """
     on_cpu = (
         OpsetJob(opset=opset, route=choose_route(spec, opset), devices=(CPU,))
         for opset in spec.opsets
@@ -65,11 +75,18 @@ def export(
     write_json(JobFolder(folder).job, job)  # its time tells which sources changed meanwhile
     # A worker has one thread and so may fork; the processes of pytest-xdist have more.
     one_thread = patch.object(threading, "active_count", return_value=1)
-    with _restore_streams(), one_thread, warnings.catch_warnings():
+    with _restore_streams(), one_thread, ExitStack() as patches, warnings.catch_warnings():
+        if not diagnose:
+            patches.enter_context(patch.object(opset_checks, "explain_record", _keep))
+            patches.enter_context(patch.object(job_runner, "explain_failure", _keep))
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
     records = JobFolder(folder).read_records().values()
     return tuple(sorted(records, key=lambda record: record.cell.sort_key))
+
+
+def _keep(result: Any, *_: object, **__: object) -> Any:
+    return result
 
 
 def prove(spec: ModelSpec, folder: Path) -> Record:

@@ -51,7 +51,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptRunner]:
 def test_a_red_cell_has_a_reproducer_or_a_reason(
     trap: Trap, runner: ScriptRunner, tmp_path: Path
 ) -> None:
-    record = make_record(trap, tmp_path / "trap")
+    record = make_record(trap, tmp_path / "trap", diagnose=True)
     culprit = record.blame.culprit if record.blame else None
     has_repro = (
         record.status is not Status.INCONCLUSIVE
@@ -74,7 +74,7 @@ def test_a_red_cell_has_a_reproducer_or_a_reason(
 def test_the_script_of_a_sound_model_shows_no_failure(
     trap: Trap, runner: ScriptRunner, tmp_path: Path
 ) -> None:
-    record = make_record(trap, tmp_path / "trap")
+    record = make_record(trap, tmp_path / "trap", diagnose=True)
     assert explain_failure(record).repro_command == ""
     result = runner.run(write_script(trap, record, tmp_path / "trap", tmp_path / "repro"))
     is_repaired = trap.name in REPAIRED
@@ -86,7 +86,7 @@ def test_a_script_that_fails_elsewhere_does_not_reproduce(
     runner: ScriptRunner, tmp_path: Path
 ) -> None:
     trap = next(trap for trap in RED if trap.verdict.stage is Stage.CONVERT)
-    record = make_record(trap, tmp_path / "trap")
+    record = make_record(trap, tmp_path / "trap", diagnose=True)
     script = write_script(trap, record, tmp_path / "trap", tmp_path / "repro")
     text = script.read_text(encoding="utf-8")
     script.write_text(text.replace("def build():", "def build():\n    import missing_package\n"))
