@@ -17,7 +17,7 @@ from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFind
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
 from exporter.planning.expectations import EXPIRED_PREFIX
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcomes
-from exporter.records.record import CellId, Record, RunRecord, Stage, Status
+from exporter.records.record import UNPROVED_PREFIX, CellId, Record, RunRecord, Stage, Status
 
 #: Characters.
 _MESSAGE_LENGTH = 300
@@ -168,6 +168,9 @@ def _explain(
         return "no manifest contains the cell any more" if current.has_manifests else ""
     if record is None:
         return ""
+    if kind in (FindingKind.NEW_GREEN, FindingKind.FIXED):
+        unproved = [note for note in record.notes if note.startswith(UNPROVED_PREFIX)]
+        return truncate("; ".join([*filter(None, [record.message]), *unproved]), _MESSAGE_LENGTH)
     is_expired = kind is FindingKind.EXPIRED
     text = f"{record.expectation}: {record.message}" if is_expired else record.message
     return truncate(join_lines(text), _MESSAGE_LENGTH)

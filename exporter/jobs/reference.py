@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
+
+from pydantic import Field
 
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.records.record import Route
 
+#: The group of the samples at many sizes.
+SWEEP = "sweep"
+#: Operators that round a position or choose a graph: a file can be wrong at a single size.
+_UNEVEN = frozenset({"Resize", "Upsample", "Mod", "If", "Loop", "Scan", "Floor", "Ceil", "Round"})
+
 
 def name_capture(route: Route | None) -> str:
-    """Return the name of the captured program of a route, or "" if it has none."""
-    if route is None or route.exporter != "dynamo":
+    """Return the name of the capture or trace of a route, or "" if it has none."""
+    if route is None or not route.is_export or route.capture == "script":
         return ""
     return f"{route.capture} {route.state}"
+
+
+def list_groups(route: Route | None, operators: Iterable[str]) -> tuple[str, ...]:
+    """Return the groups of samples that a file is compared with, besides those for all files.
+
+    Args:
+        route: The route of the file.
+        operators: The operators in the file, with their domain if it is not ONNX's own.
+    """
+    is_swept = any(name in _UNEVEN or "::" in name for name in operators)
+    return tuple(filter(None, (name_capture(route), SWEEP if is_swept else "")))
 
 
 class Sample(FrozenModel):
@@ -39,7 +58,8 @@ class Sample(FrozenModel):
     noise: Items[float | None] = ()
     """The noise of each output, if it differs from the reference's: inputs of another magnitude."""
     captures: Items[str] = ()
-    """The captures with a condition that its sizes break; if empty, every file is compared."""
+    """The groups of files that are compared with it; if empty, every file is. A group is a capture
+    with a condition that its sizes break, a trace with another branch there, or `SWEEP`."""
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -124,16 +144,18 @@ class Reference(ChecksummedModel):
     `JobFolder.weight`."""
 
     captures: Items[str] = ()
-    """The captures whose conditions on sizes have samples; see `name_capture`."""
+    """The groups that have their samples; see `list_groups`."""
+    unproved: dict[str, Items[str]] = Field(default_factory=dict)
+    """For a group, the branches and operators for which no sample exists, with the reason."""
 
-    def select(self, route: Route | None) -> Reference:
-        """Return the reference with the samples that a file of the route is compared with.
+    def select(self, route: Route | None, operators: Iterable[str] = ()) -> Reference:
+        """Return the reference with the samples that a file is compared with.
 
         So the verdict on a file does not depend on the other files of the job.
         """
-        capture = name_capture(route)
+        groups = {"", *list_groups(route, operators)}
         samples = tuple(
-            sample for sample in self.samples if not sample.captures or capture in sample.captures
+            sample for sample in self.samples if not groups.isdisjoint(sample.captures or ("",))
         )
         return self.model_copy(update={"samples": samples})
 

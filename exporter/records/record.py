@@ -19,6 +19,8 @@ from exporter.records.measurements import Measurements
 TRACER_PREFIX = "tracer warning: "
 #: The note of a model whose weights were drawn and not loaded, before the seed.
 INITIAL_WEIGHTS = "weights: initial values of seed "
+#: The first words of a note about sizes or values that no sample proves.
+UNPROVED_PREFIX = "not proved: "
 _get_key = itemgetter("model", "opset", "device")
 _Capture = Literal["export", "strict", "draft", "trace", "script", "none"]
 _ExportState = Literal["inference", "plain"]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from exporter.checks.files.artifact_facts import measure_artifact
 from exporter.checks.files.sample_files import SampleCache
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import write_json
-from exporter.records.record import CellId, Record, Stage
+from exporter.jobs.reference import list_groups
+from exporter.records.record import UNPROVED_PREFIX, CellId, Record, Stage
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_record
 from exporter.worker.export.attempts import FileOrigin
-from exporter.worker.export.condition_samples import add_condition_samples
 from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.job_output import JobOutput
 from exporter.worker.job_steps import Samples
@@ -45,14 +47,18 @@ class PreparedModel:
 
 
 def make_check_context(
-    output: JobOutput, context: ExportContext, samples: Samples, notes: tuple[str, ...] = ()
+    output: JobOutput,
+    context: ExportContext,
+    samples: Samples,
+    notes: tuple[str, ...] = (),
+    operators: Mapping[str, int] = MappingProxyType({}),
 ) -> CheckContext:
-    """Return the input of the checks of one opset."""
+    """Return the input of the checks of one opset; the operators are those of its file."""
     return CheckContext(
         folder=output.folder,
         opset=context.opset,
         spec=context.spec,
-        reference=samples.reference.select(context.route),
+        reference=samples.reference.select(context.route, operators),
         notes=notes,
         samples=samples.cache,
         kernels=output.custom.kernels,
@@ -74,22 +80,29 @@ def check_file(
 ) -> Samples:
     """Check the file on all devices; return the samples, with float64 outputs if needed."""
     opset = context.job
+    with times.measure(Stage.STRUCTURE):
+        facts = measure_artifact(output.folder.model(opset.opset), output.spec.id)
     with times.measure(REFERENCE):
         shared_context = replace(context, spec=output.spec)  # in the state of the other samples
-        reference = add_condition_samples(
-            shared_context, output.folder, samples.reference, exported
+        groups = list_groups(exported.route, facts.operators)
+        reference = add_file_samples(
+            shared_context, output.folder, samples.reference, exported, groups, output.operators
         )
         samples = replace(samples, reference=reference)
-    check_context = make_check_context(output, context, samples, exported.notes)
+    unproved = [text for name in groups for text in reference.unproved.get(name, ())]
+    check_context = make_check_context(output, context, samples, exported.notes, facts.operators)
     output.announce(Stage.STRUCTURE, (opset,))
     with times.measure(Stage.STRUCTURE):
         structure = run_structure_checks(check_context)
-        facts = measure_artifact(check_context.path, output.spec.id)
     shared = SharedFields(
         route=exported.route,
         attempts=exported.attempts,
         log=output.format_log_path(opset.opset),
-        notes=(*exported.notes, *prepared.notes),
+        notes=(
+            *exported.notes,
+            *prepared.notes,
+            *(f"{UNPROVED_PREFIX}{text}" for text in unproved),
+        ),
         artifact=facts,
     )
     proved_on = ""
@@ -104,7 +117,9 @@ def check_file(
         if is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
                 samples = _review_samples(output, prepared.model, samples, record)
-            check_context = make_check_context(output, context, samples, exported.notes)
+            check_context = make_check_context(
+                output, context, samples, exported.notes, facts.operators
+            )
             device_context = replace(check_context, spec=spec)
             record = check_on_device(device, device_context, structure, shared, StageTimes(times))
         proved_on = find_proving_device(record, proved_on)

@@ -9,6 +9,7 @@ from exporter.manifest import Axis, ModelSpec, Tolerance
 from tests.traps.trap import (
     DYNAMO,
     SOUND,
+    TORCHSCRIPT,
     Trap,
     contract,
     declare_input,
@@ -66,6 +67,16 @@ def _canceled(**changes: object) -> ModelSpec:
         outputs=(declare_output("y", "batch"),),
         axes=(Axis(name="batch", example=16),),
         **changes,
+    )
+
+
+def _halved(source: str, opset: int = TORCHSCRIPT) -> ModelSpec:
+    fill = make_fill("randint", low=-200, high=200)
+    return contract(
+        f"numbers.py:{source}",
+        opset,
+        inputs=(declare_input("x", "batch", 4, dtype="int64", fill=fill),),
+        outputs=(declare_output("y", "batch", 4, dtype="int64"),),
     )
 
 
@@ -317,6 +328,24 @@ NUMBERS = (
         name="noise above 1e-3, declared",
         story="the manifest declares that PyTorch's error is rounding",
         spec=_canceled(tolerance=Tolerance(noise=8)),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="half of a rare negative number",
+        story="TorchScript cuts the quotient, and one number in 400 has it as its output",
+        spec=_halved("RareHalf"),
+        verdict=parity("values", "output 'y'"),
+    ),
+    Trap(
+        name="half of a rare negative number under dynamo",
+        story="dynamo rounds down",
+        spec=_halved("RareHalf", DYNAMO),
+        verdict=SOUND,
+    ),
+    Trap(
+        name="half of a rare positive number",
+        story="no negative quotient is in the output",
+        spec=_halved("RarePositiveHalf"),
         verdict=SOUND,
     ),
     Trap(

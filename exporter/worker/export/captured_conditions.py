@@ -2,41 +2,38 @@
 
 torch.export keeps one branch of each condition. dynamo writes that branch only, so each condition
 that the contract allows to break needs a sample: ranges of sizes, assertions, and equal axes.
-Output: `CapturedConditions`, and combinations of sizes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import islice
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from exporter.manifest import Axis, Input, ModelSpec
-from exporter.manifest.resolved.size_rule import find_bases
-from exporter.worker.export.size_conditions import SizeCondition, parse_conditions
+from exporter.manifest import Input, ModelSpec
+from exporter.worker.export.size_terms import SizeTerm, list_combinations, parse_term
 from exporter.worker.inputs.call import build_call
 from exporter.worker.inputs.size_combinations import count_elements
 from exporter.worker.model.exported_program import order_leaves
+from exporter.worker.torch_private.graph_operators import list_conditions
 
 Sizes = Mapping[str, int]
 
-_ASSERTION = "aten._assert_scalar.default"
 #: A dimension that is a symbol, or a multiple of one.
 _SYMBOL = re.compile(r"(?:(\d+)\*)?(\w+)")
+#: A number that the model computes from values, such as the count of selected rows.
+_COMPUTED = re.compile(r"z?u[fi]?\d+")
 #: Combinations of sizes at which one condition is evaluated.
 _COMBINATIONS = 1024
-#: The smallest sizes of an axis that are tried; more than the usual alignments.
-_SMALL_STEPS = 40
-_LARGE_SIZES = (65, 101, 257, 513, 1025)
 #: Sizes that break a condition, of which the one that breaks the fewest others is taken.
 _CANDIDATES = 8
 #: Conditions that get a sample of their alias, with and without `thorough`.
-_MOST, _MOST_THOROUGH = 16, 128
+MOST_SAMPLES, _MOST_THOROUGH = 16, 128
 #: Elements of the largest tensor of such a sample, unless the exported one is larger.
 _AFFORDABLE = 1 << 22
 
@@ -45,35 +42,48 @@ _AFFORDABLE = 1 << 22
 class CapturedConditions:
     """The conditions of a program, with the axes of its symbols."""
 
-    conditions: tuple[SizeCondition, ...]
+    conditions: tuple[SizeTerm, ...]
     symbols: Mapping[str, tuple[str, int]]
     """The axis of each symbol, and the number of which it is the multiple by the symbol."""
+    unread: tuple[str, ...] = ()
+    """The conditions that sizes of axes do not decide, with the reason."""
 
     def find_broken(self, sizes: Sizes) -> frozenset[str]:
         """Return the texts of the conditions that these sizes break."""
-        values = self._convert(sizes)
-        return frozenset(each.text for each in self.conditions if not each.holds(values))
+        return frozenset(each.text for each in self.conditions if self.is_broken(each, sizes))
 
-    def is_broken(self, condition: SizeCondition, sizes: Sizes) -> bool:
-        """Return whether the sizes break one condition."""
-        return not condition.holds(self._convert(sizes))
+    def is_broken(self, condition: SizeTerm, sizes: Sizes) -> bool:
+        """Return whether the sizes break one condition; False if it has no value there."""
+        try:
+            return not condition.evaluate(
+                {
+                    symbol: sizes[axis] // step
+                    for symbol, (axis, step) in self.symbols.items()
+                    if axis in sizes
+                }
+            )
+        except (ArithmeticError, ValueError):
+            return False
 
-    def list_axes(self, condition: SizeCondition) -> tuple[str, ...]:
+    def list_axes(self, condition: SizeTerm) -> tuple[str, ...]:
         """Return the axes that a condition depends on, sorted."""
         return tuple(sorted({self.symbols[symbol][0] for symbol in condition.symbols}))
 
-    def _convert(self, sizes: Sizes) -> dict[str, int]:
-        return {
-            symbol: sizes[axis] // step
-            for symbol, (axis, step) in self.symbols.items()
-            if axis in sizes
+    def describe(self, condition: SizeTerm) -> str:
+        """Return a condition with the names of the axes."""
+        names = {
+            symbol: name if step == 1 else f"{name}//{step}"
+            for symbol, (name, step) in self.symbols.items()
         }
+        text = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), condition.text)
+        return f"condition `{text}` of the capture"
 
 
 def read_conditions(program: ExportedProgram, spec: ModelSpec) -> CapturedConditions:
     """Return the conditions that depend on the axes of the inputs.
 
-    A condition on values is not among them: the check `values` has other values.
+    A condition on numbers that the model computes is not among them: the check `values` has other
+    values.
     """
     symbols: dict[str, tuple[str, int]] = {}
     texts: list[str] = []
@@ -85,83 +95,66 @@ def read_conditions(program: ExportedProgram, spec: ModelSpec) -> CapturedCondit
             # Two axes have one symbol, or an axis is an expression of others.
             alias = f"_dimension{index}"
             symbols[alias] = (name, 1)
-            texts.append(f"Eq({text}, {alias})")
-    texts += _list_ranges(program)
-    texts += _list_assertions(program)
-    parts = (parse_conditions(text) or () for text in texts)
-    known = {each.text: each for group in parts for each in group}
-    conditions = tuple(
-        each for each in known.values() if each.symbols and each.symbols <= symbols.keys()
-    )
-    return CapturedConditions(conditions, symbols)
+            texts.append(f"{text} == {alias}")
+    texts += [*_list_ranges(program), *list_conditions(program)]
+    known: dict[str, SizeTerm] = {}
+    unread: list[str] = []
+    for text in dict.fromkeys(texts):
+        term = parse_term(text)
+        if term is None:
+            unread.append(f"condition `{text}` of the capture: its notation is unknown")
+        elif term.symbols <= symbols.keys():
+            known |= {text: term} if term.symbols else {}
+        elif not any(map(_COMPUTED.fullmatch, term.symbols)) and text not in _list_ranges(program):
+            unread.append(f"condition `{text}` of the capture: it depends on values of inputs")
+    return CapturedConditions(tuple(known.values()), symbols, tuple(unread))
 
 
 def choose_breaking_sizes(
     captured: CapturedConditions, spec: ModelSpec, known: Sequence[Sizes]
-) -> tuple[dict[str, int], ...]:
+) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
     """Return sizes that the contract allows and that break conditions, one after the other.
 
     Args:
         captured: The conditions.
         spec: The contract.
         known: The sizes of existing samples, which may break conditions already.
+
+    Returns:
+        The sizes, and the conditions that the contract allows to break although no sample does.
     """
     declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
     broken = {text for sizes in known for text in captured.find_broken(sizes)}
     combinations: list[dict[str, int]] = []
+    unproved = list(captured.unread)
+    most = _MOST_THOROUGH if spec.thorough else MOST_SAMPLES
+    limit = max(_AFFORDABLE, count_elements(spec, declared))
     for condition in captured.conditions:
-        if len(combinations) == (_MOST_THOROUGH if spec.thorough else _MOST):
-            break
         if condition.text in broken:
             continue
-        candidates = islice(_list_breaking_sizes(captured, condition, spec, declared), _CANDIDATES)
-        sizes = min(candidates, key=lambda each: len(captured.find_broken(each)), default=None)
-        if sizes is not None:
+        breaking = _list_breaking_sizes(captured, condition, spec, declared)
+        cheap = (each for each in breaking if count_elements(spec, each) <= limit)
+        candidates = list(islice(cheap, 1 if len(combinations) == most else _CANDIDATES))
+        if candidates and len(combinations) < most:
+            sizes = min(candidates, key=lambda each: len(captured.find_broken(each)))
             combinations.append(sizes)
             broken |= captured.find_broken(sizes)
-    return tuple(combinations)
+        elif candidates:
+            unproved.append(f"{captured.describe(condition)}: only {most} conditions get a sample")
+        elif any(_list_breaking_sizes(captured, condition, spec, declared)):
+            problem = f"a tensor has more than {limit} elements if the condition is false"
+            unproved.append(f"{captured.describe(condition)}: {problem}")
+    return tuple(combinations), tuple(unproved)
 
 
 def _list_breaking_sizes(
-    captured: CapturedConditions, condition: SizeCondition, spec: ModelSpec, declared: Sizes
+    captured: CapturedConditions, condition: SizeTerm, spec: ModelSpec, declared: Sizes
 ) -> Iterator[dict[str, int]]:
     """Yield allowed sizes that break a condition, the nearest to the exported ones first."""
-    names = find_bases(captured.list_axes(condition), spec.size_rules)
-    bases = [spec.find_axis(name) for name in names if name in declared]
-    examples = [declared[axis.name] for axis in bases]
-    count = max(2, int(_COMBINATIONS ** (1 / max(1, len(bases)))))
-    choices = [islice(_list_sizes(axis, condition.constants, examples), count) for axis in bases]
-    limit = max(_AFFORDABLE, count_elements(spec, declared))
-    ordered = sorted(
-        product(*choices),
-        key=lambda sizes: sum(
-            abs(size - example) for size, example in zip(sizes, examples, strict=True)
-        ),
-    )
-    for values in ordered:
-        chosen = {axis.name: size for axis, size in zip(bases, values, strict=True)}
-        sizes = spec.complete_sizes({**declared, **chosen})
-        if (
-            captured.is_broken(condition, sizes)
-            and spec.allows_sizes(sizes)
-            and count_elements(spec, sizes) <= limit
-        ):
+    axes = captured.list_axes(condition)
+    for sizes in list_combinations(spec, axes, condition.constants, declared, _COMBINATIONS):
+        if captured.is_broken(condition, sizes) and spec.allows_sizes(sizes):
             yield sizes
-
-
-def _list_sizes(axis: Axis, constants: Iterable[int], examples: Iterable[int]) -> Iterator[int]:
-    """Yield allowed sizes of one axis: near the example, the constants and the ends."""
-    step, low = axis.multiple_of, axis.smallest
-    near = [*examples, low, low + step, *((axis.max,) if axis.max is not None else ())]
-    near += [
-        size + shift
-        for constant in sorted(constants)
-        for size in (constant, 2 * constant, constant // 2)
-        for shift in (0, step, -step)
-    ]
-    near += [*range(low, low + _SMALL_STEPS * step, step), *_LARGE_SIZES]
-    rounded = dict.fromkeys(size - size % step for size in near)
-    return (size for size in rounded if axis.allows(size))
 
 
 def _list_dimensions(program: ExportedProgram, spec: ModelSpec) -> Iterator[tuple[str, str]]:
@@ -192,11 +185,3 @@ def _list_ranges(program: ExportedProgram) -> Iterator[str]:
             yield f"{low} <= {symbol}"
         if high.isdigit():
             yield f"{symbol} <= {high}"
-
-
-def _list_assertions(program: ExportedProgram) -> Iterator[str]:
-    for module in program.graph_module.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            for node in module.graph.nodes:
-                if str(node.target) == _ASSERTION and isinstance(node.args[0], torch.fx.Node):
-                    yield str(node.args[0].meta.get("val", ""))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.call import TensorSpec
-from exporter.worker.export.size_expressions import equals_declared_size
+from exporter.worker.export.size_terms import equals_declared_size
 
 #: A dimension that is a multiple of a symbol, in the notation of torch.export.
 _FACTORED = re.compile(r"(\d+)\*(\w+)")

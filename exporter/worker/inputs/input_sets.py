@@ -173,6 +173,12 @@ def create_size_set(spec: ModelSpec, sizes: Mapping[str, int]) -> InputSet:
     return InputSet(name=name, kind="axis", sizes=sizes)
 
 
+def create_draw_set(spec: ModelSpec, seed: int) -> InputSet:
+    """Return the declared set with another seed of all random inputs."""
+    declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
+    return InputSet(name=f"draw {seed + 1}", kind="values", sizes=declared, seed=seed)
+
+
 def choose_probes(
     axis: Axis, *, is_large: bool = False, allows: Allows | None = None
 ) -> tuple[int, ...]:

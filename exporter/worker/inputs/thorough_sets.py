@@ -9,6 +9,7 @@ from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,
     choose_usual_sets,
+    create_draw_set,
     create_size_set,
     find_distant_size,
     is_affordable,
@@ -52,11 +53,52 @@ def index_sets(
     Args:
         spec: The contract.
         lengths: The lengths of tables that an axis may exceed.
-        samples: The samples; those for the conditions of a capture are not chosen by the contract.
+        samples: The samples; those of a group of files are not chosen by the contract.
     """
     chosen = [*choose_all_sets(spec, lengths)]
-    chosen += [create_size_set(spec, sample.axes) for sample in samples if sample.captures]
+    for sample in samples:
+        if sample.captures and sample.kind == "axis":
+            chosen.append(create_size_set(spec, sample.axes))
+        elif sample.captures:
+            chosen.append(create_draw_set(spec, int(sample.name.split()[-1]) - 1))
     return {(each.kind, each.name): each for each in chosen}
+
+
+def list_sweep(spec: ModelSpec, samples: Sequence[Sample]) -> Iterator[InputSet]:
+    """Yield sets that give each free axis each promised size up to 64, while tensors are small.
+
+    All axes change at once, unless a tensor is too large or the contract forbids it.
+
+    Args:
+        spec: The contract.
+        samples: The existing samples.
+    """
+    if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
+        return
+    declared = samples[0].axes
+    columns = {
+        axis.name: [size for size in range(_LAST_OF_SWEEP + 1) if axis.allows(size)]
+        for axis in spec.free_axes
+    }
+    columns = {name: sizes for name, sizes in columns.items() if sizes}
+    known = [sample.axes for sample in samples]
+    for row in range(max(map(len, columns.values()), default=0)):
+        together = {
+            name: sizes[(row + shift * len(sizes) // 3) % len(sizes)]
+            for shift, (name, sizes) in enumerate(columns.items())
+        }
+        for group in ([together], [{name: size} for name, size in together.items()]):
+            complete = [spec.complete_sizes({**declared, **proposed}) for proposed in group]
+            fits = [sizes for sizes in complete if _is_small(spec, sizes)]
+            new = [sizes for sizes in fits if sizes not in known]
+            yield from (create_size_set(spec, sizes) for sizes in new)
+            known += new
+            if fits:
+                break
+
+
+def _is_small(spec: ModelSpec, sizes: Mapping[str, int]) -> bool:
+    return spec.allows_sizes(sizes) and count_elements(spec, sizes) <= _SMALL
 
 
 def _vary_sizes(
@@ -73,9 +115,7 @@ def _vary_sizes(
         step = axis.multiple_of
         for size in range(axis.smallest, _LAST_OF_SWEEP + 1, step):
             sizes = spec.complete_sizes({**declared, axis.name: size})
-            is_small = count_elements(spec, sizes) <= _SMALL
-            is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
-            if size != axis.example and is_allowed and is_small:
+            if size != axis.example and axis.allows(size) and _is_small(spec, sizes):
                 yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
 
 
@@ -117,8 +157,7 @@ def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[Input
                 increment=_INCREMENT,
             )
     if any(item.fill.is_random for item in spec.inputs):
-        for seed in _SEEDS:
-            yield InputSet(name=f"draw {seed + 1}", kind="values", sizes=declared, seed=seed)
+        yield from (create_draw_set(spec, seed) for seed in _SEEDS)
 
 
 def _is_exact(dtype: str) -> bool:

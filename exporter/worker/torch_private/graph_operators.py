@@ -30,9 +30,7 @@ def find_untranslated_nodes(
     decomposed = _core._prepare_exported_program_for_export(program, registry=registry)
     return [
         node
-        for module in decomposed.graph_module.modules()
-        if isinstance(module, torch.fx.GraphModule)
-        for node in module.graph.nodes
+        for node in _iterate_nodes(decomposed)
         # Other calls, such as `getitem` or a branch, need no translation.
         if isinstance(node.target, torch._ops.OpOverload)
         and _dispatching.dispatch(node, registry)[0] is None
@@ -73,9 +71,46 @@ def iterate_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:
             yield from iterate_nodes(inner)
 
 
+def list_conditions(program: Any) -> tuple[str, ...]:
+    """Return the conditions of a captured program on its sizes, in the notation of Python.
+
+    A condition whose branch returns an input, or with a float, is in the environment of the shapes
+    only. A program that was read from a file has its assertions only.
+    """
+    import sympy
+    from torch.utils._sympy.printers import PythonPrinter
+
+    conditions: dict[Any, None] = {}
+    environments = {}
+    for node in _iterate_nodes(program):
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                environments[id(size.node.shape_env)] = size.node.shape_env
+        if node.target is torch.ops.aten._assert_scalar.default:
+            condition = getattr(node.args[0], "meta", {}).get("val")
+            if isinstance(condition, torch.SymBool):
+                conditions[condition.node.expr] = None
+    for environment in environments.values():
+        for group in getattr(environment, "deferred_runtime_asserts", {}).values():
+            conditions |= dict.fromkeys(environment.replace(each.expr) for each in group)
+    parts = (part for each in conditions for part in sympy.And.make_args(each))
+    texts = []
+    for part in dict.fromkeys(parts):
+        try:
+            texts.append(PythonPrinter().doprint(part))
+        except NotImplementedError:  # the reader reports the notation of sympy
+            texts.append(f"sympy: {part}")
+    return tuple(texts)
+
+
+def _iterate_nodes(program: Any) -> Iterator[torch.fx.Node]:
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from module.graph.nodes
+
+
 def count_captured_operators(program: Any) -> Counter[str]:
     """Count the operators of a captured program and its branches before decomposition."""
-    modules = program.graph_module.modules()
-    graphs = [module.graph for module in modules if isinstance(module, torch.fx.GraphModule)]
-    targets = (node.target for graph in graphs for node in graph.nodes)
+    targets = (node.target for node in _iterate_nodes(program))
     return Counter(str(target) for target in targets if isinstance(target, torch._ops.OpOverload))

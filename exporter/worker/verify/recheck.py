@@ -17,7 +17,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, name_capture
+from exporter.jobs.reference import Reference, list_groups
 from exporter.manifest.resolved.tolerances import has_steps
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
@@ -50,9 +50,10 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     is_thorough = spec.thorough or any(record.thorough for record in records)
     if is_thorough and not reference.thorough:
         return None
-    # Only the program has its conditions on sizes, and a file of another capture has no samples.
+    # Only an export adds the samples of a group of files.
     route = records[0].route or opset.route
-    if name_capture(route) and name_capture(route) not in reference.captures:
+    operators = records[0].artifact.operators if records[0].artifact else {}
+    if not set(reference.captures).issuperset(list_groups(route, operators)):
         return None
     try:
         _copy_artifact(opset, records[0], source, target)
@@ -67,7 +68,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
         folder=target,
         opset=opset.opset,
         spec=spec.resolve_cell(opset.opset),
-        reference=reference.select(route),
+        reference=reference.select(route, operators),
         notes=records[0].notes,
         samples=cache,
     )

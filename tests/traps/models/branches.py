@@ -169,3 +169,35 @@ class Bounded(nn.Module):
         if x.shape[0] > 30:
             raise ValueError("too many rows")
         return x + 1
+
+
+class Root(nn.Module):
+    """Computes another function from 49 rows on."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if int(x.shape[0] ** 0.5) > 6 else x + 1
+
+
+class RootAlike(nn.Module):
+    """Has two branches with one function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 1 + x if int(x.shape[0] ** 0.5) > 6 else x + 1
+
+
+class Unchanged(nn.Module):
+    """Returns its input, except for 48 rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone() if x.shape[0] != 48 else x + 1
+
+
+class OwnLimit(nn.Module):
+    """Computes another function above a number of the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 200
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > self.limit else x + 1

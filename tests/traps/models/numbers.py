@@ -366,3 +366,17 @@ class SmallDifference(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         large = torch.exp(x) * 2e3
         return torch.stack([large, torch.sin(x) + large - large * (1 + 1e-7)], -1)
+
+
+class RareHalf(nn.Module):
+    """Halves one negative number, and leaves all others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x == -71, x // 2, x)
+
+
+class RarePositiveHalf(nn.Module):
+    """Halves one positive number, and leaves all others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x == 71, x // 2, x)

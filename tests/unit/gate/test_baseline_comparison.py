@@ -17,6 +17,7 @@ from exporter.gate import (
 )
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import (
+    UNPROVED_PREFIX,
     CellId,
     CheckResult,
     Record,
@@ -271,6 +272,14 @@ def test_a_different_exporter_is_a_finding_if_both_are_known() -> None:
 def test_a_new_cell_is_a_finding_until_accepted(status: Status, expected: FindingKind) -> None:
     (finding,) = compare_cell(None, make_record(CELL, status))
     assert (finding.kind, finding.before) == (expected, NOT_ACCEPTED)
+
+
+def test_a_new_green_cell_shows_what_no_sample_proves() -> None:
+    notes = ("tracer warning: a.py:3: b", f"{UNPROVED_PREFIX}condition `n <= 9`: too large")
+    (finding,) = compare_cell(None, make_record(CELL, notes=notes))
+    assert finding.message == notes[1]
+    (finding,) = compare_cell(None, make_record(CELL, notes=notes[:1]))
+    assert finding.message == ""
 
 
 def test_the_message_of_a_missing_cell_depends_on_its_promise() -> None:

@@ -1,21 +1,30 @@
-"""Samples for the conditions of a captured program."""
+"""Samples for conditions of a capture, branches of a trace, operators and single sizes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
 
 from exporter.checks.files.sample_files import SampleCache
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference, name_capture
+from exporter.jobs.reference import SWEEP, Reference, Sample, list_groups, name_capture
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record, Status
+from exporter.worker.export import captured_conditions
 from exporter.worker.export.attempts import Captures
-from exporter.worker.export.captured_conditions import choose_breaking_sizes, read_conditions
+from exporter.worker.export.captured_conditions import (
+    CapturedConditions,
+    choose_breaking_sizes,
+    read_conditions,
+)
+from exporter.worker.export.size_terms import parse_term
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.thorough_sets import list_sweep
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.verify.recheck import recheck
 from tests.traps.prove import CPU, export
@@ -43,7 +52,9 @@ def choose_sizes(spec: ModelSpec, *, known: bool = True) -> tuple[dict[str, int]
     captures = Captures(model, spec, draw_inputs(spec, sets[0], ROOT))
     program = captures.capture(choose_route(spec, 18)).program
     sizes = [chosen.sizes for chosen in sets] if known else [sets[0].sizes]
-    return choose_breaking_sizes(read_conditions(program, spec), spec, sizes)
+    chosen, unproved = choose_breaking_sizes(read_conditions(program, spec), spec, sizes)
+    assert not unproved
+    return chosen
 
 
 def test_the_nearest_size_breaks_a_limit() -> None:
@@ -82,15 +93,15 @@ def _export_both(folder: Path) -> tuple[tuple[Record, ...], Reference]:
 
 def test_only_files_of_the_capture_have_the_samples(tmp_path: Path) -> None:
     records, reference = _export_both(tmp_path / "trap")
-    first, *others = records
-    assert (first.cell.opset, first.status) == (13, Status.PASS)  # no condition in a trace
-    assert [record.status for record in others] == [Status.FAIL, Status.FAIL]
-    assert all("batch=31" in record.message for record in others)
-    assert reference.captures == ("export inference",)
+    assert [record.status for record in records] == [Status.FAIL] * 3
+    assert all("batch=31" in record.message for record in records)
+    assert reference.captures == ("trace inference", "export inference")
     (sample,) = (sample for sample in reference.samples if sample.captures)
     assert (sample.name, sample.captures) == ("batch=31", reference.captures)
-    assert sample not in reference.select(first.route).samples
-    assert sample in reference.select(others[0].route).samples
+    alone = sample.model_copy(update={"captures": ("export inference",)})
+    reference = reference.model_copy(update={"samples": (alone,)})
+    assert not reference.select(records[0].route).samples
+    assert reference.select(records[1].route).samples == (alone,)
 
 
 def test_the_verdict_does_not_depend_on_other_opsets(tmp_path: Path) -> None:
@@ -120,3 +131,56 @@ def _recheck(spec: ModelSpec, opset: OpsetJob, build: Path, name: str) -> list[R
     (folder / "logs").mkdir(parents=True)
     job = Job(spec=spec, root=str(ROOT), build=str(build), folder=str(folder), opsets=(opset,))
     return recheck(job, opset, SampleCache())
+
+
+def test_a_condition_without_a_sample_is_a_note() -> None:
+    axes = {name: (name, 1) for name in ("batch", "s5")}
+    texts = [f"batch != {size}" for size in range(100, 118)] + ["batch < 4194304"]
+    terms = tuple(term for text in texts if (term := parse_term(text)))
+    captured = CapturedConditions(terms, axes, ("condition `f(n)` of the capture: unknown",))
+    sizes, unproved = choose_breaking_sizes(captured, declare("Long"), [{"batch": 3}])
+    assert [each["batch"] for each in sizes] == list(range(100, 116))
+    first, *others, large = unproved
+    assert first == captured.unread[0]
+    assert [other.split("`")[1] for other in others] == texts[16:18]
+    assert all("only 16 conditions get a sample" in other for other in others)
+    assert "more than 4194304 elements" in large
+
+
+def test_a_condition_that_no_promised_size_breaks_is_no_note() -> None:
+    term = parse_term("batch <= 30")
+    assert term is not None
+    captured = CapturedConditions((term,), {"batch": ("batch", 1)})
+    spec = declare("Long", axes=(Axis(name="batch", example=3, max=30),))
+    assert choose_breaking_sizes(captured, spec, [{"batch": 3}]) == ((), ())
+
+
+def test_a_condition_on_an_unknown_number_is_unread() -> None:
+    program = SimpleNamespace(range_constraints={})
+    texts = ("s5 <= 9", "u0 <= 9", "g(s77)")
+    with (
+        patch.object(captured_conditions, "_list_dimensions", return_value=[("s77", "batch")]),
+        patch.object(captured_conditions, "list_conditions", return_value=texts),
+    ):
+        captured = read_conditions(cast("Any", program), declare("Long"))
+    assert [text.split("`")[1] for text in captured.unread] == ["s5 <= 9", "g(s77)"]
+
+
+def test_the_sweep_gives_each_axis_each_small_size() -> None:
+    spec = declare_picture("Square", max=20)
+    sample = Sample(index=0, name="declared", kind="declared", axes={"height": 5, "width": 7})
+    sizes = [chosen.sizes for chosen in list_sweep(spec, [sample])]
+    assert {each["height"] for each in sizes} == set(range(1, 21))
+    assert {each["width"] for each in sizes} == set(range(1, 65))
+    assert len(sizes) == 64
+    wide = declare("Long", inputs=(declare_input("x", "batch", 1 << 13),))
+    alone = sample.model_copy(update={"axes": {"batch": 3}})
+    assert [chosen.sizes for chosen in list_sweep(wide, [alone])] == [{"batch": 1}, {"batch": 2}]
+
+
+def test_only_files_with_uneven_operators_are_swept() -> None:
+    route = choose_route(declare("Long"), 18)
+    assert list_groups(route, ("Add", "Resize")) == ("export inference", SWEEP)
+    assert list_groups(route, ("custom::Op",)) == ("export inference", SWEEP)
+    assert list_groups(route, ("Add", "Shape")) == ("export inference",)
+    assert list_groups(None, ()) == ()

@@ -1,4 +1,4 @@
-"""Expressions of torch.export, compared with declared sizes over all promised sizes."""
+"""Terms of sizes in the notation of torch, and their comparison with declared sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from exporter.manifest import Axis
 from exporter.manifest.resolved.size_rule import SizeRule
-from exporter.worker.export.size_expressions import equals_declared_size, parse_expression
+from exporter.worker.export.size_terms import equals_declared_size, parse_term
 from tests.worker.contracts import make_contract
 
 _SYMBOLS = {"s0": ("batch", 1), "s1": ("seq", 1), "s2": ("past", 1), "s8": ("width", 8)}
@@ -71,6 +71,38 @@ def test_unequal_or_unknown(text: str, declared: int | str, limits: dict[str, in
 
 
 def test_functions_are_no_symbols() -> None:
-    expression = parse_expression("Min(4, s0) + 3*u1")
-    assert expression is not None
-    assert (expression.symbols, expression.constants) == ({"s0", "u1"}, {3, 4})
+    term = parse_term("Min(4, s0) + 3*u1")
+    assert term is not None
+    assert (term.symbols, term.constants) == ({"s0", "u1"}, {3, 4})
+
+
+@pytest.mark.parametrize(
+    ("text", "true", "false"),
+    [
+        ("(s0 % 8) != 0", {"s0": 3}, {"s0": 16}),
+        ("s0 == s1", {"s0": 3, "s1": 3}, {"s0": 3, "s1": 4}),
+        ("3 <= s0 or s1 == 1", {"s0": 2, "s1": 1}, {"s0": 2, "s1": 2}),
+        ("not (s0 < 4 and s0 > 1)", {"s0": 4}, {"s0": 3}),
+        ("1 < max(1, 1 + (((-3) + s0) // 2))*s1", {"s0": 9, "s1": 1}, {"s0": 3, "s1": 1}),
+        ("math.trunc(torch.sym_float(s0) ** 0.5) == 1", {"s0": 3}, {"s0": 4}),
+        ("math.log2(torch.sym_float(s0)) < 3", {"s0": 7}, {"s0": 8}),
+        ("round(s0 / 10) < 3", {"s0": 25}, {"s0": 26}),
+        ("(s0 & 8) == 0", {"s0": 7}, {"s0": 9}),
+    ],
+)
+def test_a_condition_is_true_or_false(
+    text: str, true: dict[str, int], false: dict[str, int]
+) -> None:
+    condition = parse_term(text)
+    assert condition is not None
+    assert condition.symbols == true.keys()
+    assert condition.evaluate(true)
+    assert not condition.evaluate(false)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "f(s0)", "s0 <", "s0[0]", "s0.x < 3", "'a'", "~(s0 < 4)", "math.nothing(s0)", "open('a')"],
+)
+def test_an_unknown_notation_is_no_term(text: str) -> None:
+    assert parse_term(text) is None

@@ -1,0 +1,148 @@
+"""Operators that an exporter computes differently in a known region, and draws that reveal it.
+
+The file is compared with PyTorch on each draw. So a fixed exporter stays green, and a region
+that no input reaches is no failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from exporter.records.record import Route
+from exporter.worker.export.export_context import ExportContext
+from exporter.worker.inputs.input_sets import InputSet, create_draw_set
+from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.dispatch_modes import create_mode
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
+from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private.tensor_internals import read_schema
+
+#: Draws until one reveals the operator.
+_DRAWS = 64
+_FLOAT = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """The region in which an operator is wrong in a file."""
+
+    words: str
+    compute: Callable[..., Any]
+    """The operator as the file computes it, from the arguments of PyTorch's operator."""
+    exporters: tuple[str, ...] = ("torchscript",)
+
+
+def _shift_right(number: Any, bits: Any) -> Any:
+    return torch.div(number, 2**bits, rounding_mode="trunc")
+
+
+def _round_correction(function: Any, *args: Any, correction: Any = None, **kwargs: Any) -> Any:
+    return function(*args, correction=None if correction is None else int(correction), **kwargs)
+
+
+def _pool(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(*args[:6], **{**kwargs, "divisor_override": None})
+
+
+_BOTH = ("torchscript", "dynamo")
+_NEGATIVE = _Region("negative numbers", partial(torch.div, rounding_mode="trunc"))
+_SHIFTED = _Region("negative numbers", _shift_right)
+#: PyTorch's operators by name, as `reports/OPERATORS.md` measures them.
+_REGIONS: Mapping[str, _Region] = {
+    "floor_divide": _NEGATIVE,
+    "__rshift__": _SHIFTED,
+    "bitwise_right_shift": _SHIFTED,
+    **{
+        name: _Region("a fractional correction", partial(_round_correction, getattr(torch, name)))
+        for name in ("std", "var", "std_mean", "var_mean")
+    },
+    **{
+        f"avg_pool{rank}d": _Region(
+            "divisor_override", partial(_pool, getattr(torch.ops.aten, f"avg_pool{rank}d")), _BOTH
+        )
+        for rank in (2, 3)
+    },
+    "special_log_ndtr": _Region(
+        "numbers below -13", lambda x: torch.log(torch.special.ndtr(x)), ("dynamo",)
+    ),
+    "special_erfcx": _Region(
+        "large numbers", lambda x: torch.exp(x * x) * torch.erfc(x), ("dynamo",)
+    ),
+}
+
+
+def choose_revealing_draws(
+    context: ExportContext, route: Route, operators: Collection[str]
+) -> tuple[list[InputSet], list[str]]:
+    """Return a draw for each operator with a region that the declared inputs do not reveal.
+
+    Args:
+        context: The model.
+        route: The route of the file.
+        operators: The operators: `aten::std` in a traced graph, `aten.std.correction` captured.
+
+    Returns:
+        The draws, and the operators that no draw reveals.
+    """
+    names = {name.replace("::", ".").split(".")[1] for name in operators if "aten" in name}
+    draws: list[InputSet] = []
+    hidden = []
+    for name in sorted(names & _REGIONS.keys()):
+        region = _REGIONS[name]
+        if route.exporter not in region.exporters:
+            continue
+        for chosen in (create_draw_set(context.spec, seed) for seed in range(_DRAWS)):
+            is_called, is_revealed = _compute_as_file(context, chosen, name, region)
+            if is_revealed and chosen.seed and chosen not in draws:
+                draws.append(chosen)
+            if is_revealed or not is_called:  # a traced graph also computes sizes
+                break
+        else:
+            hidden.append(f"{name} of {region.words}: no draw reaches it with another output")
+    return draws, hidden
+
+
+def _compute_as_file(
+    context: ExportContext, chosen: InputSet, name: str, region: _Region
+) -> tuple[bool, bool]:
+    """Return whether a run calls the operator, and whether the file would have other outputs."""
+    inputs = draw_inputs(context.spec, chosen, context.root)
+    is_called = is_reached = False
+
+    def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal is_called, is_reached
+        returned = func(*args, **kwargs)
+        if str(read_schema(func).name) != f"aten::{name}":
+            return returned
+        is_called = True
+        other = region.compute(*args, **kwargs)
+        is_reached = is_reached or _differ(returned, other)
+        return other
+
+    buffers = BufferSnapshot(context.model)
+    try:
+        with create_mode(compute):
+            outputs = run_model(context.model, context.spec, inputs)
+        buffers.restore()
+        expected = run_model(context.model, context.spec, inputs) if is_reached else outputs
+        return is_called, _differ(expected, outputs)
+    except (Failure, RuntimeError, TypeError):  # an overload with other arguments
+        return is_called, False
+    finally:
+        buffers.restore()
+
+
+def _differ(first: Any, second: Any) -> bool:
+    pairs = zip(pytree.tree_leaves(first), pytree.tree_leaves(second), strict=True)
+    return any(
+        a.shape != b.shape
+        or not torch.allclose(a.double(), b.double(), rtol=_FLOAT, atol=0, equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, torch.Tensor) and not a.is_complex()
+    )
