@@ -27,12 +27,12 @@ from exporter.manifest.project_settings import read_project
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.pipeline import BuildOptions, Decisions, run_plan
+from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.planning.shards import Shard, select_shard
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import Record
-from exporter.usecases.cluster_engine import make_cluster_engine
 
 CONTROL_FLOW = (
     *("loop_traced", "loop_scripted", "indexed_assignment", "indexed_assignment_ellipsis"),
@@ -145,9 +145,7 @@ def _load_models(root: Path) -> tuple[ModelSpec, ...]:
 
 def _run(manifest: Manifest, address: str) -> None:
     settings = EngineSettings(kind="dask", scheduler=address)
-    _build(
-        manifest, make_cluster_engine(manifest.project, settings, os.environ, _Silence().on_note, 1)
-    )
+    _build(manifest, DaskEngine(manifest.project, settings, os.environ, _Silence().on_note, 1))
 
 
 def _run_locally(manifest: Manifest, workers: int, shard: Shard | None = None) -> None:

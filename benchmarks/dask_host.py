@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.jobs.job import Job
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.pipeline.cluster import host_run
-from exporter.pipeline.cluster.host_folder import HostFolder, hash_content
-from exporter.pipeline.cluster.protocol import HostReply, HostRequest, SentFile
+from exporter.pipeline.cluster.archives import Archive, list_results
+from exporter.pipeline.cluster.host_run import Host
+from exporter.pipeline.cluster.protocol import HostReply, HostRequest
 from exporter.pipeline.engine import ExitKind
 from exporter.processes import ForkServerStarter
 from exporter.records.record import Record, Status
@@ -28,26 +30,20 @@ def start_sleeping(variables: Mapping[str, str], _sandbox: str) -> ForkServerSta
     return ForkServerStarter(variables, command)
 
 
-def reply_at_once(
-    request: HostRequest,
-    _folder: HostFolder,
-    host: str,
-    report: Callable[[str, str], None],
-    _is_cancelled: Callable[[], bool],
-) -> HostReply:
+def reply_at_once(request: HostRequest, host: Host) -> bytes:
     """Return a finished job with one record for each cell."""
-    job = Job.model_validate_json(request.job)
-    report("started", "")
-    files = []
-    for cell in job.cells():
-        record = Record(
-            cell=cell, status=Status.SKIP, message="none", fingerprint=job.make_fingerprint(cell)
-        )
-        content = record.to_json().encode()
-        name = f"records/{cell.opset}.{cell.device}.json"
-        digest = hash_content(content)
-        files.append(SentFile(name=name, sha256=digest, size=len(content), content=content))
-    return HostReply(host=host, exit_kind=ExitKind.EXITED, files=tuple(files))
+    host.report(None)
+    with tempfile.TemporaryDirectory() as path, tempfile.TemporaryFile() as file:
+        folder = JobFolder(Path(path))
+        for cell in request.job.cells():
+            fingerprint = request.job.make_fingerprint(cell)
+            record = Record(cell=cell, status=Status.SKIP, message="none", fingerprint=fingerprint)
+            write_json(folder.record(cell), record)
+        archive = Archive.pack(file, folder.path, list_results(folder))
+        part = b"".join(part for _, part in archive.read_parts())
+    return HostReply(
+        host=host.address, exit_kind=ExitKind.EXITED, size=archive.size, sha256=archive.sha256
+    ).pack(part)
 
 
 if os.environ.get("BENCH_JOBS") == "none":

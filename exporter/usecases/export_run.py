@@ -142,9 +142,9 @@ def _choose_engine(
     settings = select_engine(project, options)
     if settings.kind == "local":
         return None
-    from exporter.usecases.cluster_engine import make_cluster_engine
+    from exporter.pipeline.cluster.dask_engine import DaskEngine
 
-    return make_cluster_engine(project, settings, environment, observer.on_note, jobs)
+    return DaskEngine(project, settings, environment, observer.on_note, jobs)
 
 
 def save_noop_summary(result: ExportResult, summary: ExportSummary) -> None:

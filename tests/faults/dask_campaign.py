@@ -17,9 +17,9 @@ from pathlib import Path
 
 from exporter.manifest import EngineSettings
 from exporter.pipeline import run_plan
+from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status
-from exporter.usecases.cluster_engine import make_cluster_engine
 from exporter.usecases.failure_stop import FailFastObserver
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster
@@ -51,7 +51,7 @@ def run(root: Path, address: str, *, fail_fast: bool = False) -> BuildLog:
     log = BuildLog()
     observer = FailFastObserver(log) if fail_fast else log
     settings = EngineSettings(kind="dask", scheduler=address)
-    engine = make_cluster_engine(manifest.project, settings, {}, log.on_note, 1)
+    engine = DaskEngine(manifest.project, settings, {}, log.on_note, 1)
     run_plan(manifest, make_plan(manifest), engine, observer, campaign.TODAY)
     return log
 
@@ -100,7 +100,7 @@ def run_round(
         assert content == f"the file of {model} at {opset}", cell
     assert set(built) == set(cells), "a cell passes that no host built"
     again = [cell for cell, times in built.items() if times > 1]
-    notes = [note for note in log.notes if "ran again" in note]
+    notes = [note for note in log.notes if "run again" in note]
     assert notes or killed or not again, "cells were built again without a message"
     return Round(cells=len(cells), kills=count, again=len(again), killed=killed, seconds=seconds)
 

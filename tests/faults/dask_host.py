@@ -21,7 +21,16 @@ def make_host_starter(variables: Mapping[str, str], sandbox: str) -> ForkServerS
     return ForkServerStarter(environment, command, Spawner(environment, [sys.executable, _WORKER]))
 
 
+class Attack:
+    """A reply that creates a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (Path(os.environ["FAULTS_ATTACK"]),)
+
+
 host_run.make_host_starter = make_host_starter
+if os.environ.get("FAULTS_ATTACK"):
+    host_run.run_request = lambda *_: Attack()
 if state := os.environ.get("FAULTS_TORCH"):
     host_environment.read_tool_parts = lambda: {
         **fingerprint.read_tool_parts(),

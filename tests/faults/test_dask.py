@@ -107,13 +107,12 @@ def test_a_job_that_ends_two_hosts_is_killed(tmp_path: Path) -> None:
     assert statuses.pop("m001/8/cpu") is Status.KILLED
     assert set(statuses.values()) == {Status.PASS}
     assert len(ended) == 2
-    assert any("ran again, because a host was lost" in note for note in log.notes)
+    assert any("its unfinished jobs run again on other hosts" in note for note in log.notes)
 
 
 def test_results_are_kept_if_the_scheduler_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.cluster.dask_engine._RECONNECT_LIMIT", 1.0)
     project = tmp_path / "project"
     campaign.make_project(project, models=8, opsets=2, pause=0.2)
     cluster = Cluster(tmp_path / "cluster", 1)
@@ -136,6 +135,73 @@ def test_results_are_kept_if_the_scheduler_is_lost(
     assert 2 <= len(finished) < 16
     assert not set(campaign.run(project).reasons) & set(finished)  # here, on this machine
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+
+
+def test_a_stopped_host_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.pipeline.cluster.cluster_hosts._SILENCE", 8.0)
+    project = tmp_path / "project"
+    campaign.make_project(project, models=12, opsets=2, pause=0.2)
+    cluster = Cluster(tmp_path / "cluster", 2)
+
+    def stop_host() -> None:
+        wait_for_journal(cluster, 4)
+        os.killpg(cluster.hosts["host0"].pid, signal.SIGSTOP)
+
+    stopper = threading.Thread(target=stop_host)
+    try:
+        cluster.wait_for_hosts(2)
+        stopper.start()
+        log = dask_campaign.run(project, cluster.address)
+        stopper.join()
+    finally:
+        cluster.close()
+    assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+    assert set(campaign.records(project)) == set(campaign.cells(project))
+    (note,) = log.notes
+    assert "does not respond for 8 s; its" in note
+
+
+def test_a_file_may_change_during_the_run(tmp_path: Path, cluster: Cluster) -> None:
+    """The shell writes to such a file in `exporter export > export.log`."""
+    project = tmp_path / "project"
+    campaign.make_project(project, models=4, opsets=2, pause=0.1)
+    ended = threading.Event()
+
+    def write_log() -> None:
+        with (project / "export.log").open("w") as file:
+            while not ended.wait(0.001):
+                file.write("line\n" * 100)
+                file.flush()
+
+    writer = threading.Thread(target=write_log)
+    writer.start()
+    try:
+        log = dask_campaign.run(project, cluster.address)
+    finally:
+        ended.set()
+        writer.join()
+    assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+    assert log.notes == []
+
+
+def test_a_pickle_of_a_host_runs_no_code_here(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    campaign.make_project(project, models=3, opsets=1)
+    cluster = Cluster(tmp_path / "cluster", 1)
+    try:
+        cluster.start_host("attacker", FAULTS_ATTACK=str(tmp_path / "attacked"))
+        cluster.wait_for_hosts(2)
+        log = dask_campaign.run(project, cluster.address)
+    finally:
+        cluster.close()
+    assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
+    assert any(
+        "is lost: TypeError: Could not serialize object of type Attack" in note
+        for note in log.notes
+    )
+    assert not (tmp_path / "attacked").exists()
 
 
 def test_an_interrupt_keeps_finished_cells_and_ends_the_jobs(

@@ -1,20 +1,29 @@
-"""The hosts of a cluster: which of them may run jobs, and with which resources."""
+"""The Dask workers of a cluster: which of them may run jobs, and with which resources.
+
+A thread asks the scheduler for their list, so that neither a silent scheduler nor a silent host
+stops the jobs of the other hosts.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.text_format import pluralize
 from exporter.jobs.job import Job
 from exporter.pipeline.cluster.connection import ClusterConnection
-from exporter.pipeline.cluster.protocol import name_host
 
 #: Seconds between two requests of the list of workers.
-_INTERVAL = 1.0
+_INTERVAL = 0.5
 #: Seconds without a usable worker after which the user gets a message.
 _PATIENCE = 5.0
+#: Seconds without a response, after which the scheduler counts as lost or the jobs of a host run
+#: elsewhere. Dask itself waits 5 minutes for a host.
+_SILENCE = 30.0
 #: The resources that the Dask workers of a host declare: `dask worker --resources "GPU=1"`.
 GPU, MEMORY = "GPU", "MEMORY"
 _GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX")
@@ -22,7 +31,7 @@ _GPU_DEVICES = ("GPU", "CUDA")
 
 
 class ClusterHosts:
-    """The Dask workers of a cluster, grouped by host.
+    """The Dask workers of a cluster by their addresses.
 
     Args:
         connection: The cluster.
@@ -35,9 +44,81 @@ class ClusterHosts:
         self._on_note = on_note
         self._workers: Mapping[str, Mapping[str, Any]] = {}
         self._refused: dict[str, tuple[str, ...]] = {}
-        self._updated = 0.0
+        #: By silent host: the keys of the tasks that it has.
+        self._silent: dict[str, tuple[str, ...]] = {}
+        #: By host: the last heartbeat that the scheduler received, and when this process read it.
+        self._heartbeats: dict[str, tuple[float, float]] = {}
+        #: The last response of the scheduler, and its time.
+        self._latest = self._workers, self._silent, time.monotonic()
         self._started = self._refused_since = time.monotonic()
         self._notes: set[str] = set()
+        self._is_closed = threading.Event()
+
+    def watch(self) -> None:
+        """Read the list of workers now, and then in the background until `close`."""
+        self.read()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._is_closed.set()
+
+    def _watch(self) -> None:
+        while not self._is_closed.wait(_INTERVAL):
+            # A client without scheduler raises many classes; `update` reports the loss.
+            with suppress(Exception):
+                self.read()
+
+    def read(self) -> None:
+        """Read the list of workers, and the tasks of silent ones."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        now = time.monotonic()
+        for address, worker in workers.items():
+            heartbeat, read = self._heartbeats.get(address, (None, now))
+            is_new = worker["last_seen"] != heartbeat
+            self._heartbeats[address] = (worker["last_seen"], now if is_new else read)
+        silent = [each for each in workers if now - self._heartbeats[each][1] > _SILENCE]
+        tasks = self._client.processing(silent) if silent else {}
+        stuck = {each: tuple(map(str, tasks.get(each, ()))) for each in silent}
+        self._latest = workers, stuck, now
+
+    def update(self) -> None:
+        """Use the last list of Dask workers.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if all hosts have refused jobs for some seconds, or the
+                scheduler is lost.
+        """
+        previous = self._workers
+        self._workers, silent, read = self._latest
+        now = time.monotonic()
+        if self._client.status != "running" or now - read > _SILENCE:
+            raise ExporterError(ExitCode.ENVIRONMENT, f"{self._label}: the scheduler is lost")
+        for address in previous.keys() - self._workers.keys():
+            self.report_loss(address)
+        for address in silent.keys() - self._silent.keys():
+            count = pluralize(len(silent[address]), "job")
+            self._on_note(
+                f"{address} does not respond for {_SILENCE:g} s; its {count} run on other hosts"
+            )
+        self._silent = silent
+        if not self._workers and now - self._started > _PATIENCE:
+            self._note(f"{self._label}: has no worker yet; waiting for `dask worker ADDRESS`")
+        if not self.are_refused:
+            self._refused_since = now
+        # Another host may join a moment after the first one was refused.
+        elif now - self._refused_since > _PATIENCE:
+            self._end_refused()
+
+    def _end_refused(self) -> None:
+        problems = [
+            Problem(message=f"{self._label}: {host} cannot run jobs: {reason}")
+            for host, reasons in self._refused.items()
+            for reason in reasons
+        ]
+        fix = "install the packages of this environment on the hosts"
+        message = f"{self._label}: no host of the cluster can run jobs; {fix}"
+        raise ExporterError(ExitCode.ENVIRONMENT, (*problems, Problem(message=message)))
 
     @property
     def addresses(self) -> list[str]:
@@ -49,50 +130,23 @@ class ClusterHosts:
         """The number of jobs that run in parallel."""
         return sum(
             worker["nthreads"]
-            for worker in self._workers.values()
-            if _find_host(worker) not in self._refused
+            for address, worker in self._workers.items()
+            if address not in self._refused and address not in self._silent
         )
 
     @property
     def are_refused(self) -> bool:
         """Whether there are hosts, and all of them refuse jobs."""
-        return bool(self._workers) and not self.slots
+        return bool(self._workers) and self._workers.keys() <= self._refused.keys()
 
-    def update(self) -> None:
-        """Read the list of Dask workers, if some time has passed.
-
-        Raises:
-            ExporterError: ENVIRONMENT, if all hosts have refused jobs for some seconds.
-        """
-        if time.monotonic() - self._updated < _INTERVAL:
-            return
-        self._workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        self._updated = time.monotonic()
-        if not self._workers and self._updated - self._started > _PATIENCE:
-            self._note(f"{self._label}: has no worker yet; waiting for `dask worker ADDRESS`")
-        if not self.are_refused:
-            self._refused_since = self._updated
-        # Another host may join a moment after the first one was refused.
-        elif self._updated - self._refused_since > _PATIENCE:
-            problems = [
-                Problem(message=f"{self._label}: {host} cannot run jobs: {reason}")
-                for host, reasons in self._refused.items()
-                for reason in reasons
-            ]
-            fix = "install the packages of this environment on the hosts"
-            message = f"{self._label}: no host of the cluster can run jobs; {fix}"
-            raise ExporterError(ExitCode.ENVIRONMENT, (*problems, Problem(message=message)))
-
-    def find_address(self, host: str) -> str:
-        """Return the address of a Dask worker of a host, or "" if there is none."""
-        workers = self._workers.items()
-        return next((each for each, worker in workers if _find_host(worker) == host), "")
-
-    def refuse(self, host: str, reasons: tuple[str, ...]) -> None:
+    def refuse(self, address: str, reasons: tuple[str, ...]) -> None:
         """Exclude a host from now on."""
-        self._refused[host] = reasons
-        self._note(f"{host} runs no jobs: {'; '.join(reasons)}")
-        self._updated = 0.0
+        self._refused[address] = reasons
+        self._note(f"{address} runs no jobs: {'; '.join(reasons)}")
+
+    def report_loss(self, address: str) -> None:
+        """Report that a host left. Its jobs run again, also those that it had finished."""
+        self._note(f"{address} left the cluster; its unfinished jobs run again on other hosts")
 
     def list_allowed(self, avoided: Collection[str] = ()) -> list[str] | None:
         """Return the addresses that may run a job, or None for all, also later ones.
@@ -100,19 +154,24 @@ class ClusterHosts:
         Args:
             avoided: Hosts that another one replaces, if there is another one.
         """
-        if not self._refused and not avoided:
+        if not (self._refused or self._silent or avoided):
             return None
-        allowed = [
-            address
-            for address, worker in self._workers.items()
-            if _find_host(worker) not in self._refused
-        ]
-        others = [each for each in allowed if _find_host(self._workers[each]) not in avoided]
-        return others or allowed or None
+        allowed = [each for each in self._workers if each not in self._refused]
+        responding = [each for each in allowed if each not in self._silent]
+        return [e for e in responding if e not in avoided] or responding or allowed or None
 
-    def is_stuck(self, allowed: Collection[str] | None) -> bool:
-        """Return True if none of these Dask workers exists any more."""
-        return allowed is not None and not self._workers.keys() & set(allowed)
+    def is_stuck(self, key: str, host: str, allowed: Collection[str] | None) -> bool:
+        """Return True if a job must run elsewhere: its hosts left, or do not respond.
+
+        Args:
+            key: The key of its task.
+            host: The host that runs it, or "".
+            allowed: The hosts that may run it, or None for all.
+        """
+        if allowed is not None and not self._workers.keys() & set(allowed):
+            return True
+        is_silent = host in self._silent or any(key in keys for keys in self._silent.values())
+        return is_silent and self.slots > 0
 
     def choose_resources(self, job: Job) -> dict[str, float] | None:
         """Return the resources that a Dask worker must have for a job, or None."""
@@ -143,7 +202,3 @@ def needs_gpu(job: Job) -> bool:
         or any(name.startswith(_GPU_PROVIDERS) for each in devices for name in each.providers)
         or any((each.device or "").startswith(_GPU_DEVICES) for each in devices)
     )
-
-
-def _find_host(worker: Mapping[str, Any]) -> str:
-    return name_host(worker["host"], worker["local_directory"])

@@ -37,13 +37,13 @@ class ClusterConnection:
     """The cluster that this process started, or None."""
     label: str
     """The setting that selects the cluster, for messages."""
-    is_local: bool
-    """Whether all hosts are this machine and use the folder of the project itself."""
 
     def close(self) -> None:
         """Disconnect; end the cluster if this process started it."""
-        with _quiet(), suppress(OSError, TimeoutError):
+        # A client whose scheduler is lost raises exceptions of many classes.
+        with _quiet(), suppress(Exception):
             self.client.close(timeout=5)
+        with _quiet(), suppress(Exception):
             if self.cluster is not None:
                 self.cluster.close(timeout=10)
 
@@ -86,10 +86,10 @@ def connect(settings: EngineSettings, root: Path, workers: int) -> ClusterConnec
     _silence_dask()
     if settings.scheduler:
         label = f"{locate_engine(settings, 'scheduler')}: {settings.scheduler}"
-        return _connect_to(settings.scheduler, label, cluster=None, is_local=False)
+        return _connect_to(settings.scheduler, label)
     if settings.cluster:
         cluster, label = _make_cluster(settings, root)
-        return _connect_to(cluster, label, cluster=cluster, is_local=False)
+        return _connect_to(cluster, label, cluster)
     with _quiet():
         from distributed import LocalCluster
 
@@ -104,15 +104,21 @@ def connect(settings: EngineSettings, root: Path, workers: int) -> ClusterConnec
             silence_logs=logging.CRITICAL,
         )
     label = f"{locate_engine(settings, 'kind')}: the cluster on this machine"
-    return _connect_to(cluster, label, cluster=cluster, is_local=True)
+    return _connect_to(cluster, label, cluster)
 
 
-def _connect_to(target: Any, label: str, *, cluster: Any, is_local: bool) -> ClusterConnection:
+def _connect_to(target: Any, label: str, cluster: Any = None) -> ClusterConnection:
     from distributed import Client
 
     try:
         with _quiet():
-            client = Client(target, timeout=_CONNECT_LIMIT, set_as_default=False)
+            client = Client(
+                target,
+                timeout=_CONNECT_LIMIT,
+                set_as_default=False,
+                # Replies of hosts are bytes. A pickle could run code in this process.
+                deserializers=["msgpack", "error"],
+            )
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         if cluster is not None:
             cluster.close()
@@ -120,7 +126,7 @@ def _connect_to(target: Any, label: str, *, cluster: Any, is_local: bool) -> Clu
         message = f"{label}: no scheduler accepts the connection: {reason}; start one with "
         message += "`dask scheduler`, or correct the address, such as tcp://10.0.0.1:8786"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from None
-    return ClusterConnection(client=client, cluster=cluster, label=label, is_local=is_local)
+    return ClusterConnection(client=client, cluster=cluster, label=label)
 
 
 def _make_cluster(settings: EngineSettings, root: Path) -> tuple[Any, str]:

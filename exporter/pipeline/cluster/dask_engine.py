@@ -1,66 +1,98 @@
 """Run jobs on a Dask cluster.
 
 The client submits some jobs more than the cluster can run, so that Dask chooses the host and no
-host waits. Each host runs a job by its local engine and sends the files back, which are verified by
-their digests. `JobAttempt` decides about lost hosts.
+host waits. Each host runs a job by its local engine and sends its files back as an archive.
+Everything that waits for a host runs in a thread: a silent host blocks nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import queue
+import shutil
 import signal
+import tempfile
 import threading
 import time
-from collections import Counter, deque
+import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from exporter.cache.fingerprint import read_tool_parts
+from exporter.cache.search_path import read_search_path
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import pluralize
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.pipeline.cluster.attempt import JobAttempt
-from exporter.pipeline.cluster.client_files import FileSender, LostHost, move_files, receive_files
+from exporter.manifest import EngineSettings, Project
+from exporter.manifest.resolved.store import NO_STORE, is_remote
+from exporter.pipeline.cluster import host_run
+from exporter.pipeline.cluster.archives import (
+    Archive,
+    list_project,
+    move_files,
+    read_targets,
+    unpack,
+)
 from exporter.pipeline.cluster.cluster_hosts import ClusterHosts
-from exporter.pipeline.cluster.connection import ClusterConnection
-from exporter.pipeline.cluster.host_run import discard_job, interrupt_run, run_job
-from exporter.pipeline.cluster.protocol import HostReply, HostRequest, RunContext
+from exporter.pipeline.cluster.connection import ClusterConnection, connect, require_dask
+from exporter.pipeline.cluster.host_environment import PYTHON_PATH, split_python_path
+from exporter.pipeline.cluster.protocol import (
+    PART_SIZE,
+    HostEvent,
+    HostReply,
+    HostRequest,
+    RunContext,
+)
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
+from exporter.pipeline.folder.build_folder import BuildFolder
+from exporter.processes.environment import list_shared_variables
 
 #: Seconds between two looks at the cluster.
 _INTERVAL = 0.5
 #: Jobs that wait in the cluster, for each one that runs there. An adaptive cluster grows with them.
 _QUEUED_SHARE, _MIN_QUEUED = 3, 64
-#: Seconds in which the client connects to a lost scheduler again.
-_RECONNECT_LIMIT = 30.0
 #: Seconds in which interrupted jobs end and send their finished cells.
 _GRACE_PERIOD = 10.0
 #: Refused or failed submissions of one job.
 _MAX_SUBMISSIONS = 20
+#: Hosts that ended after a job announced a stage there, after which the job is the reason.
+_MAX_LOSSES = 2
+#: Bytes of an event of a host.
+_EVENT_LIMIT = 1 << 20
 
 
 class DaskEngine:
     """Runs jobs on the hosts of a Dask cluster.
 
     Args:
-        connect: Connects to the cluster. It is called once, at the first use.
-        make_context: Returns the context of the run and the files of the project.
+        project: The project.
+        settings: The scheduler, or the function that returns a cluster, or neither.
+        environment: The variables of this process.
         on_note: Receives messages for the user.
-        local_workers: The jobs that this machine can run in parallel.
+        jobs: The jobs that this machine can run in parallel.
+
+    Raises:
+        ExporterError: ENVIRONMENT if Dask is missing.
     """
 
     def __init__(
         self,
-        connect: Callable[[], ClusterConnection],
-        make_context: Callable[[bool], tuple[RunContext, Mapping[str, Path | bytes]]],
+        project: Project,
+        settings: EngineSettings,
+        environment: Mapping[str, str],
         on_note: Callable[[str], None],
-        local_workers: int,
+        jobs: int,
     ) -> None:
-        self._connect = connect
-        self.local_workers = local_workers
-        self._make_context = make_context
+        require_dask(settings)
+        self.local_workers = jobs
+        self._project = project
+        self._settings = settings
+        self._environment = environment
         self._on_note = on_note
         self._connection: ClusterConnection | None = None
 
@@ -79,17 +111,114 @@ class DaskEngine:
         """
         connection = self._open()
         try:
-            context, files = self._make_context(connection.is_local)
-            run = _ClusterRun(connection, context, files, events, self._on_note)
-            run.run(tasks)
+            build = BuildFolder.from_project(self._project).path.resolve()
+            with tempfile.TemporaryFile(dir=build) as file:
+                context, archive = _pack_project(self._project, build, self._environment, file)
+                _ClusterRun(connection, context, archive, events, self._on_note).run(tasks)
         finally:
             self._connection = None
             connection.close()
 
     def _open(self) -> ClusterConnection:
         if self._connection is None:
-            self._connection = self._connect()
+            workers = self._settings.workers or self.local_workers
+            self._connection = connect(self._settings, Path(self._project.root), workers)
         return self._connection
+
+
+def _pack_project(
+    project: Project, build: Path, environment: Mapping[str, str], file: BinaryIO
+) -> tuple[RunContext, Archive]:
+    """Write the archive of a project, and return it with the context of a run."""
+    root = Path(project.root).resolve()
+    skipped = [build, root / project.build]  # output, which no model reads
+    if project.store not in ("", NO_STORE) and not is_remote(project.store):
+        skipped.append((root / Path(project.store).expanduser()).resolve())
+    paths = list(list_project(root, skipped))
+    archive = Archive.pack(file, root, paths)
+    python_path = environment.get(PYTHON_PATH, "")
+    context = RunContext(
+        run=f"exporter-{uuid.uuid4().hex[:12]}",
+        root=str(root),
+        name=root.name or "project",
+        build=build.relative_to(root).as_posix() if build.is_relative_to(root) else str(build),
+        archive=archive.sha256,
+        targets=read_targets(root, paths),
+        tools=read_tool_parts(),
+        search_path=read_search_path(root, python_path),
+        variables=list_shared_variables(environment, project.environment),
+        patterns=project.environment,
+        python_path=split_python_path(root, python_path),
+    )
+    return context, archive
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """One job from its submission to its end.
+
+    A host can end for many reasons. A job that was running there runs again elsewhere, and fails as
+    `killed` only if a second host ended during it. An end before the first announcement is not the
+    fault of the job: no code of the model ran.
+    """
+
+    number: int
+    task: Task
+    priority: int = 0
+    """A larger number runs first: other jobs wait for the rest of a model."""
+    future: Any = None
+    """The future of Dask."""
+    submissions: int = 0
+    host: str = ""
+    """The host that runs the job now, or ""."""
+    lost_hosts: list[str] = field(default_factory=list)
+    """The hosts that ended after the job announced a stage there."""
+    avoided: set[str] = field(default_factory=set)
+    allowed: list[str] | None = None
+    """The addresses that may run it now, or None for all."""
+    started: float = 0.0
+    announcement: Announcement | None = None
+
+    @property
+    def is_culprit(self) -> bool:
+        """Whether the ends of hosts are the fault of the job."""
+        return len(self.lost_hosts) >= _MAX_LOSSES
+
+    def lose_host(self) -> str:
+        """Count the end of the host that ran the job; return its address, or "" if none ran it."""
+        host, self.host = self.host, ""
+        if host and self.announcement is not None:
+            self.lost_hosts.append(host)
+        self.avoided |= {host} if host else set()
+        return host
+
+    def make_result(self, exit_kind: ExitKind) -> JobResult:
+        """Return the end of a job that sent no reply."""
+        return JobResult(
+            job=self.task.job,
+            exit_kind=exit_kind,
+            code=signal.SIGKILL if exit_kind is ExitKind.SIGNAL else 0,
+            last_announcement=self.announcement,
+            seconds=time.monotonic() - self.started if self.started else 0.0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A reply of a host, and the folder with the files of the job."""
+
+    key: str
+    reply: HostReply
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A problem with a reply, or with a host if there is no key."""
+
+    key: str
+    host: str
+    problem: str
 
 
 class _ClusterRun:
@@ -99,88 +228,101 @@ class _ClusterRun:
         self,
         connection: ClusterConnection,
         context: RunContext,
-        files: Mapping[str, Path | bytes],
+        archive: Archive,
         events: JobEvents,
         on_note: Callable[[str], None],
     ) -> None:
         self._client = connection.client
         self._label = connection.label
         self._context = context
+        self._archive = archive
         self._events = events
         self._on_note = on_note
         self._hosts = ClusterHosts(connection, on_note)
-        self._sender = FileSender(self._client, files, context.run)
-        self._waiting: deque[JobAttempt] = deque()
-        self._running: dict[str, JobAttempt] = {}
-        #: Keys of finished tasks and events of hosts, from the threads of Dask.
-        self._news: queue.Queue[tuple[str, dict[str, str]]] = queue.Queue()
+        #: The hosts that have the archive of the project, or receive it.
+        self._supplied: set[str] = set()
+        self._waiting: deque[_Attempt] = deque()
+        self._running: dict[str, _Attempt] = {}
+        #: Finished tasks by their keys, and values from the threads.
+        self._news: queue.Queue[str | HostEvent | _Received | _Failed] = queue.Queue()
         self._count = 0
-        self._numbers: dict[str, int] = {}
-        #: By the number of the attempt. Dask runs a task again if its host ends before its result
-        #: was received.
-        self._starts: Counter[int] = Counter()
-        self._lost_hosts: dict[str, None] = {}
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run all tasks and those that follow them."""
+        from distributed.client import ClosedClientError
+        from distributed.comm import CommClosedError
+
         self._waiting.extend(self._make_attempt(task) for task in tasks)
-        self._client.subscribe_topic(self._context.run, self._receive_event)
         try:
+            self._hosts.watch()
+            self._client.subscribe_topic(self._context.run, self._receive_event)
             while self._waiting or self._running:
-                self._require_scheduler()
                 self._submit_waiting()
                 self._handle_news(_INTERVAL)
         except KeyboardInterrupt:
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt, ClosedClientError):
                 self._interrupt()
             for attempt in self._running.values():
-                self._events.on_job_end(_make_result(attempt, ExitKind.INTERRUPTED))
+                self._events.on_job_end(attempt.make_result(ExitKind.INTERRUPTED))
             raise
+        except (ClosedClientError, CommClosedError):
+            self._end_unfinished(f"{self._label}: the scheduler is lost")
         finally:
-            self._client.unsubscribe_topic(self._context.run)
-            self._client.cancel([each.future for each in self._running.values()], force=True)
-            self._report_repetitions()
+            self._hosts.close()
+            self._end_run().join(_INTERVAL)
 
-    def _make_attempt(self, task: Task, priority: int = 0) -> JobAttempt:
+    def _make_attempt(self, task: Task, priority: int = 0) -> _Attempt:
         self._count += 1
-        return JobAttempt(number=self._count, task=task, priority=priority)
+        return _Attempt(number=self._count, task=task, priority=priority)
 
-    def _receive_event(self, event: tuple[float, dict[str, str]]) -> None:
-        self._news.put(("event", event[1]))
+    def _receive_event(self, event: tuple[float, object]) -> None:
+        text = event[1]
+        if isinstance(text, str) and len(text) <= _EVENT_LIMIT:
+            with suppress(ValueError):  # an event of another version has no effect
+                self._news.put(HostEvent.model_validate_json(text))
 
     # --- submission ---
 
     def _submit_waiting(self) -> None:
-        self._hosts.update()
+        try:
+            self._hosts.update()
+        except ExporterError as error:
+            if self._hosts.are_refused:
+                raise
+            self._end_unfinished(str(error))
+        for address in set(self._hosts.addresses) - self._supplied:
+            self._supplied.add(address)
+            _start_thread(self._send_project, address)
         for key, attempt in tuple(self._running.items()):
-            if self._hosts.is_stuck(attempt.allowed):
-                self._client.cancel([attempt.future], force=True)
+            if self._hosts.is_stuck(key, attempt.host, attempt.allowed):
+                attempt.lose_host()
                 self._retry(key, attempt)
         limit = max(_MIN_QUEUED, _QUEUED_SHARE * self._hosts.slots)
         while self._waiting and len(self._running) < limit and not self._hosts.are_refused:
             self._submit(self._waiting.popleft())
 
-    def _submit(self, attempt: JobAttempt) -> None:
+    def _end_unfinished(self, message: str) -> None:
+        count = pluralize(len(self._running) + len(self._waiting), "job")
+        message += (
+            f", and {count} did not finish; the results so far are kept: start the scheduler "
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, f"{message}and run the export again") from None
+
+    def _submit(self, attempt: _Attempt) -> None:
         job = attempt.task.job
         attempt.submissions += 1
         if attempt.submissions > _MAX_SUBMISSIONS:
             message = f"{self._label}: no host accepts {job.spec.id}; see the messages above"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
         key = f"{job.spec.id}-{self._context.run}-{attempt.number}.{attempt.submissions}"
-        folder = JobFolder(Path(job.folder))
         # The job is written first: if this process is killed, recovery needs it.
-        write_json(folder.job, job)
-        request = HostRequest(
-            context=self._context,
-            key=key,
-            job=job.to_json(indent=None),
-            seconds=attempt.task.seconds,
-        )
+        write_json(JobFolder(Path(job.folder)).job, job)
+        request = HostRequest(context=self._context, key=key, job=job, seconds=attempt.task.seconds)
         attempt.host = ""
         attempt.allowed = self._hosts.list_allowed(attempt.avoided)
         attempt.future = self._client.submit(
-            run_job,
-            request,
+            host_run.run_job,
+            request.to_json(indent=None),
             key=key,
             pure=False,
             priority=attempt.priority,
@@ -188,8 +330,81 @@ class _ClusterRun:
             resources=self._hosts.choose_resources(job),
         )
         self._running[key] = attempt
-        self._numbers[key] = attempt.number
-        attempt.future.add_done_callback(lambda _: self._news.put(("done", {"key": key})))
+        attempt.future.add_done_callback(lambda _: self._news.put(key))
+
+    def _retry(self, key: str, attempt: _Attempt) -> None:
+        self._client.cancel([attempt.future], force=True)
+        self._running.pop(key)
+        attempt.priority = 1
+        self._waiting.appendleft(attempt)
+
+    # --- threads ---
+
+    def _call(self, address: str, function: Callable[..., bytes | None], *values: object) -> bytes:
+        """Call a function on a host, and return its bytes."""
+        result = self._client.run(function, *values, workers=[address])[address]
+        if not isinstance(result, bytes | None):
+            raise ValueError("the host sent no bytes")
+        return result or b""
+
+    def _send_project(self, address: str) -> None:
+        sha256, size = self._context.archive, self._archive.size
+        problem = ""
+        try:
+            if not self._call(address, host_run.has_archive, sha256):
+                for offset, part in self._archive.read_parts():
+                    reply = self._call(address, host_run.add_part, sha256, offset, part, size)
+                    if problem := reply.decode(errors="replace"):
+                        break
+        except Exception:  # noqa: BLE001 - of Dask: the host or the scheduler was lost
+            return
+        if problem:
+            self._news.put(_Failed("", address, f"cannot store the project: {problem}"))
+
+    def _receive(self, key: str, attempt: _Attempt) -> None:
+        """Receive the reply and the files of a job."""
+        jobs = Path(attempt.task.job.folder).parent
+        folder = Path(tempfile.mkdtemp(prefix=f"{attempt.task.job.spec.id}-", dir=jobs))
+        try:
+            reply, part = HostReply.unpack(attempt.future.result())
+            if reply.exit_kind is not None:
+                with tempfile.TemporaryFile(dir=jobs) as file:
+                    self._receive_archive(reply, part, file, shutil.disk_usage(jobs).free)
+                    unpack(file, folder)
+        except Exception as error:  # noqa: BLE001 - of Dask, or the reply is invalid
+            shutil.rmtree(folder, ignore_errors=True)
+            host = attempt.host
+            with suppress(Exception):  # of Dask, if the host was lost
+                host, *_ = self._client.who_has([attempt.future])[key]
+            self._news.put(_Failed(key, host, _describe(error)))
+        else:
+            self._news.put(_Received(key, reply, folder))
+
+    def _receive_archive(self, reply: HostReply, part: bytes, file: BinaryIO, limit: int) -> None:
+        """Write the archive of a job to a file, and verify it."""
+        digest, size = hashlib.sha256(), 0
+        while part:
+            size += len(part)
+            if len(part) > PART_SIZE or size > min(reply.size, limit):
+                raise ValueError(f"the archive has more than {min(reply.size, limit)} bytes")
+            digest.update(part)
+            file.write(part)
+            part = b""
+            if size < reply.size:
+                part = self._call(reply.host, host_run.read_part, reply.name, size)
+        if digest.hexdigest() != reply.sha256:
+            raise ValueError("the archive has another digest than the reply")
+        file.seek(0)
+        if reply.name:
+            self._call(reply.host, host_run.discard, reply.name)
+
+    def _end_run(self) -> threading.Thread:
+        def end_run() -> None:
+            with suppress(Exception):  # of Dask: a lost scheduler ends the jobs, too
+                addresses, run = self._hosts.addresses, self._context.run
+                self._client.run(host_run.end_run, run, workers=addresses, on_error="ignore")
+
+        return _start_thread(end_run)
 
     # --- news ---
 
@@ -197,127 +412,86 @@ class _ClusterRun:
         """Handle all news; wait for the first."""
         with suppress(queue.Empty):
             while True:
-                kind, event = self._take_news(seconds)
+                news = self._news.get(timeout=seconds)
                 seconds = 0.0001
-                attempt = self._running.get(event["key"])
-                if attempt is None:
-                    continue  # of an earlier submission
-                if kind == "done":
-                    self._handle_end(event["key"], attempt)
-                else:
-                    self._handle_event(event, attempt)
+                attempt = self._running.get(news if isinstance(news, str) else news.key)
+                if isinstance(news, _Received):
+                    if attempt:
+                        self._handle_reply(news, attempt)
+                    shutil.rmtree(news.folder, ignore_errors=True)
+                elif isinstance(news, _Failed):
+                    self._handle_failure(news, attempt)
+                elif attempt and isinstance(news, HostEvent):
+                    self._handle_event(news, attempt)
+                elif attempt and isinstance(news, str):
+                    self._handle_end(news, attempt)
 
-    def _take_news(self, seconds: float) -> tuple[str, dict[str, str]]:
-        """Return the next event, and count the starts of all jobs.
-
-        Raises:
-            queue.Empty: if there is none in time.
-        """
-        kind, event = self._news.get(timeout=seconds)
-        if event.get("kind") == "started" and event["key"] in self._numbers:
-            self._starts[self._numbers[event["key"]]] += 1
-        return kind, event
-
-    def _report_repetitions(self) -> None:
-        """Report how many jobs ran again, and which hosts were lost."""
-        with suppress(queue.Empty):
-            while True:
-                self._take_news(0.0001)
-        if count := sum(starts - 1 for starts in self._starts.values()):
-            hosts = f": {', '.join(self._lost_hosts)}" if self._lost_hosts else ""
-            self._on_note(f"{pluralize(count, 'job')} ran again, because a host was lost{hosts}")
-
-    def _handle_event(self, event: dict[str, str], attempt: JobAttempt) -> None:
-        if event["kind"] == "started":
-            previous, announcement = attempt.host, attempt.announcement
-            if attempt.begin(event["host"]):
-                self._report_loss(previous)
-                if attempt.is_culprit:
-                    attempt.announcement = announcement
-                    self._end_killed(event["key"], attempt)
-        elif event["host"] == attempt.host:
-            attempt.announcement = Announcement.model_validate_json(event["value"])
-            self._events.on_announcement(attempt.announcement)
-
-    def _handle_end(self, key: str, attempt: JobAttempt) -> None:
-        future: Any = attempt.future
-        if future.status == "finished":
-            try:
-                reply: HostReply = future.result()
-            except (OSError, RuntimeError, LostHost):
-                self._retry(key, attempt)
+    def _handle_event(self, event: HostEvent, attempt: _Attempt) -> None:
+        if event.announcement is not None:
+            if event.host == attempt.host:
+                attempt.announcement = event.announcement
+                self._events.on_announcement(event.announcement)
+            return
+        # Dask runs a task again if its host ends before its result was received.
+        if attempt.host and attempt.host != event.host:
+            self._hosts.report_loss(attempt.lose_host())
+            if attempt.is_culprit:
+                self._end_killed(event.key, attempt)
                 return
-            self._handle_reply(key, attempt, reply)
-        elif future.status == "error":
-            self._handle_error(key, attempt, future.exception())
-        else:  # cancelled or lost with the scheduler
-            self._retry(key, attempt)
+        attempt.host, attempt.announcement, attempt.started = event.host, None, time.monotonic()
 
-    def _handle_error(self, key: str, attempt: JobAttempt, error: BaseException) -> None:
+    def _handle_end(self, key: str, attempt: _Attempt) -> None:
         from distributed import KilledWorker
 
-        if not isinstance(error, KilledWorker):
+        if attempt.future.status == "finished":
+            _start_thread(self._receive, key, attempt)
+        elif attempt.future.status != "error":  # cancelled or lost with the scheduler
+            self._retry(key, attempt)
+        elif isinstance(error := attempt.future.exception(), KilledWorker):
+            # Dask also counts the jobs that waited on a lost host. They did not start there.
+            if host := attempt.lose_host():
+                self._hosts.report_loss(host)
+            if attempt.is_culprit:
+                self._end_killed(key, attempt)
+            else:
+                self._retry(key, attempt)
+        else:
             name = f"{type(error).__name__}: {error}"
             message = (
                 f"{self._label}: a host cannot run the task: {name}; install the same packages"
             )
             raise ExporterError(ExitCode.ENVIRONMENT, message)
-        # Dask also counts the jobs that waited on a lost host. They did not start there.
-        host = attempt.lose_host()
-        self._report_loss(host)
-        if attempt.is_culprit:
-            self._end_killed(key, attempt)
-        else:
-            attempt.avoided |= {host} if host else set()
-            self._retry(key, attempt)
 
-    def _handle_reply(self, key: str, attempt: JobAttempt, reply: HostReply) -> None:
-        address = self._hosts.find_address(reply.host)
-        if reply.missing or reply.refusal:
-            attempt.host = ""
+    def _handle_reply(self, received: _Received, attempt: _Attempt) -> None:
+        reply, job = received.reply, attempt.task.job
+        if reply.exit_kind is None:
             if reply.refusal:
                 self._hosts.refuse(reply.host, reply.refusal)
-            elif address:
-                self._sender.send(reply.missing, address)
-            self._retry(key, attempt)
+            self._retry(received.key, attempt)
             return
-        if reply.exit_kind is None:
-            raise ExporterError(ExitCode.ENVIRONMENT, f"{reply.host}: sent an empty reply")
-        job = attempt.task.job
-        try:
-            if self._context.tree:
-                receive_files(self._client, address, reply, Path(job.folder))
-            elif reply.folder:
-                move_files(Path(reply.folder), Path(job.folder))
-        except LostHost:
+        move_files(received.folder, Path(job.folder))
+        result = JobResult(
+            job=job,
+            exit_kind=reply.exit_kind,
+            code=reply.code,
+            last_announcement=reply.announcement,
+            seconds=reply.seconds,
+        )
+        self._finish(received.key, result)
+
+    def _handle_failure(self, failed: _Failed, attempt: _Attempt | None) -> None:
+        if not failed.key:
+            self._hosts.refuse(failed.host, (failed.problem,))
+        elif attempt:
+            model = attempt.task.job.spec.id
+            self._on_note(f"{failed.host}: the reply for {model} is lost: {failed.problem}")
             attempt.lose_host()
-            self._report_loss(reply.host)
-            self._retry(key, attempt)
-            return
-        if any(file.content is None for file in reply.files):
-            self._client.run(discard_job, reply.folder, workers=[address], on_error="ignore")
-        announcement = (
-            Announcement.model_validate_json(reply.announcement) if reply.announcement else None
-        )
-        self._finish(
-            key,
-            JobResult(
-                job=job,
-                exit_kind=reply.exit_kind,
-                code=reply.code,
-                last_announcement=announcement,
-                seconds=reply.seconds,
-            ),
-        )
+            attempt.avoided.add(failed.host)
+            self._retry(failed.key, attempt)
 
-    def _retry(self, key: str, attempt: JobAttempt) -> None:
-        self._running.pop(key)
-        attempt.priority = 1
-        self._waiting.appendleft(attempt)
-
-    def _end_killed(self, key: str, attempt: JobAttempt) -> None:
+    def _end_killed(self, key: str, attempt: _Attempt) -> None:
         self._client.cancel([attempt.future], force=True)
-        self._finish(key, _make_result(attempt, ExitKind.SIGNAL))
+        self._finish(key, attempt.make_result(ExitKind.SIGNAL))
 
     def _finish(self, key: str, result: JobResult) -> None:
         self._running.pop(key, None)
@@ -325,44 +499,11 @@ class _ClusterRun:
         if task := self._events.on_job_end(result):
             self._waiting.appendleft(self._make_attempt(task, priority=1))
 
-    def _report_loss(self, host: str) -> None:
-        if host:
-            self._lost_hosts[host] = None
-
-    # --- the scheduler ---
-
-    def _require_scheduler(self) -> None:
-        """Wait for a lost scheduler, and submit the unfinished jobs again.
-
-        Raises:
-            ExporterError: ENVIRONMENT, if it does not come back.
-        """
-        if self._client.status == "running":
-            return
-        self._on_note(
-            f"{self._label}: the scheduler is lost; waiting {_RECONNECT_LIMIT:g} s for it"
-        )
-        until = time.monotonic() + _RECONNECT_LIMIT
-        while self._client.status == "connecting" and time.monotonic() < until:
-            time.sleep(_INTERVAL)
-        if self._client.status != "running":
-            count = pluralize(len(self._running) + len(self._waiting), "job")
-            message = (
-                f"{self._label}: the scheduler is lost, and {count} did not finish; the results so "
-                "far are kept: start the scheduler and run the export again"
-            )
-            raise ExporterError(ExitCode.ENVIRONMENT, message)
-        self._client.subscribe_topic(self._context.run, self._receive_event)
-        for key in tuple(self._running):
-            self._retry(key, self._running[key])
-
     def _interrupt(self) -> None:
         """End the running jobs, and receive their finished cells."""
         waiting = [each for each in self._running.values() if not each.host]
         self._client.cancel([each.future for each in waiting], force=True)
-        threading.Thread(
-            target=self._interrupt_hosts, args=(self._hosts.addresses,), daemon=True
-        ).start()
+        self._end_run()
         until = time.monotonic() + _GRACE_PERIOD
         self._waiting.clear()
         while time.monotonic() < until and any(each.host for each in self._running.values()):
@@ -370,18 +511,14 @@ class _ClusterRun:
                 return
             self._handle_news(_INTERVAL)
 
-    def _interrupt_hosts(self, addresses: list[str]) -> None:
-        # The connection ends if the scheduler is lost, or when all jobs have ended.
-        with suppress(OSError):
-            self._client.run(interrupt_run, self._context.run, workers=addresses, on_error="ignore")
+
+def _describe(error: BaseException) -> str:
+    """Return one line, also for an exception of Dask with a traceback in its text."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _make_result(attempt: JobAttempt, exit_kind: ExitKind) -> JobResult:
-    """Return the end of a job that sent no reply."""
-    return JobResult(
-        job=attempt.task.job,
-        exit_kind=exit_kind,
-        code=signal.SIGKILL if exit_kind is ExitKind.SIGNAL else 0,
-        last_announcement=attempt.announcement,
-        seconds=time.monotonic() - attempt.started if attempt.started else 0.0,
-    )
+def _start_thread(function: Callable[..., None], *values: object) -> threading.Thread:
+    """Start a thread that does not keep the program alive."""
+    thread = threading.Thread(target=function, args=values, daemon=True)
+    thread.start()
+    return thread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.cache.fingerprint import (
@@ -20,11 +20,10 @@ from exporter.environments.installation import (
 )
 from exporter.jobs.job import Job
 from exporter.manifest import Device, RuntimeEnvironment
-from exporter.pipeline.cluster.project_tree import ProjectTree
 from exporter.pipeline.cluster.protocol import RunContext
 from exporter.processes.environment import list_shared_variables, make_worker_environment
 
-_PYTHON_PATH = "PYTHONPATH"
+PYTHON_PATH = "PYTHONPATH"
 #: A variable has a value of its own on each host; the workers receive that of the client.
 _VARIABLE_PART = "tool.torch_private"
 
@@ -57,13 +56,13 @@ def make_host_variables(
     # A host can have other folders of packages. Those of the client's project are other files.
     folders += [
         folder
-        for folder in filter(None, environment.get(_PYTHON_PATH, "").split(os.pathsep))
+        for folder in filter(None, environment.get(PYTHON_PATH, "").split(os.pathsep))
         if folder not in folders and not Path(folder).resolve().is_relative_to(client_root)
     ]
     if folders:
-        values[_PYTHON_PATH] = os.pathsep.join(folders)
+        values[PYTHON_PATH] = os.pathsep.join(folders)
     else:
-        values.pop(_PYTHON_PATH, None)
+        values.pop(PYTHON_PATH, None)
     return make_worker_environment(values | dict(context.variables), context.patterns)
 
 
@@ -80,21 +79,18 @@ def find_tool_differences(context: RunContext) -> tuple[str, ...]:
     )
 
 
-def find_path_difference(context: RunContext, root: Path, variables: Mapping[str, str]) -> str:
-    """Return how the search path for modules differs, or "" if it is the same."""
-    state = read_search_path(root, variables.get(_PYTHON_PATH, ""))
-    if state == context.search_path:
-        return ""
-    return f"search path of Python: {state} instead of {context.search_path}"
-
-
-def find_link_differences(tree: ProjectTree, root: Path) -> tuple[str, ...]:
-    """Return the targets outside of the project that this host lacks or has with other content."""
-    return tuple(
-        f"{link.name} -> {link.target}: the file is missing or differs; copy it to the host"
-        for link in tree.links
-        if link.state and read_source_state((root / link.name).resolve()) != link.state
-    )
+def find_differences(
+    context: RunContext, root: Path, variables: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield how the files around the copy of the project differ from those of the client."""
+    state = read_search_path(root, variables.get(PYTHON_PATH, ""))
+    if state != context.search_path:
+        yield f"search path of Python: {state} instead of {context.search_path}"
+    for name, target_state in context.targets.items():
+        link = root / name
+        if read_source_state(link.resolve()) != target_state:
+            target = f"{name} -> {link.readlink()}"
+            yield f"{target}: the file is missing or differs; copy it to the host"
 
 
 def prepare_devices(job: Job, folder: Path) -> tuple[Job, tuple[str, ...]]:

@@ -1,46 +1,42 @@
-"""Run one job on a host, and exchange files with the client.
+"""Run one job on a host, in a copy of the project.
 
-A Dask worker calls these functions: `run_job` is the task, and the others are calls of the client
-between tasks. The job itself runs in a worker process of the local engine, as on the client's
-machine, so that its crash does not end the Dask worker.
+A Dask worker calls these functions: `run_job` is the task, and the client calls the others beside
+it. The job itself runs in a worker process of the local engine, as on the client's machine, so that
+its crash does not end the Dask worker.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from functools import cache
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exporter.core.errors import ExporterError
 from exporter.core.file_hash import hash_file
-from exporter.core.folder_access import make_accessible, remove_folder
-from exporter.core.regular_files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file
+from exporter.core.folder_access import remove_folder
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
+from exporter.pipeline.cluster.archives import Archive, list_results, unpack
 from exporter.pipeline.cluster.host_environment import (
-    find_link_differences,
-    find_path_difference,
+    find_differences,
     find_tool_differences,
     make_host_variables,
     prepare_devices,
 )
-from exporter.pipeline.cluster.host_folder import HostFolder, WrongDigest, hash_content
 from exporter.pipeline.cluster.protocol import (
     PART_SIZE,
-    FilePart,
+    HostEvent,
     HostReply,
     HostRequest,
     RunContext,
-    SentFile,
-    find_host_folder,
-    name_host,
+    find_archives,
 )
 from exporter.pipeline.cluster.shared_starter import JobStarter, SharedStarter
 from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
@@ -49,148 +45,133 @@ from exporter.processes.spawner import ProcessStarter
 from exporter.processes.worker_starter import make_worker_starter
 from exporter.records.record import Record
 
-#: Bytes of a file that is sent with the reply.
-_INLINE_SIZE = 1 << 20
-#: Bytes of all such files.
-_INLINE_TOTAL = 64 << 20
-_INTERRUPTED: set[str] = set()
-_SEEN_RUNS: set[str] = set()
+#: Seconds between two looks for an archive that the client sends.
+_INTERVAL = 0.05
+#: Seconds without a new part, after which the job runs elsewhere.
+_SILENCE = 60.0
+#: Seconds after which an unused archive or environment is removed.
+_MAX_AGE = 7 * 24 * 3600.0
+_LOCK, _COPY_LOCK = threading.Lock(), threading.Lock()
+_ENDED_RUNS: set[str] = set()
+#: By run: the copy of its project, and the number of its jobs.
+_COPIES: dict[str, Path] = {}
+_ACTIVE: Counter[str] = Counter()
 _STARTERS: dict[tuple[object, ...], SharedStarter] = {}
-_LOCK = threading.Lock()
 
 
-def run_job(request: HostRequest) -> HostReply:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A Dask worker for one job."""
+
+    address: str
+    archives: Path
+    """The folder of archives, which all Dask workers of the machine share."""
+    scratch: Path
+    """The folder of the Dask worker. Dask removes it."""
+    report: Callable[[Announcement | None], None]
+    """Receives None for the start of the job, and its announcements."""
+    is_cancelled: Callable[[], bool]
+
+    def refuse(self, *reasons: str) -> bytes:
+        """Return the reply to a request that this host cannot run."""
+        return HostReply(host=self.address, refusal=reasons).pack()
+
+
+def run_job(text: str) -> bytes:
     """Run a job, or return the reason why it cannot run. This is the Dask task."""
     from distributed import get_worker
-    from distributed.comm.addressing import get_address_host
 
-    worker = get_worker()
-    host = name_host(get_address_host(worker.address), worker.local_directory)
-    context = request.context
-    if context.run in _INTERRUPTED:
-        return HostReply(host=host, exit_kind=ExitKind.INTERRUPTED)
-    topic, state = context.run, worker.state
+    worker: Any = get_worker()
+    request = HostRequest.model_validate_json(text)
+    run, tasks = request.context.run, worker.state.tasks
 
-    def report(kind: str, value: str) -> None:
-        event = {"key": request.key, "kind": kind, "value": value, "host": host}
-        worker.log_event(topic, event)
+    def report(announcement: Announcement | None) -> None:
+        event = HostEvent(key=request.key, host=worker.address, announcement=announcement)
+        worker.log_event(run, event.to_json(indent=None))
 
     def is_cancelled() -> bool:
-        task = state.tasks.get(request.key)
+        task = tasks.get(request.key)
         is_unwanted = task is None or task.state == "cancelled"
-        return is_unwanted or context.run in _INTERRUPTED or worker.status.name != "running"
+        return is_unwanted or run in _ENDED_RUNS or worker.status.name != "running"
 
-    try:
-        return run_request(
-            request,
-            HostFolder(find_host_folder(worker.local_directory)),
-            host,
-            report,
-            is_cancelled,
-        )
-    except (ExporterError, OSError, WrongDigest) as error:
-        return HostReply(host=host, refusal=(f"{type(error).__name__}: {error}",))
+    host = Host(
+        address=worker.address,
+        archives=find_archives(worker.local_directory),
+        scratch=Path(worker.local_directory),
+        report=report,
+        is_cancelled=is_cancelled,
+    )
+    with _count_job(run):
+        try:
+            return run_request(request, host)
+        except (ExporterError, OSError, ValueError) as error:
+            return host.refuse(f"{type(error).__name__}: {error}")
 
 
-def run_request(
-    request: HostRequest,
-    folder: HostFolder,
-    host: str,
-    report: Callable[[str, str], None],
-    is_cancelled: Callable[[], bool],
-) -> HostReply:
-    """Run a job in a copy of the project.
-
-    Args:
-        request: The job.
-        folder: The working folder of the host.
-        host: The name of the host.
-        report: Receives the start and the announcements of the job.
-        is_cancelled: Returns True if the job must end.
-
-    Raises:
-        OSError: if the host cannot write or read a file.
-        WrongDigest: if a file of the host changed.
-    """
-    context = request.context
+def run_request(request: HostRequest, host: Host) -> bytes:
+    """Run a job and return the reply."""
+    context, job = request.context, request.job
     if differences := find_tool_differences(context):
-        return HostReply(host=host, refusal=differences)
-    job, root = Job.model_validate_json(request.job), Path(context.root)
+        return host.refuse(*differences)
     if job.sandbox == "bubblewrap" and (obstacle := find_obstacle()):
-        return HostReply(host=host, refusal=(f"sandbox: {obstacle}",))
-    if context.tree:
-        if missing := _list_missing_files(folder, context.tree):
-            return HostReply(host=host, missing=missing)
-        with _LOCK:
-            root = folder.copy_project(context.tree, is_first=context.run not in _SEEN_RUNS)
-            if context.run not in _SEEN_RUNS:
-                folder.remove_unused()
-                _SEEN_RUNS.add(context.run)
+        return host.refuse(f"sandbox: {obstacle}")
+    root = _copy_project(context, host)
+    if root is None:
+        return host.refuse()
     variables = make_host_variables(context, root, os.environ)
-    if context.tree:
-        differences = _find_differences(context, folder, root, variables)
-        job, problems = prepare_devices(job, folder.path / "environments")
-        if differences or problems:
-            return HostReply(host=host, refusal=(*differences, *problems))
-        job = _move_job(job, context, root)
-    else:
-        parent = Path(job.folder).parent
-        job = job.model_copy(update={"folder": _make_folder(job, parent)})
-    report("started", "")
-    events = _HostEvents(report)
+    job, problems = prepare_devices(job, host.archives / "environments")
+    if differences := (*find_differences(context, root, variables), *problems):
+        return host.refuse(*differences)
+    job = _move_job(job, context, root)
+    host.report(None)
+    events = _HostEvents(host.report)
     shared = _get_starter(variables, job.sandbox)
-    shared.begin()
-    try:
-        engine = LocalEngine(1, JobStarter(shared, is_cancelled))
+    with suppress(KeyboardInterrupt):  # `is_cancelled`: the engine has reported the end
+        engine = LocalEngine(1, JobStarter(shared, host.is_cancelled))
         engine.run([Task(job=job, seconds=request.seconds)], events)
-    except KeyboardInterrupt:  # `is_cancelled`: the engine has reported the end
-        pass
-    finally:
-        shared.end()
-    return _make_reply(host, job, events.result, is_local=not context.tree)
+    return _make_reply(host, JobFolder(Path(job.folder)), events.result)
 
 
-def _find_differences(
-    context: RunContext, folder: HostFolder, root: Path, variables: Mapping[str, str]
-) -> tuple[str, ...]:
-    path = find_path_difference(context, root, variables)
-    links = find_link_differences(folder.read_tree(context.tree), root)
-    return (*((path,) if path else ()), *links)
+def has_archive(sha256: str, dask_worker: Any) -> bytes:
+    """Return a text if this host has an archive, else nothing. Dask adds the last argument."""
+    return b"yes" if (find_archives(dask_worker.local_directory) / sha256).is_file() else b""
 
 
-def list_missing(digests: Sequence[str], dask_worker: Any) -> tuple[str, ...]:
-    """Return the digests that this host lacks. Dask adds the last argument."""
-    return HostFolder(find_host_folder(dask_worker.local_directory)).list_missing(digests)
-
-
-def add_part(part: FilePart, dask_worker: Any) -> str:
-    """Receive a part of a file; return the reason if it cannot be stored, else ""."""
+def add_part(sha256: str, offset: int, content: bytes, size: int, dask_worker: Any) -> bytes:
+    """Receive a part of an archive; return the reason if it cannot be stored, else nothing."""
+    folder = find_archives(dask_worker.local_directory)
+    path = _find_incoming(folder, sha256)
     try:
-        HostFolder(find_host_folder(dask_worker.local_directory)).add_part(part)
-    except (OSError, WrongDigest) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
-def read_part(folder: str, name: str, offset: int) -> bytes | None:
-    """Return a part of a file of a job, or None if it cannot be read."""
-    try:
-        with (Path(folder) / name).open("rb") as file:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("r+b" if offset else "wb") as file:
             file.seek(offset)
-            return file.read(PART_SIZE)
-    except OSError:
-        return None
+            file.write(content)
+        if offset + len(content) == size:
+            if hash_file(path) != sha256:
+                path.unlink()
+                return b"the archive has another digest than its parts"
+            path.replace(folder / sha256)
+    except OSError as error:
+        return f"{type(error).__name__}: {error}".encode()
+    return b""
 
 
-def discard_job(folder: str) -> None:
-    """Remove the folder of a job, whose files the client received."""
-    with suppress(OSError, ExporterError):
-        remove_folder(Path(folder))
+def read_part(name: str, offset: int) -> bytes:
+    """Return a part of the archive of a job."""
+    with Path(name).open("rb") as file:
+        file.seek(offset)
+        return file.read(PART_SIZE)
 
 
-def interrupt_run(run: str) -> None:
-    """End all jobs of a run; those that wait do not start."""
-    _INTERRUPTED.add(run)
+def discard(name: str) -> None:
+    """Remove the archive of a job, which the client received."""
+    Path(name).unlink(missing_ok=True)
+
+
+def end_run(run: str) -> None:
+    """End all jobs of a run. Those that wait do not start."""
+    _ENDED_RUNS.add(run)
+    _remove_copy(run)
 
 
 def make_host_starter(variables: Mapping[str, str], sandbox: str) -> ProcessStarter:
@@ -201,12 +182,9 @@ def make_host_starter(variables: Mapping[str, str], sandbox: str) -> ProcessStar
 class _HostEvents:
     """Forwards the announcements of a job, and keeps its end."""
 
-    def __init__(self, report: Callable[[str, str], None]) -> None:
-        self._report = report
+    def __init__(self, report: Callable[[Announcement | None], None]) -> None:
+        self.on_announcement = report
         self.result: JobResult | None = None
-
-    def on_announcement(self, announcement: Announcement) -> None:
-        self._report("announced", announcement.to_json(indent=None))
 
     def on_record(self, record: Record) -> None:
         """Do nothing: all records travel with the reply."""
@@ -215,26 +193,68 @@ class _HostEvents:
         self.result = result
 
 
-def _list_missing_files(folder: HostFolder, tree: str) -> tuple[str, ...]:
-    """Return the digests that the copy of a project needs and the host lacks."""
-    if missing := folder.list_missing([tree]):
-        return missing
-    return _check_tree(folder, tree)
+@contextmanager
+def _count_job(run: str) -> Iterator[None]:
+    with _LOCK:
+        _ACTIVE[run] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _ACTIVE[run] -= 1
+        _remove_copy(run)
 
 
-def _check_tree(folder: HostFolder, tree: str) -> tuple[str, ...]:
-    if tree in _complete_trees():
-        return ()
-    missing = folder.list_missing([file.sha256 for file in folder.read_tree(tree).files])
-    if not missing:
-        _complete_trees().add(tree)
-    return missing
+def _remove_copy(run: str) -> None:
+    """Remove the copy of an ended run without jobs, and close the starters without runs."""
+    with _LOCK:
+        if run not in _ENDED_RUNS or _ACTIVE[run]:
+            return
+        copy = _COPIES.pop(run, None)
+        if not _COPIES:
+            for starter in _STARTERS.values():
+                starter.close()
+    if copy:
+        with suppress(ExporterError):
+            remove_folder(copy)
 
 
-@cache
-def _complete_trees() -> set[str]:
-    """Return the trees whose files this process has seen complete."""
-    return set()
+def _find_incoming(archives: Path, sha256: str) -> Path:
+    """Return the path of an incomplete archive, which each process receives for itself."""
+    return archives / f"{sha256}.{os.getpid()}"
+
+
+def _copy_project(context: RunContext, host: Host) -> Path | None:
+    """Return the root of this run's copy of the project, or None if the archive does not arrive."""
+    archive, incoming = (
+        host.archives / context.archive,
+        _find_incoming(host.archives, context.archive),
+    )
+    last_part, last_size = time.monotonic(), -1
+    while not archive.is_file():
+        size = incoming.stat().st_size if incoming.is_file() else -1
+        if size != last_size:
+            last_part, last_size = time.monotonic(), size
+        if host.is_cancelled() or time.monotonic() - last_part > _SILENCE:
+            return None
+        time.sleep(_INTERVAL)
+    with _COPY_LOCK:
+        if context.run not in _COPIES:
+            folder = Path(tempfile.mkdtemp(prefix="project-", dir=host.scratch))
+            with archive.open("rb") as file:
+                unpack(file, folder / context.name, has_links=True)
+            os.utime(archive)
+            _remove_unused(host.archives)
+            _COPIES[context.run] = folder
+        return _COPIES[context.run] / context.name
+
+
+def _remove_unused(archives: Path) -> None:
+    limit = time.time() - _MAX_AGE
+    with suppress(OSError):
+        for path in archives.iterdir():
+            if path.is_file() and path.lstat().st_mtime < limit:
+                path.unlink()
 
 
 def _move_job(job: Job, context: RunContext, root: Path) -> Job:
@@ -244,12 +264,8 @@ def _move_job(job: Job, context: RunContext, root: Path) -> Job:
         build = root.parent / "build"
     parent = build / Path(job.folder).parent.name
     parent.mkdir(parents=True, exist_ok=True)
-    update = {"root": str(root), "build": str(build), "folder": _make_folder(job, parent)}
-    return job.model_copy(update=update)
-
-
-def _make_folder(job: Job, parent: Path) -> str:
-    return tempfile.mkdtemp(prefix=f"{job.spec.id}-", dir=parent)
+    folder = tempfile.mkdtemp(prefix=f"{job.spec.id}-", dir=parent)
+    return job.model_copy(update={"root": str(root), "build": str(build), "folder": folder})
 
 
 def _get_starter(variables: Mapping[str, str], sandbox: str) -> SharedStarter:
@@ -261,60 +277,25 @@ def _get_starter(variables: Mapping[str, str], sandbox: str) -> SharedStarter:
         return _STARTERS[key]
 
 
-def _make_reply(host: str, job: Job, result: JobResult | None, *, is_local: bool) -> HostReply:
-    folder = Path(job.folder)
-    if result is None:  # interrupted before the job began
-        return HostReply(host=host, exit_kind=ExitKind.INTERRUPTED, folder=str(folder))
-    announcement = result.last_announcement
-    reply = HostReply(
-        host=host,
-        exit_kind=result.exit_kind,
-        code=result.code,
-        announcement=announcement.to_json(indent=None) if announcement else "",
-        seconds=result.seconds,
-        folder=str(folder),
-    )
-    if is_local:
-        return reply
-    files = _list_files(JobFolder(folder))
-    if all(file.content is not None for file in files):
-        discard_job(str(folder))  # otherwise the client does it when it has all parts
-    return replace(reply, files=files)
-
-
-def _list_files(folder: JobFolder) -> tuple[SentFile, ...]:
-    """Return the regular files of a job. Links, pipes and files that are too large are omitted."""
-    if folder.path.is_symlink() or not folder.path.is_dir():
-        return ()
-    make_accessible(folder.path)
-    files, total = [], 0
-    for parent, _, names in os.walk(folder.path):
-        for name in sorted(names):
-            path = Path(parent, name)
-            with suppress(OSError):
-                size = path.lstat().st_size
-                if size > _find_limit(folder, path):
-                    continue
-                is_inline = size <= _INLINE_SIZE and total + size <= _INLINE_TOTAL
-                content = read_regular_file(path, _INLINE_SIZE) if is_inline else None
-                total += size if is_inline else 0
-                files.append(
-                    SentFile(
-                        name=path.relative_to(folder.path).as_posix(),
-                        sha256=hash_file(path) if content is None else hash_content(content),
-                        size=size if content is None else len(content),
-                        content=content,
-                    )
-                )
-    return tuple(files)
-
-
-def _find_limit(folder: JobFolder, path: Path) -> int:
-    """Return the largest size of a file, as the readers of the client accept it."""
-    if path == folder.job:  # the client has its own
-        return -1
-    if path.parent == folder.records or path == folder.announcement:
-        return CELL_LIMIT
-    if path in (folder.reference, folder.contract):
-        return PROJECT_LIMIT
-    return shutil.disk_usage(folder.path).total
+def _make_reply(host: Host, folder: JobFolder, result: JobResult | None) -> bytes:
+    """Pack the files of a job, remove its folder and return the reply."""
+    descriptor, name = tempfile.mkstemp(prefix="results-", dir=host.scratch)
+    with os.fdopen(descriptor, "w+b") as file:
+        archive = Archive.pack(file, folder.path, list_results(folder))
+        first_part = next((content for _, content in archive.read_parts()), b"")
+    is_complete = len(first_part) == archive.size
+    if is_complete:
+        discard(name)
+    with suppress(OSError, ExporterError):
+        remove_folder(folder.path)
+    return HostReply(
+        host=host.address,
+        # There is no result if the run was interrupted before the job began.
+        exit_kind=result.exit_kind if result else ExitKind.INTERRUPTED,
+        code=result.code if result else 0,
+        announcement=result.last_announcement if result else None,
+        seconds=result.seconds if result else 0.0,
+        name="" if is_complete else name,
+        size=archive.size,
+        sha256=archive.sha256,
+    ).pack(first_part)

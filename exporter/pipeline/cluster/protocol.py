@@ -1,114 +1,101 @@
-"""The values that the client and the hosts of a cluster exchange.
-
-Dask pickles these values. Contents of files travel beside them, in parts of limited size.
-"""
+"""The values that the client and the hosts of a cluster exchange, as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.regular_files import CELL_LIMIT
+from exporter.jobs.job import Announcement, Job
 from exporter.pipeline.engine import ExitKind
 
-#: Bytes of one message with the content of a file.
+#: Bytes of one message with a part of an archive.
 PART_SIZE = 16 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
+class RunContext(FrozenModel):
     """The part of all requests of one run."""
 
     run: str
     """The name of the run, which no other run has."""
     root: str
     """The folder of the project on the client."""
+    name: str
+    """The name of the project's folder."""
     build: str
     """The build folder: relative to the root, or absolute on the client."""
-    tree: str
-    """The digest of the project's tree; "" if the host is the client's machine and uses its
-    folder."""
-    tools: Mapping[str, str]
+    archive: str
+    """The SHA-256 of the archive with the project."""
+    targets: dict[str, str]
+    """The links out of the project, with the states of their targets on the client."""
+    tools: dict[str, str]
     """The parts of the fingerprint that describe the packages of the client."""
     search_path: str
     """The state of the client's search path for modules."""
-    variables: Mapping[str, str]
+    variables: dict[str, str]
     """The variables of the client that travel."""
-    patterns: tuple[str, ...]
+    patterns: Items[str]
     """The names of variables that the project lists, with wildcards."""
-    python_path: tuple[str, ...]
+    python_path: Items[str]
     """The folders of `PYTHONPATH`; those of the project are relative to its root."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRequest:
-    """One job."""
+class HostRequest(FrozenModel):
+    """One job, with the paths of the client."""
 
     context: RunContext
     key: str
-    job: str
-    """The job as JSON, with the paths of the client."""
+    job: Job
     seconds: float
     """The time limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
-    """A part of a file that a host lacks."""
+class HostEvent(FrozenModel):
+    """The start of a job on a host, or an announcement of the job."""
 
-    digest: str
-    """The SHA-256 of the complete file."""
-    sender: str
-    """The name of the run that sends the parts."""
-    offset: int
-    content: bytes
-    is_last: bool
-    """Whether the file is complete with this part."""
+    key: str
+    host: str
+    announcement: Announcement | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentFile:
-    """A file of a job."""
-
-    name: str
-    """The path in the folder of the job."""
-    sha256: str
-    size: int
-    content: bytes | None
-    """None if the client reads the file in parts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostReply:
-    """The reply of a host to a request: exactly one of the first three fields is set."""
+class HostReply(FrozenModel):
+    """The end of a job, or the reason why the host did not run it."""
 
     host: str
-    """The name of the host: its machine and its working folder."""
+    """The address of the Dask worker."""
     exit_kind: ExitKind | None = None
-    """The end of the job."""
-    missing: tuple[str, ...] = ()
-    """The digests that the host lacks. The job did not run."""
-    refusal: tuple[str, ...] = ()
-    """Why the host cannot run the job: the differences from the client."""
+    """None if the job did not run."""
+    refusal: Items[str] = ()
+    """The differences of the host from the client; empty if the archive did not arrive."""
     code: int = 0
-    announcement: str = ""
-    """The last announcement as JSON, or "" if there is none."""
-    seconds: float = 0.0
-    folder: str = ""
-    """The folder of the job on the host."""
-    files: tuple[SentFile, ...] = field(default=())
+    announcement: Announcement | None = None
+    seconds: NonNegativeFloat = 0.0
+    name: str = ""
+    """The archive with the files of the job on the host, or "" if the reply contains all of it."""
+    size: NonNegativeInt = 0
+    """The bytes of the archive."""
+    sha256: str = ""
+
+    def pack(self, first_part: bytes = b"") -> bytes:
+        """Return the reply with the first part of its archive."""
+        return self.to_json(indent=None).encode() + first_part
+
+    @classmethod
+    def unpack(cls, data: object) -> tuple[Self, bytes]:
+        """Return a reply and the first part of its archive.
+
+        Raises:
+            ValueError: if the data is no reply, or too large.
+        """
+        if not isinstance(data, bytes) or len(data) > PART_SIZE + CELL_LIMIT:
+            raise ValueError("the reply has another format")
+        text, _, first_part = data.partition(b"\n")
+        return cls.model_validate_json(text), first_part
 
 
-def name_host(address: str, local_directory: str) -> str:
-    """Return the name of a host, which all of its Dask workers share.
-
-    Args:
-        address: The network address of the machine.
-        local_directory: The folder of a Dask worker.
-    """
-    return f"{address}:{find_host_folder(local_directory)}"
-
-
-def find_host_folder(local_directory: str) -> Path:
-    """Return the working folder of a host, beside the folders of its Dask workers."""
+def find_archives(local_directory: str) -> Path:
+    """Return the folder of archives of a host, beside the folders of its Dask workers."""
     return Path(local_directory).parent / "exporter"

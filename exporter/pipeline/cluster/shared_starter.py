@@ -14,44 +14,19 @@ from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProc
 
 #: Seconds between two looks at a worker, which read its folder.
 _INTERVAL = 0.05
-#: Seconds without a job after which the fork server ends and frees its memory.
-_IDLE = 120.0
 
 
 class SharedStarter:
-    """A starter with a lock around each of its calls.
-
-    Args:
-        starter: Starts the workers.
-    """
+    """A starter with a lock around each of its calls."""
 
     def __init__(self, starter: ProcessStarter) -> None:
         self.lock = threading.RLock()
         self.starter = starter
-        self._users = 0
-        self._timer: threading.Timer | None = None
 
-    def begin(self) -> None:
-        """Count a job that uses the starter."""
+    def close(self) -> None:
+        """End the fork server and free its memory. The next start creates another one."""
         with self.lock:
-            self._users += 1
-            if self._timer:
-                self._timer.cancel()
-                self._timer = None
-
-    def end(self) -> None:
-        """Forget a job; close the starter if no other job begins for some time."""
-        with self.lock:
-            self._users -= 1
-            if not self._users:
-                self._timer = threading.Timer(_IDLE, self._close_unused)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def _close_unused(self) -> None:
-        with self.lock:
-            if not self._users:
-                self.starter.close()
+            self.starter.close()
 
 
 class JobStarter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,20 +18,32 @@ from tests.unit.pipeline import builders
 
 def make_hosts(notes: list[str], **resources: dict[str, float]) -> ClusterHosts:
     """Return the hosts with these names and resources, one Dask worker each."""
-    workers = {
-        f"tcp://{name}:1": {
-            "host": name,
-            "local_directory": "/scratch/dask/worker-1",
-            "nthreads": 2,
-            "resources": each,
+    return Hosts(notes, **resources).hosts
+
+
+class Hosts:
+    """Hosts whose scheduler is this object."""
+
+    status = "running"
+
+    def __init__(self, notes: list[str], **resources: dict[str, float]) -> None:
+        self.workers: dict[str, dict[str, Any]] = {
+            f"tcp://{name}:1": {"nthreads": 2, "resources": each, "last_seen": 0.0}
+            for name, each in resources.items()
         }
-        for name, each in resources.items()
-    }
-    client: Any = SimpleNamespace(scheduler_info=lambda n_workers: {"workers": workers})
-    connection = ClusterConnection(client=client, cluster=None, label="it", is_local=False)
-    hosts = ClusterHosts(connection, notes.append)
-    hosts.update()
-    return hosts
+        connection = ClusterConnection(client=self, cluster=None, label="it")
+        self.hosts = ClusterHosts(connection, notes.append)
+        self.update()
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        return {"workers": {name: dict(worker) for name, worker in self.workers.items()}}
+
+    def processing(self, workers: list[str]) -> dict[str, list[str]]:
+        return {worker: [f"job on {worker}"] for worker in workers}
+
+    def update(self) -> None:
+        self.hosts.read()
+        self.hosts.update()
 
 
 def make_job(tmp_path: Path, memory: int | None = None, *providers: str) -> Job:
@@ -52,39 +63,84 @@ def test_a_refused_host_gets_no_jobs_and_one_message() -> None:
     notes: list[str] = []
     hosts = make_hosts(notes, a={}, b={})
     for _ in range(2):
-        hosts.refuse("a:/scratch/dask/exporter", ("torch: 2.12 instead of 2.13",))
+        hosts.refuse("tcp://a:1", ("torch: 2.12 instead of 2.13",))
     assert hosts.slots == 2
     assert hosts.list_allowed() == ["tcp://b:1"]
-    assert notes == ["a:/scratch/dask/exporter runs no jobs: torch: 2.12 instead of 2.13"]
+    assert notes == ["tcp://a:1 runs no jobs: torch: 2.12 instead of 2.13"]
 
 
 def test_the_run_ends_if_all_hosts_refuse_and_no_other_one_joins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hosts = make_hosts([], a={})
-    hosts.refuse("a:/scratch/dask/exporter", ("torch: 2.12 instead of 2.13",))
-    hosts.update()
+    cluster = Hosts([], a={})
+    cluster.hosts.refuse("tcp://a:1", ("torch: 2.12 instead of 2.13",))
+    cluster.update()
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 10)
     with pytest.raises(ExporterError) as error:
-        hosts.update()
+        cluster.update()
     first, second = map(str, error.value.problems)
-    assert first.endswith("exporter cannot run jobs: torch: 2.12 instead of 2.13")
+    assert first.endswith("tcp://a:1 cannot run jobs: torch: 2.12 instead of 2.13")
     assert second.startswith("it: no host of the cluster can run jobs; install")
 
 
 def test_a_host_is_avoided_only_if_there_is_another_one() -> None:
     hosts = make_hosts([], a={}, b={})
-    assert hosts.list_allowed({"a:/scratch/dask/exporter"}) == ["tcp://b:1"]
+    assert hosts.list_allowed({"tcp://a:1"}) == ["tcp://b:1"]
     single = make_hosts([], a={})
-    assert single.list_allowed({"a:/scratch/dask/exporter"}) == ["tcp://a:1"]
+    assert single.list_allowed({"tcp://a:1"}) == ["tcp://a:1"]
 
 
 def test_a_job_whose_hosts_left_is_stuck() -> None:
-    hosts = make_hosts([], a={})
-    assert not hosts.is_stuck(None)
-    assert not hosts.is_stuck(["tcp://a:1", "tcp://b:1"])
-    assert hosts.is_stuck(["tcp://b:1"])
+    cluster = Hosts(notes := [], a={}, b={})
+    assert not cluster.hosts.is_stuck("key", "", None)
+    assert not cluster.hosts.is_stuck("key", "", ["tcp://a:1"])
+    del cluster.workers["tcp://a:1"]
+    cluster.update()
+    assert not cluster.hosts.is_stuck("key", "", ["tcp://a:1", "tcp://b:1"])
+    assert cluster.hosts.is_stuck("key", "", ["tcp://a:1"])
+    assert notes == [
+        "tcp://a:1 left the cluster; its unfinished jobs run again on other hosts",
+    ]
+
+
+def test_jobs_of_a_silent_host_run_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Hosts(notes := [], a={}, b={})
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 31)
+    cluster.workers["tcp://b:1"]["last_seen"] = 31.0
+    cluster.update()
+    assert notes == ["tcp://a:1 does not respond for 30 s; its 1 job run on other hosts"]
+    assert cluster.hosts.list_allowed() == ["tcp://b:1"]
+    assert cluster.hosts.is_stuck("key", "tcp://a:1", None)
+    assert cluster.hosts.is_stuck("job on tcp://a:1", "", None)
+    assert not cluster.hosts.is_stuck("key", "tcp://b:1", None)
+    cluster.workers["tcp://a:1"]["last_seen"] = 32.0  # it continues
+    cluster.update()
+    assert cluster.hosts.list_allowed() is None
+    assert not cluster.hosts.is_stuck("key", "tcp://a:1", None)
+
+
+def test_jobs_wait_for_a_silent_host_without_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Hosts([], a={})
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 31)
+    cluster.update()
+    assert not cluster.hosts.is_stuck("key", "tcp://a:1", None)
+    assert cluster.hosts.list_allowed() == ["tcp://a:1"]
+
+
+def test_a_scheduler_that_closes_or_is_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Hosts([], a={})
+    now = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now + 31)
+        with pytest.raises(ExporterError, match="it: the scheduler is lost"):
+            cluster.hosts.update()
+    cluster.hosts.update()
+    cluster.status = "connecting"
+    with pytest.raises(ExporterError, match="it: the scheduler is lost"):
+        cluster.hosts.update()
 
 
 def test_a_job_for_a_gpu_needs_a_worker_that_declares_one(tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from exporter.pipeline.cluster import host_environment
+from exporter.pipeline.cluster.archives import list_project, read_targets
 from exporter.pipeline.cluster.host_environment import (
-    find_link_differences,
-    find_path_difference,
+    find_differences,
     find_tool_differences,
     make_host_variables,
     split_python_path,
 )
-from exporter.pipeline.cluster.project_tree import list_project
 from exporter.pipeline.cluster.protocol import RunContext
 from exporter.processes.environment import list_shared_variables
 
@@ -25,7 +24,9 @@ def make_context(**values: Any) -> RunContext:
         "run": "run",
         "root": "/client/project",
         "build": "build",
-        "tree": "0",
+        "name": "project",
+        "archive": "0",
+        "targets": {},
         "tools": {},
         "search_path": "no folders",
         "variables": {},
@@ -92,8 +93,8 @@ def test_other_packages_are_differences(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_another_search_path_is_a_difference(tmp_path: Path) -> None:
     state = host_environment.read_search_path(tmp_path, "")
-    assert find_path_difference(make_context(search_path=state), tmp_path, {}) == ""
-    message = find_path_difference(make_context(search_path="src"), tmp_path, {})
+    assert not list(find_differences(make_context(search_path=state), tmp_path, {}))
+    (message,) = find_differences(make_context(search_path="src"), tmp_path, {})
     assert message == f"search path of Python: {state} instead of src"
 
 
@@ -102,8 +103,11 @@ def test_a_missing_target_of_a_link_is_a_difference(tmp_path: Path) -> None:
     root.mkdir()
     target.write_text("1")
     (root / "data.bin").symlink_to(target)
-    tree = list_project(root)
-    assert find_link_differences(tree, root) == ()
+    context = make_context(
+        targets=read_targets(root, list_project(root, ())),
+        search_path=host_environment.read_search_path(root, ""),
+    )
+    assert not list(find_differences(context, root, {}))
     target.write_text("2")
-    (message,) = find_link_differences(tree, root)
+    (message,) = find_differences(context, root, {})
     assert message.startswith(f"data.bin -> {target}: the file is missing or differs")

@@ -1,0 +1,215 @@
+"""Pack folders into archives, to copy them between the client and the hosts.
+
+The whole project travels, because a model can read any file. Folders that other programs create
+are packed without their content: they remain in lists of names, and their files are no inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Self
+
+from exporter.cache.fingerprint import read_source_state
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.folder_access import make_accessible
+from exporter.core.regular_files import CELL_LIMIT, PROJECT_LIMIT, open_regular_file
+from exporter.jobs.job_folder import JobFolder
+from exporter.pipeline.cluster.protocol import PART_SIZE
+
+#: Folders of version control, environments and caches.
+_TOOL_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", ".nox", ".tox", ".venv", "node_modules"}
+    | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints"}
+)
+_BYTECODE = "__pycache__"
+#: The file that marks a virtual environment.
+_ENVIRONMENT_MARK = "pyvenv.cfg"
+_EXECUTABLE, _PLAIN = 0o755, 0o644
+#: The time of all files in an archive: zip files have none before 1980.
+_TIME = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An open archive file."""
+
+    file: BinaryIO
+    size: int
+    sha256: str
+
+    @classmethod
+    def pack(cls, file: BinaryIO, root: Path, paths: Iterable[Path]) -> Self:
+        """Write an archive. Equal content gives equal bytes."""
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for path in paths:
+                _add(tar, path, path.relative_to(root).as_posix())
+        file.flush()
+        digest, size = hashlib.sha256(), 0
+        for part in _read_parts(file):
+            digest.update(part)
+            size += len(part)
+        return cls(file, size, digest.hexdigest())
+
+    def read_parts(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the position and the content of each part. Several threads can read at once."""
+        for number, part in enumerate(_read_parts(self.file)):
+            yield number * PART_SIZE, part
+
+
+def unpack(file: BinaryIO, target: Path, *, has_links: bool = False) -> None:
+    """Write the files of an archive into a new folder.
+
+    Args:
+        file: The archive.
+        target: The folder.
+        has_links: Whether links are accepted. If they are, the archive must be trusted.
+
+    Raises:
+        ValueError: if a path is not inside the folder, or is neither a file nor a folder.
+    """
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as tar:
+            for member in tar:
+                _extract(tar, member, target, has_links=has_links)
+    except (tarfile.TarError, FileExistsError, NotADirectoryError) as error:
+        raise ValueError(f"the archive is damaged: {error}") from error
+
+
+def list_project(root: Path, skipped: Collection[Path]) -> Iterator[Path]:
+    """Yield the paths of a project, sorted in each folder.
+
+    Args:
+        root: The folder of the project.
+        skipped: Folders without their content: the build folder and the store.
+    """
+    empty = {folder.absolute() for folder in skipped}
+    for parent, names, leaves in os.walk(root):
+        names[:] = sorted(name for name in names if name != _BYTECODE)
+        yield from (Path(parent, name) for name in (*names, *sorted(leaves)))
+        names[:] = [name for name in names if not _is_empty(Path(parent, name), empty)]
+
+
+def read_targets(root: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """Return the links out of the project, with the states of their targets."""
+    real_root = root.resolve()
+    return {
+        path.relative_to(root).as_posix(): read_source_state(path.resolve())
+        for path in paths
+        if path.is_symlink() and not path.resolve().is_relative_to(real_root)
+    }
+
+
+def list_results(folder: JobFolder) -> Iterator[Path]:
+    """Yield the regular files of a job. Links, pipes and files that are too large are omitted."""
+    if folder.path.is_symlink() or not folder.path.is_dir():
+        return
+    make_accessible(folder.path)
+    for parent, _, names in os.walk(folder.path):
+        for path in (Path(parent, name) for name in sorted(names)):
+            state = path.lstat()
+            if stat.S_ISREG(state.st_mode) and state.st_size <= _find_limit(folder, path):
+                yield path
+
+
+def move_files(source: Path, target: Path) -> None:
+    """Move the files of a job on this machine into its folder, except the job itself."""
+    make_accessible(target)
+    # Records come last: without them, an interrupted move has no results.
+    for path in sorted(
+        source.iterdir(), key=lambda path: path.name == JobFolder(source).records.name
+    ):
+        final = target / path.name
+        if path == JobFolder(source).job:
+            continue
+        if path.is_dir() and final.is_dir() and not final.is_symlink():
+            move_files(path, final)
+            continue
+        if final.is_dir() and not final.is_symlink():
+            shutil.rmtree(final)
+        path.replace(final)
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a path; one that vanished meanwhile, and a special file, is omitted.
+
+    Raises:
+        ExporterError: ENVIRONMENT, if a file cannot be read.
+    """
+    info = tarfile.TarInfo(name)
+    info.mtime = _TIME
+    try:
+        mode = path.lstat().st_mode
+        info.mode = _EXECUTABLE if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else _PLAIN
+        if stat.S_ISREG(mode):
+            with open_regular_file(path) as file:
+                info.size = os.fstat(file.fileno()).st_size
+                # A small file, such as a log, may become shorter meanwhile.
+                content = file.read(info.size) if info.size <= PART_SIZE else None
+                info.size = info.size if content is None else len(content)
+                tar.addfile(info, file if content is None else io.BytesIO(content))
+        elif stat.S_ISLNK(mode):
+            info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
+            tar.addfile(info)
+        elif stat.S_ISDIR(mode):
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        message = (
+            f"{path}: cannot be copied to a host: {error.strerror or error}; change its access"
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+
+
+def _extract(
+    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, *, has_links: bool
+) -> None:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts or not name.parts:
+        raise ValueError(f"{member.name}: is not inside the folder")
+    path = target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.isdir():
+        path.mkdir(exist_ok=True)
+    elif member.issym() and has_links:
+        path.symlink_to(member.linkname)
+    elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse():
+        with path.open("xb") as output:
+            if source := tar.extractfile(member):
+                shutil.copyfileobj(source, output, 1 << 20)
+        path.chmod(_EXECUTABLE if member.mode & stat.S_IXUSR else _PLAIN)
+    else:
+        raise ValueError(f"{member.name}: is neither a file nor a folder")
+
+
+def _read_parts(file: BinaryIO) -> Iterator[bytes]:
+    offset = 0
+    while part := os.pread(file.fileno(), PART_SIZE, offset):
+        yield part
+        offset += len(part)
+
+
+def _is_empty(path: Path, empty: Collection[Path]) -> bool:
+    """Return True if the content of a folder does not travel."""
+    is_environment = (path / _ENVIRONMENT_MARK).is_file()
+    return path.name in _TOOL_FOLDERS or path.absolute() in empty or is_environment
+
+
+def _find_limit(folder: JobFolder, path: Path) -> int:
+    """Return the largest size of a file, as the readers of the client accept it."""
+    if path == folder.job:  # the client has its own
+        return -1
+    if path.parent == folder.records or path == folder.announcement:
+        return CELL_LIMIT
+    if path in (folder.reference, folder.contract):
+        return PROJECT_LIMIT
+    return shutil.disk_usage(folder.path).total
