@@ -35,7 +35,9 @@ def test_every_dependency_is_pinned() -> None:
 
 def test_every_pinned_file_has_a_hash() -> None:
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    pins = re.findall(r"^([\w.-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})*)$", text, re.M)
+    pins = re.findall(
+        r"^([\w.-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})*)$", text, re.MULTILINE
+    )
     assert len(pins) == sum("==" in line and line[0] != "#" for line in lines("constraints.txt"))
     assert [name for name, _, hashes in pins if not hashes] == ["torch"]
     versions = {name: version for name, version, _ in pins}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
-from pathlib import Path
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "exporter"
@@ -70,3 +72,39 @@ def test_the_architecture_document_names_every_package_and_no_other() -> None:
     named = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
     existing = {path.relative_to(ROOT).as_posix() for path in packages()}
     assert named == existing
+
+
+def is_collected(path: PurePosixPath, config: pytest.Config) -> bool:
+    """Return whether pytest collects a file if no path is on its command line."""
+    is_below = any(path.is_relative_to(folder) for folder in config.getini("testpaths"))
+    has_name = any(path.match(pattern) for pattern in config.getini("python_files"))
+    skipped = config.getini("norecursedirs")
+    return (
+        is_below
+        and has_name
+        and not any(fnmatch(part, pattern) for part in path.parts[:-1] for pattern in skipped)
+    )
+
+
+def test_pytest_collects_every_file_with_tests(pytestconfig: pytest.Config) -> None:
+    command = [
+        "git",
+        "grep",
+        "--untracked",
+        "-lE",
+        "^( {4})?def test_",
+        "--",
+        "tests",
+        "benchmarks",
+    ]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [PurePosixPath(line) for line in result.stdout.splitlines()]
+    assert len(files) > 100
+    assert [str(path) for path in files if not is_collected(path, pytestconfig)] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/unit/build/test_cost.py", "tests/unit/cost_test_cases.py", "exporter/test_x.py"]
+)
+def test_a_file_in_a_skipped_folder_is_found(path: str, pytestconfig: pytest.Config) -> None:
+    assert not is_collected(PurePosixPath(path), pytestconfig)
