@@ -53,7 +53,7 @@ COMMANDS = {
     "rehearse": "Export with other packages and show the regressions; `-- 'torch==2.14.*'`.",
     "audit": "Change files in small ways and count what the checks miss; `-- alexnet/18`.",
     "ops": "Write the table of all ATen operators; `-- alexnet` lists the missing ones of a model.",
-    "environments": "List the environments of runtimes; `-- add onnxruntime 1.17` adds one.",
+    "environments": "List the environments of runtimes; `-- add onnxruntime 1.17` prints one.",
     "gc": "Remove everything from the build folder that no manifest needs.",
     "doctor": "Check the environment.",
 }

@@ -1,4 +1,4 @@
-"""`exporter environments`: list the environments of runtimes, and add one."""
+"""`exporter environments`: list the environments of runtimes, and print the tables of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.terminal import print_line, print_table
+from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text_format import format_bytes
 from exporter.environments.inventory import list_environments
@@ -16,7 +16,7 @@ from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.syntax.device_names import join_device
 from exporter.pipeline.device_environments import list_garbage, locate_environment
-from exporter.tools.environments import RECIPES, add_recipe, make_recipe
+from exporter.tools.environments import RECIPES, make_recipe
 
 
 @click.group()
@@ -54,7 +54,7 @@ def list_command(root: Path) -> int:
         used = f"toolchain of devices such as {join_device('cpu', toolchain.name)}"
         rows.append((toolchain.name, ", ".join(toolchain.requirements), created, used))
     if not rows:
-        print_line("no environment; `exporter environments add onnxruntime 1.17` adds one")
+        print_line("no environment; `exporter environments add onnxruntime 1.17` prints one")
     print_table(rows)
     for item in list_garbage(project):
         print_line(f"{', '.join(item.requirements)}: not declared; `exporter gc` removes it")
@@ -62,13 +62,12 @@ def list_command(root: Path) -> int:
 
 
 @environments.command()
-@root_option
 @click.argument("package", metavar=f"[{'|'.join(RECIPES)}]")
 @click.argument("version")
 @click.option("--name", default="", help="The name of the environment and of the device.")
 @click.option("--python", default="", help="The interpreter, a path or a name on PATH.")
-def add(root: Path, package: str, version: str, name: str, python: str) -> int:
-    """Add an environment and its device to pyproject.toml.
+def add(package: str, version: str, name: str, python: str) -> int:
+    """Print the tables of an environment and its device for pyproject.toml.
 
     VERSION is `1.17` for the last patch release, or `1.17.3`.
     """
@@ -76,7 +75,6 @@ def add(root: Path, package: str, version: str, name: str, python: str) -> int:
         message = f"--name: expected a name of a-z, 0-9, '_', '.' and '-', got '{name}'"
         raise ExporterError(ExitCode.MANIFEST, message)
     recipe = make_recipe(package, version, name, python)
-    print_line(add_recipe(root, recipe).rstrip())
-    print_line()
-    print_line(f'added to pyproject.toml; add "{recipe.name}" to `devices` of the models')
+    print_line(str(recipe))
+    print_error(f'append it to pyproject.toml, and add "{recipe.name}" to `devices` of the models')
     return ExitCode.OK

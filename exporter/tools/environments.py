@@ -1,7 +1,8 @@
-"""Recipes: the requirements of a runtime's release, and a device that uses it."""
+"""The command `environments`: the tables for the release of a runtime and its device."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -33,6 +34,20 @@ class Recipe:
     """The interpreter; empty: the running one."""
     runtime: str
     providers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the tables as TOML; JSON has the same strings and lists."""
+        lines = [
+            f"[tool.exporter.environments.{self.name}]",
+            f"requirements = {json.dumps(self.requirements)}",
+            *([f"python = {json.dumps(self.python)}"] if self.python else []),
+            "",
+            f"[tool.exporter.devices.{self.name}]",
+            f"runtime = {json.dumps(self.runtime)}",
+            *([f"providers = {json.dumps(self.providers)}"] if self.providers else []),
+            f"environment = {json.dumps(self.name)}",
+        ]
+        return "\n".join(lines)
 
 
 def make_recipe(package: str, version: str, name: str = "", python: str = "") -> Recipe:

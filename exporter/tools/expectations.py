@@ -1,4 +1,4 @@
-"""The expectations that match a model's results: unchanged, narrowed, removed and new ones."""
+"""The command `expectations`: lists of `expect` that match the results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from exporter.manifest import Condition, Expectation, ModelSpec
+import tomli
+
+from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
+from exporter.manifest.cell_settings import format_toml_value
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, split_device
 from exporter.manifest.syntax.opsets import format_opset_run
 from exporter.planning.expectations import (
@@ -36,6 +39,48 @@ class ExpectEntry:
     """The index in the present list, None for a new entry."""
     is_changed: bool = False
     """True if the entry is for other cells than at present."""
+
+
+#: For each model ID, the present contract and the complete new list.
+ExpectationLists = Mapping[str, tuple[ModelSpec, Sequence[ExpectEntry]]]
+
+
+def propose_lists(
+    manifest: Manifest,
+    records: Sequence[Record],
+    today: date,
+    reason: str,
+    texts: Iterable[str],
+) -> ExpectationLists:
+    """Return the new list of each model with a change.
+
+    A model that inherits a changed list gets its own list, unless the parent's new list is the
+    right one for it.
+    """
+    lists = {spec.id: propose_entries(spec, records, today, reason) for spec in manifest.models}
+    changed = {spec.id for spec in manifest.models if _is_changed(lists[spec.id], spec)}
+    parents = {
+        id: entry["extends"]
+        for text in texts
+        for id, entry in tomli.loads(text).get("models", {}).items()
+        if "expect" not in entry and "extends" in entry
+    }
+
+    def is_written(id: str) -> bool:
+        ancestor = parents.get(id)
+        while ancestor is not None and ancestor not in changed:
+            ancestor = parents.get(ancestor)
+        if ancestor is None:
+            return id in changed
+        inherited = [entry.expectation for entry in lists[ancestor]]
+        return [entry.expectation for entry in lists[id]] != inherited
+
+    return {spec.id: (spec, lists[spec.id]) for spec in manifest.models if is_written(spec.id)}
+
+
+def _is_changed(entries: Sequence[ExpectEntry], spec: ModelSpec) -> bool:
+    is_same = [entry.index for entry in entries] == list(range(len(spec.expect)))
+    return not is_same or any(entry.is_changed for entry in entries)
 
 
 def propose_entries(
@@ -196,3 +241,25 @@ def format_opset_condition(
         run[0] if len(run) == 1 else format_opset_run(run) for run in runs if run
     ]
     return texts[0] if len(texts) == 1 else texts
+
+
+def format_list(spec: ModelSpec, entries: Sequence[ExpectEntry]) -> str:
+    """Return the key `expect` of an entry as TOML."""
+    lines = [f"  {format_toml_value(_list_keys(each.expectation, spec))}," for each in entries]
+    return "\n".join(("expect = [", *lines, "]")) if lines else "expect = []"
+
+
+def _list_keys(item: Expectation, spec: ModelSpec) -> dict[str, object]:
+    checks = item.checks[0] if len(item.checks) == 1 else item.checks
+    keys: dict[str, object] = {
+        "opset": item.opsets and format_opset_condition(item.opsets, spec.opsets),
+        "device": item.device if item.device != "*" else "",
+        "toolchain": item.toolchain if item.toolchain != "*" else "",
+        "stage": item.stage,
+        "check": checks,
+        "match": item.match,
+        "reason": item.reason,
+        **{key: getattr(item, key) for key in ("issue", "until", "torch")},
+    }
+    # A list without a reason is invalid until a person adds one.
+    return {key: value for key, value in keys.items() if value or key == "reason"}
