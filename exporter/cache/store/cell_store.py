@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +55,8 @@ from exporter.records.record import CellId, Record
 MAX_VARIANTS = 32
 #: The share of the size limit after which an eviction always runs.
 _LARGE_GROWTH = 0.05
+#: Bytes of a file that tests if the store can be written.
+_TEST_SIZE = 1 << 16
 #: Seconds between two evictions after less growth.
 _EVICTION_INTERVAL = 3600.0
 
@@ -208,16 +210,25 @@ class Store:
         if not self._is_writable:
             warning, self._warning = self._warning, ""
             return warning
-        try:
-            for record in records:
+        problem = ""
+        paths = [p for p in sorted(folder.path.rglob("*")) if p.is_file() and not p.is_symlink()]
+        names = {path.relative_to(folder.path).as_posix(): path for path in paths}
+        files: dict[str, StoredFile] = {}
+        for record in records:
+            try:
                 if record.flaky:  # the stored result is one of two
                     self.locate_entry(record).unlink(missing_ok=True)
                     if self.remote:
                         self.remote.remove(self._name_remote(record))
-            return self._put_storable([each for each in records if is_storable(each)], folder)
-        except OSError as error:
-            self._is_writable, self._warning = False, ""
-            return f"{self.path}: results are not stored: cannot be written: {error.strerror}"
+                elif is_storable(record):
+                    problem = self._put_storable(record, names, files) or problem
+            except OSError as error:
+                if not self._can_write():
+                    self._is_writable, self._warning = False, ""
+                    problem = f"cannot be written: {error.strerror}"
+                    return f"{self.path}: results are not stored: {problem}"
+                problem = f"{record.cell.model}: results are not stored: {error}; remove that path"
+        return problem
 
     def adopt(self, folder: Path) -> None:
         """Move the external data of a model's folder into the store before it is deleted."""
@@ -287,30 +298,43 @@ class Store:
         key = make_lookup_key(record.cell, record.fingerprint)
         return self._entries / _split_key(key) / f"{make_variant_key(record)}.json"
 
-    def _put_storable(self, records: Iterable[Record], folder: JobFolder) -> str:
-        """Store cells, each with its files first. Return why a model is too large, or ""."""
-        files: dict[str, StoredFile] = {}
-        paths = [p for p in sorted(folder.path.rglob("*")) if p.is_file() and not p.is_symlink()]
-        names = [path.relative_to(folder.path).as_posix() for path in paths]
-        for record in records:
-            own_names = [name for name in names if belongs_to(name, record)]
-            for name in own_names:
-                if name not in files:
-                    path = folder.path / name
-                    size = path.stat().st_size
-                    files[name] = StoredFile(path=name, sha256=hash_source(path), size=size)
-                    self._growth += size
-            entry_files = tuple(files[name] for name in own_names)
-            if sum(file.size for file in entry_files) > self.limits.size:
-                limit = format_byte_limit(self.limits.size)
-                return f"{record.cell.model} is larger than the store's limit of {limit}"
-            for file in entry_files:
-                self._blobs.put(folder.path / file.path, file)
-            entry = StoreEntry(record=record, files=entry_files)
-            self._write_entry(entry)
-            if self.remote:
-                locate = partial(self._blobs.find_path, record.cell.model)
-                self.remote.upload(self._name_remote(record), entry, locate)
+    def _can_write(self) -> bool:
+        """Return True if only one path of the store is bad."""
+        try:
+            with create_scratch_file(self._scratch) as path:
+                path.write_bytes(bytes(_TEST_SIZE))
+        except OSError:
+            return False
+        return True
+
+    def _put_storable(
+        self, record: Record, paths: Mapping[str, Path], files: dict[str, StoredFile]
+    ) -> str:
+        """Store a cell after its files. Return why the model is too large, or "".
+
+        Args:
+            record: The record of the cell.
+            paths: The files in the model's folder by name.
+            files: The files that earlier cells of the model have; new ones are added.
+        """
+        own_names = [name for name in paths if belongs_to(name, record)]
+        for name in own_names:
+            if name not in files:
+                sha256, size = hash_source(paths[name]), paths[name].stat().st_size
+                if not sha256:
+                    raise OSError(f"{paths[name]} cannot be read")
+                files[name] = StoredFile(path=name, sha256=sha256, size=size)
+                self._growth += size
+        entry = StoreEntry(record=record, files=tuple(files[name] for name in own_names))
+        if sum(file.size for file in entry.files) > self.limits.size:
+            limit = format_byte_limit(self.limits.size)
+            return f"{record.cell.model} is larger than the store's limit of {limit}"
+        for file in entry.files:
+            self._blobs.put(paths[file.path], file)
+        self._write_entry(entry)
+        if self.remote:
+            locate = partial(self._blobs.find_path, record.cell.model)
+            self.remote.upload(self._name_remote(record), entry, locate)
         return ""
 
     def _write_entry(self, entry: StoreEntry) -> None:

@@ -278,14 +278,18 @@ class RemoteStore:
 
     def _get_readable(self) -> ReadableFiles:
         with self._lock:
-            self._readable = self._readable or self._open_files()
+            if self._readable is None:
+                self._readable = self._open_files()
+                self._reads.note_response()
             return self._readable
 
     def _get_writable(self) -> WritableFiles:
         if self._open_writable is None:
             raise PermissionError(f"{self.label} is read-only")
         with self._lock:
-            self._writable = self._writable or self._open_writable()
+            if self._writable is None:
+                self._writable = self._open_writable()
+                self._writes.note_response()
             return self._writable
 
     def _collect_errors(self, requests: Iterable[Request[Any]]) -> None:

@@ -7,6 +7,7 @@ ends only its request.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -71,7 +72,8 @@ class RequestPool:
         self._limit = limit
         self._queue: SimpleQueue[Request[Any]] = SimpleQueue()
         self._changed = threading.Condition()
-        self._last_response = 0.0
+        #: The first request may import a package, which is not the silence of the server.
+        self._last_response = math.inf
         self._max_threads = threads
         self._threads = 0
         self._unfinished = 0
@@ -92,6 +94,7 @@ class RequestPool:
         """Store the time of a response, such as a part of a large file."""
         with self._changed:
             self._last_response = time.monotonic()
+            self._changed.notify_all()
 
     def wait(self, requests: Sequence[Request[T]]) -> None:
         """Wait for requests, unless the pool stops or the time limit is exceeded."""

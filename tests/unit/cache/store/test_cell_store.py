@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.store import Store, StoreLimits
+from exporter.cache.store import Store, StoreLimits, cell_store
 from exporter.cache.store.cell_store import MAX_VARIANTS
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record, Source, Status
@@ -249,6 +249,35 @@ def test_a_write_error_is_reported_once(tmp_path: Path, record: Record) -> None:
     assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
     assert find(store, record) == ""
     assert store.evict_if_needed() is None
+
+
+def test_a_bad_path_costs_one_model(tmp_path: Path, record: Record) -> None:
+    store = make_store(tmp_path)
+    entry = store.locate_entry(record)
+    entry.mkdir(parents=True)
+    (entry / "file").write_text("a folder in the place of the entry")
+    problem = store.put([record], JobFolder(tmp_path / "tiny"))
+    assert problem.startswith("tiny: results are not stored: ")
+    assert str(entry) in problem
+    other = make_cell(tmp_path / "tiny", "tiny/17/cpu")
+    assert store.put([other], JobFolder(tmp_path / "tiny")) == ""
+    assert fetch(store, other, tmp_path / "out") == ""
+
+
+def test_an_unreadable_file_costs_its_cells(
+    tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_cell(tmp_path / "tiny", "tiny/17/cpu")
+    read = cell_store.hash_source
+    monkeypatch.setattr(
+        cell_store, "hash_source", lambda path: "" if path.name == "17.onnx" else read(path)
+    )
+    store = make_store(tmp_path)
+    problem = store.put([other, record], JobFolder(tmp_path / "tiny"))
+    assert problem.startswith("tiny: results are not stored: ")
+    assert "17.onnx" in problem
+    assert store.find(record.cell, PARTS, lambda _: True).entry
+    assert not store.find(other.cell, PARTS, lambda _: True).entry
 
 
 def test_a_model_larger_than_the_store_is_not_stored(tmp_path: Path, record: Record) -> None:

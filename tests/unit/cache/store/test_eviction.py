@@ -78,7 +78,7 @@ def test_shared_files_stay_and_others_are_removed(tmp_path: Path) -> None:
 
 def test_only_files_with_one_name_free_bytes(tmp_path: Path) -> None:
     store_cell(tmp_path, 17, 9)
-    assert limited(tmp_path, hours=1).evict(dry_run=True).bytes < 2600
+    assert limited(tmp_path, hours=1).evict(dry_run=True).bytes < 2700
     for path in (tmp_path / "made-17").rglob("*.onnx"):
         path.unlink()
     assert limited(tmp_path, hours=1).evict(dry_run=True).bytes > 1000

@@ -304,6 +304,23 @@ def test_a_server_that_hangs_costs_at_most_the_time_limit(
     assert any(reason in note for note in notes)
 
 
+def test_the_import_of_a_package_is_not_the_silence_of_the_server(
+    tmp_path: Path, folder: FsspecFiles
+) -> None:
+    record = upload(tmp_path, make_remote(folder))
+
+    def open_slowly() -> FsspecFiles:
+        time.sleep(0.5)
+        return folder
+
+    remote = RemoteStore("store", open_slowly, open_slowly, TimeLimit(20.0, 0.3))
+    assert restore(tmp_path, remote, record)
+    assert remote.take_notes() == []
+    slow = RemoteStore("store", open_slowly, open_slowly, TimeLimit(0.3, 0.3))
+    assert not restore(tmp_path / "slow", slow, record)
+    assert "the time limit of 0.3 s is exceeded" in slow.take_notes()[0]
+
+
 def test_a_slow_server_is_used_until_the_time_limit(tmp_path: Path, folder: FsspecFiles) -> None:
     """The server responds to each request, but a run with many requests would take too long."""
     slow = FaultyFiles(folder, lambda: time.sleep(0.05))
