@@ -25,7 +25,8 @@ from exporter.runtimes.protocol import (
     RuntimeUnavailable,
     Session,
 )
-from exporter.runtimes.runtime_registry import open_session
+from exporter.runtimes.runtime_process import start_runtime_processes
+from exporter.runtimes.runtime_registry import import_driver, open_session
 
 __all__ = [
     "NO_KERNELS",
@@ -37,7 +38,9 @@ __all__ = [
     "RuntimeProcessEnd",
     "RuntimeUnavailable",
     "Session",
+    "import_driver",
     "load_kernels",
     "measure_file_load",
     "open_session",
+    "start_runtime_processes",
 ]

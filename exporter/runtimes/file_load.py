@@ -39,6 +39,6 @@ def measure_file_load(
             lambda session: session.run(inputs),
         )
     request = make_request(small, device, NO_KERNELS)
-    process = RuntimeProcess(request, environment.interpreter, environment.name)
+    process = RuntimeProcess(request, environment.interpreter, environment.name, alone=True)
     values = {name: to_bits(array) for name, array in inputs.items()}
     return process.measure_load(make_request(path, device, kernels), values)

@@ -1,15 +1,21 @@
-"""A driver in a process of another environment, which ends with this object."""
+"""A driver in a process of another environment.
+
+Starting such a process costs more than most files. So a process loads one file after the other, and
+the forks of a worker share those that run no file: its steps follow one another.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from exporter.manifest import Device
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.runtimes.drivers.driver import (
     Driver,
@@ -25,32 +31,104 @@ from exporter.runtimes.protocol import RuntimeProcessEnd
 _SECONDS_TO_EXIT = 5.0
 
 
+class _Server:
+    """A process of an environment, with its pipes."""
+
+    def __init__(self, interpreter: str, environment: str) -> None:
+        # Isolated: neither the variables of this Python nor the current folder add modules.
+        command = [interpreter, "-I", "-B", str(DRIVER_FOLDER)]
+        pipe = subprocess.PIPE
+        self.parent, self.is_fresh, self.is_busy = os.getpid(), True, False
+        try:
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe)
+        except OSError as error:
+            problem = f"the interpreter of the environment {environment} cannot be started"
+            raise DriverFailure("unavailable", problem, error.strerror or "") from error
+        weakref.finalize(self, _end, self.process, self.parent)
+
+    def send(self, header: dict[str, Any], values: list[Value] | None = None) -> None:
+        """Write a message that has no response."""
+        if self.process.stdin is None:
+            raise TypeError("the process has no pipes")
+        write_message(self.process.stdin, header, values or [])
+
+    def exchange(
+        self, header: dict[str, Any], values: list[Value]
+    ) -> tuple[dict[str, Any], list[Value]]:
+        """Return the response of the process.
+
+        Raises:
+            OSError, EOFError, ValueError: if the process ended.
+        """
+        if self.process.stdout is None:
+            raise TypeError("the process has no pipes")
+        self.is_busy = True
+        self.send(header, values)
+        response = read_message(self.process.stdout)
+        self.is_busy = False
+        return response
+
+    def end(self) -> None:
+        """End the process, which responds no more."""
+        if self.parent != os.getpid():  # a fork shares it with the process that started it
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+        _end(self.process, self.parent)
+
+
+def _end(process: subprocess.Popen[bytes], parent: int) -> None:
+    """Close the pipes and wait; a process that does not end is killed."""
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # it ended before it read everything
+                stream.close()
+    if parent != os.getpid():
+        return
+    try:
+        process.wait(_SECONDS_TO_EXIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+#: Processes that run no file, by their interpreters.
+_IDLE: dict[str, list[_Server]] = {}
+
+
+def start_runtime_processes(devices: Iterable[Device]) -> None:
+    """Start a process for each environment of the devices, which imports its runtime meanwhile."""
+    for device in devices:
+        environment = device.environment
+        if environment and environment.interpreter and environment.interpreter not in _IDLE:
+            with contextlib.suppress(DriverFailure, OSError):  # its session reports the reason
+                server = _Server(environment.interpreter, environment.name)
+                server.send({"import": device.runtime})
+                server.is_fresh = False  # forks may use it first
+                _IDLE[environment.interpreter] = [server]
+
+
 class RuntimeProcess(Driver):
     """A file loaded by a process of another environment."""
 
-    def __init__(self, request: FileRequest, interpreter: str, environment: str) -> None:
-        """Start the process and load the file.
+    def __init__(
+        self, request: FileRequest, interpreter: str, environment: str, *, alone: bool = False
+    ) -> None:
+        """Load the file in an idle process, or start one.
 
         Args:
             request: The file and its settings.
             interpreter: The Python of the environment.
             environment: The name of the environment, for messages.
+            alone: Whether no other file may have run in the process.
 
         Raises:
             DriverFailure: as the driver in the process.
             RuntimeProcessEnd: if the process ended.
         """
-        self._environment = environment
-        # Isolated: neither the variables of this Python nor the current folder add modules.
-        command = [interpreter, "-I", "-B", str(DRIVER_FOLDER)]
-        pipe = subprocess.PIPE
-        try:
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)
-        except OSError as error:
-            problem = f"the interpreter of the environment {environment} cannot be started"
-            raise DriverFailure("unavailable", problem, error.strerror or "") from error
-        weakref.finalize(self, _end, self._process)
-        loaded, _ = self._send(request._asdict(), [], f"loaded {Path(request.path).name}")
+        self._request, self._interpreter, self._environment = request, interpreter, environment
+        idle = [] if alone else _IDLE.get(interpreter, [])
+        self._use(idle.pop() if idle else _Server(interpreter, environment))
+        loaded = self._load()
         self.output_names = tuple(loaded["outputs"])
         self._placement = DriverPlacement(*loaded["placement"]) if loaded["placement"] else None
 
@@ -79,25 +157,38 @@ class RuntimeProcess(Driver):
         figures, _ = self._send(header, list(inputs.values()), "measured the file")
         return LoadFigures(**figures)
 
+    def _use(self, server: _Server) -> None:
+        self._server = server
+        weakref.finalize(self, _release, server, self._interpreter)
+
+    def _load(self) -> dict[str, Any]:
+        header = {"load": self._request._asdict()}
+        return self._send(header, [], f"loaded {Path(self._request.path).name}")[0]
+
     def _send(
         self, header: dict[str, Any], values: list[Value], action: str
     ) -> tuple[dict[str, Any], list[Value]]:
-        """Return the response of the process."""
-        source, target = self._process.stdin, self._process.stdout
-        if source is None or target is None:
-            raise TypeError("the process has no pipes")
+        """Return the response of the process.
+
+        If a process with earlier files ends, a new one repeats the message: only its end is due to
+        this file.
+        """
         try:
-            write_message(source, header, values)
-            response, outputs = read_message(target)
+            response, outputs = self._server.exchange(header, values)
         except (OSError, EOFError, ValueError) as error:
-            raise self._describe_end(action) from error
+            self._server.end()
+            if self._server.is_fresh and self._server.parent == os.getpid():
+                raise self._describe_end(action) from error
+            self._use(_Server(self._interpreter, self._environment))
+            if "load" not in header:
+                self._load()
+            return self._send(header, values, action)
         if "kind" in response:
             raise DriverFailure(response["kind"], response["problem"], response["message"])
         return response, outputs
 
     def _describe_end(self, action: str) -> RuntimeProcessEnd:
-        _end(self._process)
-        code = self._process.returncode
+        code = self._server.process.returncode
         try:
             reason = f"died by {signal.Signals(-code).name}"
         except ValueError:
@@ -107,14 +198,14 @@ class RuntimeProcess(Driver):
         return RuntimeProcessEnd(f"{subject} {reason} while it {action}", is_killed=is_killed)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipes and wait; a process that does not end is killed."""
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):  # it ended before it read everything
-                stream.close()
+def _release(server: _Server, interpreter: str) -> None:
+    """Free the file, and keep the process for the next one unless it did not respond."""
     try:
-        process.wait(_SECONDS_TO_EXIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        if server.is_busy:
+            raise BrokenPipeError
+        server.send({"release": True})
+    except (OSError, ValueError):
+        server.end()
+        return
+    server.is_fresh = False
+    _IDLE.setdefault(interpreter, []).append(server)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +16,13 @@ from exporter.runtimes.drivers.driver_table import DRIVERS
 from exporter.runtimes.protocol import RuntimeUnavailable, Session
 
 OpenSession = Callable[[Path, Device, Kernels], Session]
+
+
+def import_driver(name: str) -> None:
+    """Import the driver of a built-in runtime, if it is installed."""
+    if name in DRIVERS:
+        with suppress(Exception):  # a session reports it
+            import_module(DRIVERS[name])
 
 
 def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:

@@ -7,9 +7,7 @@ the last one needs none. If a fork is impossible, each step restores the attribu
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +16,7 @@ from typing import TypeAlias
 from exporter.checks.files.sample_files import SampleCache
 from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.reference import Reference
+from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.job_output import JobOutput
 from exporter.worker.process.fork_call import can_fork, run_in_fork
 
@@ -56,11 +55,11 @@ def _run_step(step: Step, samples: Samples) -> None:
 
 
 def _import_runtimes(output: JobOutput) -> None:
-    """Import ONNX Runtime once for all steps; a fork does not need the thread that it starts.
+    """Import the runtimes once for all steps; a fork does not need the threads that they start.
 
     The import searches folders, which are then dependencies of each step, also of one that fails.
     """
-    devices = (device for opset in output.job.opsets for device in opset.devices)
-    if any(device.runtime == "onnxruntime" for device in devices):
-        with contextlib.suppress(ImportError):
-            importlib.import_module("onnxruntime")
+    devices = [device for opset in output.job.opsets for device in opset.devices]
+    start_runtime_processes(devices)
+    for runtime in {device.runtime for device in devices if device.environment is None}:
+        import_driver(runtime)

@@ -1,15 +1,17 @@
-"""The program of a runtime process: it loads one file and runs it on the inputs of each message."""
+"""The program of a runtime process: it loads files and runs them on the inputs of messages."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, BinaryIO
 
-from exporter.runtimes.drivers.driver import Driver, DriverFailure, FileRequest, Value
-from exporter.runtimes.drivers.driver_table import load_file
+from exporter.runtimes.drivers.driver import DriverFailure, FileRequest, Value
+from exporter.runtimes.drivers.driver_table import DRIVERS, load_file
 from exporter.runtimes.drivers.frames import read_message, write_message
-from exporter.runtimes.drivers.load_figures import measure_load
+from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 
 
 def serve() -> None:
@@ -17,47 +19,50 @@ def serve() -> None:
     source = sys.stdin.buffer
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    first, _ = read_message(source)
-    try:
-        driver = load_file(FileRequest(**first))
-        placement = driver.find_placement()
-    except DriverFailure as failure:
-        write_message(target, _describe_failure(failure), [])
-        return
-    loaded = {"outputs": list(driver.output_names), "placement": placement and list(placement)}
-    write_message(target, loaded, [])
+    request = driver = None
     while True:
         try:
             header, values = read_message(source)
         except EOFError:
             return
-        inputs = dict(zip(header["inputs"], values))
-        if "measure" in header:
-            _measure(FileRequest(**first), FileRequest(**header["measure"]), inputs, target)
-        else:
-            _run(driver, inputs, target)
+        if "import" in header:
+            with suppress(Exception):  # the first file reports it
+                import_module(DRIVERS[header["import"]])
+            continue
+        if "release" in header:
+            driver = None
+            continue
+        try:
+            if "load" in header:
+                request, driver = FileRequest(**header["load"]), None
+                driver = load_file(request)
+                placement = driver.find_placement()
+                loaded = {"outputs": list(driver.output_names)}
+                _respond(target, {**loaded, "placement": placement and list(placement)}, [])
+            elif request is None or driver is None:
+                raise DriverFailure("run", "no file is loaded")
+            elif "measure" in header:
+                inputs = dict(zip(header["inputs"], values))
+                figures = _measure(request, FileRequest(**header["measure"]), inputs)
+                _respond(target, figures._asdict(), [])
+            else:
+                outputs = driver.run(dict(zip(header["inputs"], values)))
+                _respond(target, {}, list(outputs))
+        except DriverFailure as failure:
+            write_message(target, _describe_failure(failure), [])
 
 
-def _measure(
-    small: FileRequest, request: FileRequest, inputs: dict[str, Value], target: BinaryIO
-) -> None:
+def _measure(small: FileRequest, request: FileRequest, inputs: dict[str, Value]) -> LoadFigures:
+    return measure_load(
+        lambda: load_file(small), lambda: load_file(request), lambda file: file.run(inputs)
+    )
+
+
+def _respond(target: BinaryIO, response: dict[str, Any], outputs: list[Value]) -> None:
     try:
-        figures = measure_load(
-            lambda: load_file(small), lambda: load_file(request), lambda file: file.run(inputs)
-        )
-        write_message(target, figures._asdict(), [])
-    except DriverFailure as failure:
-        write_message(target, _describe_failure(failure), [])
-
-
-def _run(driver: Driver, inputs: dict[str, Value], target: BinaryIO) -> None:
-    try:
-        outputs = driver.run(inputs)
-        write_message(target, {}, list(outputs))
+        write_message(target, response, outputs)
     except TypeError as error:  # an output that cannot be passed
-        write_message(target, _describe_failure(DriverFailure("run", str(error))), [])
-    except DriverFailure as failure:
-        write_message(target, _describe_failure(failure), [])
+        raise DriverFailure("run", str(error)) from error
 
 
 def _describe_failure(failure: DriverFailure) -> dict[str, Any]:

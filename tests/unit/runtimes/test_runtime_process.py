@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,8 @@ from exporter.runtimes import (
     Session,
     measure_file_load,
     open_session,
+    runtime_process,
+    start_runtime_processes,
 )
 from exporter.runtimes.driver_session import DriverSession
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
@@ -150,26 +155,80 @@ def test_a_format_that_is_too_new_has_advice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "is_killed"), [(9, True), (11, False)])
 def test_the_end_of_the_process_is_no_verdict_on_the_file(
-    number: int, is_killed: bool, tmp_path: Path
+    number: int, is_killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
     session = opened(tmp_path, NEGATE, separate())
     assert isinstance(session, DriverSession)
     assert isinstance(session._driver, RuntimeProcess)
-    session._driver._process.send_signal(number)
-    session._driver._process.wait()
+    process = session._driver._server.process
+    process.send_signal(number)
+    process.wait()
     name = "SIGKILL" if is_killed else "SIGSEGV"
     with pytest.raises(RuntimeProcessEnd, match=f"own died by {name} while it ran") as raised:
         session.run({"x": np.float32([1])})
     assert raised.value.is_killed is is_killed
 
 
-def test_the_process_ends_with_the_session(tmp_path: Path) -> None:
-    session = opened(tmp_path, NEGATE, separate())
+def find_process(session: Session) -> subprocess.Popen[bytes]:
     assert isinstance(session, DriverSession)
     assert isinstance(session._driver, RuntimeProcess)
-    process = session._driver._process
-    del session
-    assert process.wait(10) == 0
+    return session._driver._server.process
+
+
+def test_the_next_file_uses_the_process_of_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    with pytest.raises(LoadFailure):
+        opened(tmp_path, NEGATE.replace("Neg", "Unknown"), separate())
+    first, second = (opened(tmp_path, NEGATE, separate()) for _ in range(2))
+    assert find_process(first) is not find_process(second), "the first one runs a file"
+    process = find_process(first)
+    del first
+    third = opened(tmp_path, NEGATE.replace("Neg", "Abs"), separate())
+    assert find_process(third) is process
+    (output,) = third.run({"x": np.float32([-2])})
+    assert np.asarray(output).tolist() == [2]
+
+
+def test_a_process_that_ended_after_earlier_files_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    start_runtime_processes([separate(), separate()])
+    ((server,),) = runtime_process._IDLE.values()
+    session = opened(tmp_path, NEGATE, separate())
+    assert find_process(session) is server.process
+    for _ in range(2):
+        server.process.kill()
+        server.process.wait()
+        (output,) = session.run({"x": np.float32([3])})
+        assert np.asarray(output).tolist() == [-3]
+
+
+def test_forks_share_the_processes_that_run_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    start_runtime_processes([separate()])
+    ((server,),) = runtime_process._IDLE.values()
+    for kills in (False, True, False):
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                session = opened(tmp_path, NEGATE, separate())
+                (output,) = session.run({"x": np.float32([3])})
+                if kills:
+                    os.kill(server.process.pid, signal.SIGKILL)
+                    (output,) = session.run({"x": np.float32([3])})
+                code = int(np.asarray(output).tolist() != [-3])
+                del session
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+    (output,) = opened(tmp_path, NEGATE, separate()).run({"x": np.float32([4])})
+    assert np.asarray(output).tolist() == [-4]
 
 
 def test_an_environment_that_was_not_created_is_unavailable(tmp_path: Path) -> None:
