@@ -51,7 +51,6 @@ COMMANDS = {
     "expectations": "Show the changes of `expect` that match the results.",
     "diff": "Compare two results.json or baseline.json.",
     "rehearse": "Export with other packages and show the regressions; `-- 'torch==2.14.*'`.",
-    "audit": "Change files in small ways and count what the checks miss; `-- alexnet/18`.",
     "ops": "Write the table of all ATen operators; `-- alexnet` lists the missing ones of a model.",
     "environments": "List the environments of runtimes; `-- add onnxruntime 1.17` prints one.",
     "gc": "Remove everything from the build folder that no manifest needs.",
@@ -155,6 +154,12 @@ def unit(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests; `-- tests/worker` selects."""
     Environment.run(session, "pytest", *PARALLEL, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"])
+def audit(session: nox.Session) -> None:
+    """Change files in small ways and count the changes that the checks miss; `-- alexnet/18`."""
+    Environment.run(session, "python", "-m", "benchmarks.audit", *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["environment"])

@@ -27,7 +27,6 @@ _MODULES = {
     "verify": "tool_commands.verify",
     "repro": "tool_commands.repro",
     "expectations": "tool_commands.expectations",
-    "audit": "tool_commands.audit",
     "ops": "tool_commands.ops",
     "environments": "tool_commands.environments",
     "gc": "commands.gc",

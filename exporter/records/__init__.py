@@ -1,1 +1,1 @@
-"""The stored results: records of cells, the baseline, its history and audits."""
+"""The stored results: records of cells, the baseline and its history."""

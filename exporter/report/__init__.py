@@ -2,7 +2,6 @@
 
 from exporter.report.exports.export_files import render_exports
 from exporter.report.pages.page_files import (
-    SavedResults,
     preload_templates,
     render_gate,
     render_pages,
@@ -18,7 +17,6 @@ __all__ = [
     "NOT_RUN",
     "Mark",
     "OpsetGroup",
-    "SavedResults",
     "choose_mark",
     "format_fill",
     "group_findings",

@@ -18,12 +18,11 @@ from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
 from exporter.records.rehearsal import REHEARSALS, read_rehearsals
 from exporter.records.trends import build_trend
-from exporter.report import SavedResults, preload_templates, render_exports, render_pages
+from exporter.report import preload_templates, render_exports, render_pages
 from exporter.report import write_reports as write_files
 from exporter.report.exports.plugins import describe_plugins, list_plugin_folders
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.audits import AUDITS, read_audits
 from exporter.report.written_pages import (
     are_unmodified,
     compute_key,
@@ -67,7 +66,6 @@ class ReportPaths:
         return (
             templates,
             find_packaged_templates(),
-            self.reports / AUDITS,
             self.reports / REHEARSALS,
         )
 
@@ -161,7 +159,7 @@ def _render(
         run,
         findings,
         Path(project.root) / project.templates,
-        SavedResults(audits=read_audits(reports), rehearsals=read_rehearsals(reports)),
+        read_rehearsals(reports),
         history,
     )
     return {**pages, **render_exports(manifest, run, history)}

@@ -64,8 +64,8 @@ def test_a_light_module_imports_nothing_heavy() -> None:
 
 
 def test_the_search_sees_imports_in_functions() -> None:
-    source = "def f():\n    from exporter.tools.audit import child\n    import torch.nn\n"
-    assert {"exporter.tools.audit.child", "torch.nn"} <= set(imported_modules(source))
+    source = "def f():\n    from exporter.tools.publish import child\n    import torch.nn\n"
+    assert {"exporter.tools.publish.child", "torch.nn"} <= set(imported_modules(source))
 
 
 def test_the_architecture_document_names_every_package_and_no_other() -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from exporter.manifest import ModelSpec, Project
 from exporter.manifest.syntax.opsets import format_opsets
-from exporter.records.audit import Audit
 from exporter.records.record import TRACER_PREFIX
 from exporter.records.trends import TrendStep, list_steps
 from exporter.report.rows.acceptance import AcceptanceHistory
@@ -21,7 +20,6 @@ from exporter.report.rows.artifacts import (
     group_notes,
     group_releases,
 )
-from exporter.report.rows.audits import AuditRow, build_audit_rows
 from exporter.report.rows.cells import Cell, find_lowest_opset
 from exporter.report.rows.check_table import CheckTable, build_check_table
 from exporter.report.rows.contract import Contract, describe_contract
@@ -69,7 +67,6 @@ class ModelPage:
     short_proofs: Mapping[str, str]
     """The opsets with a short proof as ranges, by device."""
     checks: tuple[CheckTable, ...]
-    audits: tuple[AuditRow, ...]
     flaky: tuple[FlakyRow, ...]
     """Includes cells that pass now and thus are not in `failures`."""
     failures: tuple[FailureRow, ...]
@@ -96,11 +93,6 @@ class ModelPage:
         return not self.is_wide and any(None in row.marks for row in self.matrix)
 
     @property
-    def has_survivors(self) -> bool:
-        """Whether a mutant passed all checks."""
-        return any(audit.survivors for audit in self.audits)
-
-    @property
     def tracer_warnings(self) -> int:
         """The number of warnings of the TorchScript tracer."""
         return sum(note.text.startswith(TRACER_PREFIX) for note in self.notes)
@@ -111,7 +103,6 @@ def build_model_page(
     cells: Sequence[Cell],
     project: Project,
     history: AcceptanceHistory,
-    audits: Sequence[Audit] = (),
     support: Sequence[RuntimeSupport] = (),
 ) -> ModelPage:
     """Return the values for the page.
@@ -121,7 +112,6 @@ def build_model_page(
         cells: The cells of the model, by opset.
         project: Defines the build folder and the command.
         history: The accepted outcomes.
-        audits: The last audit of each audited cell.
         support: The support of the files by runtimes.
     """
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
@@ -147,7 +137,6 @@ def build_model_page(
             if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
         },
         checks=tuple(table for table in tables if table.rows),
-        audits=build_audit_rows(audits, (cell.id for cell in cells)),
         flaky=build_flaky_rows(cells),
         failures=build_failure_rows(cells, project, history),
         files=group_files(cells),

@@ -8,14 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.sanitize import replace_invisible
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
-from exporter.records.audit import Audit
 from exporter.records.baseline import Baseline
 from exporter.records.history import HistoryEntry
 from exporter.records.record import RunRecord
@@ -44,25 +42,12 @@ MARK = "<!-- Written by `exporter report` from the results; changes here will be
 _ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedResults:
-    """Results of other commands than the export, which the project keeps."""
-
-    audits: Mapping[str, Sequence[Audit]] = field(default_factory=dict)
-    """The last audits of each model's cells, by model."""
-    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
-    """By name."""
-
-
-NO_SAVED_RESULTS = SavedResults()
-
-
 def render_pages(
     manifest: Manifest,
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     templates: Path | None = None,
-    saved: SavedResults = NO_SAVED_RESULTS,
+    rehearsals: Mapping[str, Rehearsal] | None = None,
     history: AcceptanceHistory | None = None,
 ) -> dict[str, str]:
     """Return every page of the report.
@@ -72,7 +57,7 @@ def render_pages(
         run: The results; records without a promise are ignored.
         findings: The findings of the gate for the overview; if None or empty, it has no such list.
         templates: The project's own templates; need not exist.
-        saved: The audits and the rehearsals that the project keeps.
+        rehearsals: The rehearsals that the project keeps, by name.
         history: The accepted outcomes; if None, the pages do not contain them.
 
     Returns:
@@ -85,7 +70,7 @@ def render_pages(
     from exporter.report.pages.templates import RenderOptions, render
 
     history = history or AcceptanceHistory()
-    page = build_overview(manifest, run, findings, history, saved.rehearsals)
+    page = build_overview(manifest, run, findings, history, rehearsals or {})
     options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     by_model = collect_cells(manifest, run)
     files = {
@@ -95,13 +80,11 @@ def render_pages(
         ),
     }
     for spec in manifest.models:
-        model_audits = saved.audits.get(spec.id, ())
         model_page = build_model_page(
             spec,
             by_model[spec.id],
             manifest.project,
             history,
-            model_audits,
             build_support_rows(spec, by_model[spec.id], manifest, run.tools),
         )
         text = render(_MODEL_TEMPLATE, templates, options, page=model_page)

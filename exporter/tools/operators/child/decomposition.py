@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from exporter.processes.forked_calls import CallLimits, Returned, call_each_in_forks
+from benchmarks.forked_calls import CallLimits, Returned, call_each_in_forks
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,

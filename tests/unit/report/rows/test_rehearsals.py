@@ -16,7 +16,7 @@ from exporter.records.rehearsal import (
     read_rehearsals,
     write_rehearsal,
 )
-from exporter.report import SavedResults, render_pages
+from exporter.report import render_pages
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.rehearsals import RehearsalTable, build_rehearsal_table
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -69,8 +69,8 @@ def test_versions_of_tools_are_no_input() -> None:
 
 def test_the_overview_has_the_table_only_if_a_promised_cell_was_rehearsed() -> None:
     def render(rehearsal: Rehearsal) -> str:
-        saved = SavedResults(rehearsals={"torch2.14": rehearsal})
-        return render_pages(MANIFEST, make_run(*CURRENT), saved=saved)["COMPATIBILITY.md"]
+        saved = {"torch2.14": rehearsal}
+        return render_pages(MANIFEST, make_run(*CURRENT), rehearsals=saved)["COMPATIBILITY.md"]
 
     page = render(rehearse(*CURRENT))
     assert "## Rehearsed upgrades" in page

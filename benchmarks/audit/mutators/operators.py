@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.audit.mutators.attributes import format_node
+from benchmarks.audit.mutators.draft import Draft
 from exporter.runtimes.graph_walk import iter_nodes, normalize_domain
-from exporter.tools.audit.child.mutators.attributes import format_node
-from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Operators with the same kinds of inputs and outputs. Attributes that the other operator does not
 #: have are removed.

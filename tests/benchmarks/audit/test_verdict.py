@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto
 
+from benchmarks.audit.mutators.mutants import Mutant
+from benchmarks.audit.results import MutantOutcome
+from benchmarks.audit.verdict import find_first_failure, search_difference
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import (
     Device,
@@ -15,9 +18,6 @@ from exporter.manifest import (
     ModelSpec,
     Output,
 )
-from exporter.records.audit import MutantOutcome
-from exporter.tools.audit.child.mutators.mutants import Mutant
-from exporter.tools.audit.child.verdict import find_first_failure, search_difference
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, parser
 
-from exporter.tools.audit.child.mutators.conditions import (
+from benchmarks.audit.mutators.conditions import (
     change_at_equal_axes,
     change_at_masks,
     change_at_multiples,
@@ -20,9 +20,9 @@ from exporter.tools.audit.child.mutators.conditions import (
     change_one_column,
     change_one_row,
 )
-from exporter.tools.audit.child.mutators.draft import Array, Draft
-from exporter.tools.audit.child.mutators.mutants import Mutator
-from tests.unit.tools.audit.models import small
+from benchmarks.audit.mutators.draft import Array, Draft
+from benchmarks.audit.mutators.mutants import Mutator
+from tests.benchmarks.audit.models import small
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
 rows (float[batch, seq, 4] x, int64[batch] ids) => (float[batch, seq, 4] y) { y = Exp (x) }

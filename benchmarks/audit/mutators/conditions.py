@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.tools.audit.child.mutators.draft import INTEGERS, Array, Draft
+from benchmarks.audit.mutators.draft import INTEGERS, Array, Draft
 
 #: Sizes of an axis and integers of an input. Exports and checks treat 1 and 2 specially.
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 16)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from exporter.tools.audit.child.mutators.draft import (
+from benchmarks.audit.mutators.draft import (
     FLOATS,
     INTEGERS,
     Array,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from onnx import NodeProto, helper
 
+from benchmarks.audit.mutators.attributes import format_node
+from benchmarks.audit.mutators.draft import Draft
 from exporter.runtimes.graph_walk import iter_nodes
-from exporter.tools.audit.child.mutators.attributes import format_node
-from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Operators with inputs in any order.
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})

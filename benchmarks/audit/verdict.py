@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
-from exporter.checks.files.sample_files import SampleData
-from exporter.checks.protocol import CheckContext
-from exporter.manifest import Device
-from exporter.records.audit import MutantOutcome
-from exporter.records.record import Status
-from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session
-from exporter.runtimes.values import Array, OnnxValue
-from exporter.tools.audit.child.counterexamples import (
+from benchmarks.audit.counterexamples import (
     Inputs,
     NoSuchInput,
     draw_inputs,
     plan_trials,
 )
-from exporter.tools.audit.child.mutators.mutants import Mutant
+from benchmarks.audit.mutators.mutants import Mutant
+from benchmarks.audit.results import MutantOutcome
+from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
+from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
+from exporter.checks.files.sample_files import SampleData
+from exporter.checks.protocol import CheckContext
+from exporter.manifest import Device
+from exporter.records.record import Status
+from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session
+from exporter.runtimes.values import Array, OnnxValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onnx import AttributeProto, NodeProto
 
+from benchmarks.audit.mutators.draft import Draft
 from exporter.runtimes.graph_walk import iter_nodes
-from exporter.tools.audit.child.mutators.draft import Draft
 
 #: Words of the specification, each with another valid word for the same attribute.
 _OTHER_WORDS = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from exporter.tools.audit.child.mutators.draft import Draft
+from benchmarks.audit.mutators.draft import Draft
 
 Dim = TensorShapeProto.Dimension
 

@@ -7,17 +7,17 @@ import contextlib
 import numpy as np
 import pytest
 
+from benchmarks.audit.counterexamples import (
+    NoSuchInput,
+    Trial,
+    draw_inputs,
+    plan_trials,
+)
 from exporter.manifest import (
     Axis,
     Fill,
     Input,
     ModelSpec,
-)
-from exporter.tools.audit.child.counterexamples import (
-    NoSuchInput,
-    Trial,
-    draw_inputs,
-    plan_trials,
 )
 from tests.unit.factory import make_spec
 

@@ -10,13 +10,13 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.tools.audit.child.mutators.draft import (
+from benchmarks.audit.mutators.draft import (
     FLOATS,
     Draft,
     Patch,
     apply_patches,
 )
-from tests.unit.tools.audit.models import small, with_data_outside
+from tests.benchmarks.audit.models import small, with_data_outside
 
 
 def tensor(draft: Draft, name: str) -> TensorProto:

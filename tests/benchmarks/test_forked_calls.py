@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from exporter.processes.forked_calls import (
+from benchmarks.forked_calls import (
     CallFailure,
     CallLimits,
     Returned,

@@ -14,14 +14,14 @@ from random import Random
 import onnx
 from onnx import ModelProto, TypeProto
 
+from benchmarks.audit.mutators.attributes import ATTRIBUTES
+from benchmarks.audit.mutators.conditions import CONDITIONS
+from benchmarks.audit.mutators.draft import Draft, Patch
+from benchmarks.audit.mutators.edges import EDGES
+from benchmarks.audit.mutators.interface import HEADERS, SHAPES
+from benchmarks.audit.mutators.operators import OPERATORS
+from benchmarks.audit.mutators.weights import WEIGHTS
 from exporter.runtimes.graph_walk import iter_initializers
-from exporter.tools.audit.child.mutators.attributes import ATTRIBUTES
-from exporter.tools.audit.child.mutators.conditions import CONDITIONS
-from exporter.tools.audit.child.mutators.draft import Draft, Patch
-from exporter.tools.audit.child.mutators.edges import EDGES
-from exporter.tools.audit.child.mutators.interface import HEADERS, SHAPES
-from exporter.tools.audit.child.mutators.operators import OPERATORS
-from exporter.tools.audit.child.mutators.weights import WEIGHTS
 
 Mutator = Callable[[Draft], str]
 Types = Mapping[str, tuple[int, tuple[int | str, ...]]]

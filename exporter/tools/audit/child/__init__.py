@@ -1,1 +1,0 @@
-"""The process that creates and checks the mutants of an audit."""
