@@ -56,7 +56,13 @@ class Sample(FrozenModel):
     exact: bool = True
     """Whether it ran in float64 too, with or without success."""
     noise: Items[float | None] = ()
-    """The noise of each output, if it differs from the reference's: inputs of another magnitude."""
+    """The noise of each output in this sample; the reference's if it is empty."""
+    large_noise: Items[float | None] = ()
+    """The same errors if they are too large to be taken for rounding; else None."""
+    factor: float = 1.0
+    """The factor of inputs with another magnitude."""
+    undefined: Items[int] = ()
+    """Positions of outputs without a defined value, which are not compared."""
     captures: Items[str] = ()
     """The groups of files that are compared with it; if empty, every file is. A group is a capture
     with a condition that its sizes break, a trace with another branch there, or `SWEEP`."""
@@ -111,8 +117,11 @@ class Reference(ChecksummedModel):
 
     samples: Items[Sample]
     noise: Items[float | None]
-    """For each output, the largest |float32 - float64| of the samples that ran in float64, relative
-    to the output's scale. None if the output is not a float, or did not run in float64."""
+    """For each output, the largest |float32 - float64| of the usual samples that ran in float64
+    first, relative to the largest scale in them. None if the output is not a float, or did not run
+    in float64."""
+    noise_scales: Items[float] = ()
+    """The scales that the noise is relative to."""
     large_noise: Items[float | None] = ()
     """The same error of each output if it is too large to be taken for rounding; else None."""
     float64: str = ""

@@ -95,11 +95,12 @@ def _compare_sample(
     if len(values) != len(names):
         problem = f"the runtime gives {len(values)} outputs, declared {len(names)}"
         return SampleResult(sample=sample, problems=(problem,))
-    compared = _compare_values(values, data, sample.exact, context, device)
+    compared = _compare_values(values, data, sample, context, device)
     is_tied = False
     if any(result.problem for _, result in compared):
         for other in list_alternatives(values, data):
-            results = _compare_values(values, other, False, context, device)
+            inexact = sample.model_copy(update={"exact": False})
+            results = _compare_values(values, other, inexact, context, device)
             if not any(result.problem for _, result in results):
                 compared, is_tied = results, True
                 break
@@ -119,24 +120,24 @@ def _compare_sample(
 def _compare_values(
     values: Sequence[OnnxValue],
     data: SampleData,
-    is_exact: bool,
+    sample: Sample,
     context: CheckContext,
     device: str,
 ) -> list[tuple[str, Comparison]]:
     return [
         pair
         for index, value in enumerate(values)
-        for pair in compare_output(value, data, OutputContext(context, index, device, is_exact))
+        if index not in sample.undefined
+        for pair in compare_output(value, data, OutputContext(context, index, device, sample.exact))
     ]
 
 
 def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:
-    """Return a context with the larger noise of a sample of another magnitude."""
+    """Return a context with the noise of the sample."""
     if not sample.noise:
         return context
-    pairs = zip(context.reference.noise, sample.noise, strict=True)
-    noise = tuple(None if a is None or b is None else max(a, b) for a, b in pairs)
-    return replace(context, reference=context.reference.model_copy(update={"noise": noise}))
+    update = {"noise": sample.noise, "large_noise": sample.large_noise}
+    return replace(context, reference=context.reference.model_copy(update=update))
 
 
 def find_undeclared_outputs(

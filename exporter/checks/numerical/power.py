@@ -120,7 +120,7 @@ def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> f
     outputs = [
         np.concatenate([np.ravel(item) for item in list_items(context.read(sample).outputs[index])])
         for sample in context.reference.samples
-        if sample.kind in ("declared", "values") and sample.scales and not sample.noise
+        if sample.kind in ("declared", "values") and sample.scales and sample.factor == 1.0
     ]
     declared, *others = outputs
     allowed = limit.atol * np.maximum(1.0, np.abs(declared) / limit.scale)

@@ -97,8 +97,7 @@ def _add_group(
         for sample in reference.samples
     ]
     missing = [chosen for chosen in choice.sets if chosen.name not in others]
-    first = 1 + max(sample.index for sample in samples)  # a review may omit some
-    added = run_further_sets(context.model, context.spec, context.root, folder, missing, first)
+    added = run_further_sets(context.model, context.spec, context.root, folder, missing, reference)
     samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
     is_complete = len(samples) == len(reference.samples)
     return reference.model_copy(

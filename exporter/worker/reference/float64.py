@@ -21,7 +21,12 @@ from exporter.worker.inputs.thorough_sets import index_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.reference.eager_run import build_float64_model, run_in_float64
 from exporter.worker.reference.masked_outputs import hide_masked_values
-from exporter.worker.reference.noise import compute_noise, describe_overflow
+from exporter.worker.reference.noise import (
+    NoiseMeasurement,
+    compute_noise,
+    describe_overflow,
+    merge_noise,
+)
 from exporter.worker.reference.outputs import Outputs, Returned, from_value, list_items, to_value
 from exporter.worker.reference.weight_tables import list_table_lengths
 
@@ -56,16 +61,14 @@ def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) 
 def measure_all_samples(
     model: Model, spec: ModelSpec, root: Path, folder: JobFolder, reference: Reference
 ) -> Reference:
-    """Return the reference with float64 outputs for every sample that PyTorch runs on.
-
-    If one sample does not run in float64, no output has a measured bound.
-    """
+    """Return the reference with float64 outputs and their noise for every sample that runs."""
     float64_model, reason = build_float64_model(model)
     sets = index_sets(spec, list_table_lengths(model), reference.samples)
     pairs: list[tuple[Outputs, Outputs | None]] = []
     samples: list[Sample] = []
+    usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
     for sample in reference.samples:
-        if sample.error or sample.noise or sample.kind == "masked":
+        if sample.error or sample.factor != 1.0 or sample.kind == "masked":
             samples.append(sample)
             continue
         path = folder.sample(sample.index)
@@ -76,17 +79,28 @@ def measure_all_samples(
         outputs = tuple(from_value(value) for value in data.outputs)
         hidden = hide_masked_values(spec, inputs, exact) if exact is not None else None
         pairs.append((hide_masked_values(spec, inputs, outputs), hidden))
-        samples.append(sample.model_copy(update={"exact": True, "sha256": hash_sample(path)}))
-    noise = compute_noise(pairs)
+        noise = compute_noise(pairs[-1:], () if sample.scales else usual)
+        measured = add_noise(sample, reference, noise)
+        samples.append(measured.model_copy(update={"exact": True, "sha256": hash_sample(path)}))
     return reference.model_copy(
         update={
             "samples": tuple(samples),
-            "noise": noise.shares,
-            "large_noise": noise.large,
             "overflow": describe_overflow(pairs),
-            "float64": reason or noise.reason,
+            "float64": reason or reference.float64,
         }
     )
+
+
+def add_noise(sample: Sample, reference: Reference, measured: NoiseMeasurement) -> Sample:
+    """Return the sample with its own noise, if it is larger than the usual one."""
+    nothing = (None,) * len(reference.noise)
+    known = NoiseMeasurement(
+        shares=sample.noise or reference.noise,
+        large=sample.large_noise or reference.large_noise or nothing,
+        scales=measured.scales,
+    )
+    noise = merge_noise(known, measured)
+    return sample.model_copy(update={"noise": noise.shares, "large_noise": noise.large})
 
 
 def _count_elements(outputs: Iterable[Returned]) -> int:

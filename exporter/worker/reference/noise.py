@@ -15,16 +15,20 @@ from exporter.worker.reference.outputs import Outputs, Returned, list_items
 #: Limits of the noise as a share of the output's scale. A larger difference between float32 and
 #: float64 may be no rounding: an argmax has another index, or the model has a cast.
 _LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+#: Noise grows with the scale of a sample up to this factor. If an output cancels at one size, its
+#: relative error there says nothing about larger outputs.
+_SCALE_RANGE = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseMeasurement:
-    """The largest float32 error of each output relative to its scale."""
+    """The largest float32 error of each output relative to the largest scale of all samples."""
 
     shares: tuple[float | None, ...]
     """None if the output has no measured error, or one that is too large to be rounding."""
     large: tuple[float | None, ...]
     """The errors that are too large to be rounding."""
+    scales: tuple[float, ...]
     reason: str = ""
     """The reasons for outputs without a share."""
 
@@ -38,6 +42,11 @@ def compute_scale(output: Returned) -> float:
     """
     scales = [_compute_tensor_scale(item) for item in list_items(output)]
     return min((scale for scale in scales if scale), default=0.0)
+
+
+def compute_largest_scale(output: Returned) -> float:
+    """Return the largest scale of an item of an output."""
+    return max((_compute_tensor_scale(item) for item in list_items(output)), default=0.0)
 
 
 def _compute_tensor_scale(tensor: torch.Tensor) -> float:
@@ -142,31 +151,43 @@ def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
 
 
-def compute_noise(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> NoiseMeasurement:
-    """Return the largest float32 error of each output relative to its scale.
+def compute_noise(
+    pairs: Sequence[tuple[Outputs, Outputs | None]], usual_scales: Sequence[float] = ()
+) -> NoiseMeasurement:
+    """Return the largest float32 error of each output relative to the largest scale.
 
     Args:
         pairs: The outputs of each sample as declared and in float64; at least one sample.
+        usual_scales: The scales of other samples, if these outputs may be much smaller: an error
+            that is small relative to them is rounding.
     """
     count = len(pairs[0][0])
     nothing = (None,) * count
     if any(exact is None for _, exact in pairs):
         reason = "the model does not run in float64"
-        return NoiseMeasurement(shares=nothing, large=nothing, reason=reason)
+        return NoiseMeasurement(shares=nothing, large=nothing, scales=(0.0,) * count, reason=reason)
     shares: list[float | None] = []
     large: list[float | None] = []
+    scales: list[float] = []
     reasons: list[str] = []
     for index in range(count):
         columns = [(declared[index], exact[index]) for declared, exact in pairs if exact]
-        share, reason = _compute_output_noise(columns)
+        scale = max(compute_largest_scale(exact) for _, exact in columns)
+        least = usual_scales[index] if usual_scales else 0.0
+        share, reason = _compute_output_noise(columns, scale, least)
         is_large = bool(reason) and share is not None
         shares.append(None if is_large else share)
         large.append(share if is_large else None)
+        scales.append(scale)
         reasons += [f"output {index}: {reason}"] if reason else []
-    return NoiseMeasurement(shares=tuple(shares), large=tuple(large), reason="; ".join(reasons))
+    return NoiseMeasurement(
+        shares=tuple(shares), large=tuple(large), scales=tuple(scales), reason="; ".join(reasons)
+    )
 
 
-def _compute_output_noise(columns: Sequence[tuple[Returned, Returned]]) -> tuple[float | None, str]:
+def _compute_output_noise(
+    columns: Sequence[tuple[Returned, Returned]], largest: float, least: float
+) -> tuple[float | None, str]:
     """Return the noise of one output, and the reason why it is no bound or "" if it is one."""
     if any(len(list_items(declared)) != len(list_items(exact)) for declared, exact in columns):
         return None, "it has another number of items in float64"
@@ -175,21 +196,61 @@ def _compute_output_noise(columns: Sequence[tuple[Returned, Returned]]) -> tuple
         return None, ""
     dtype = tensors[0][0].dtype
     noise = 0.0
-    for declared, exact in tensors:
-        if exact.dtype != torch.float64 or dtype == torch.float64:
-            return None, "PyTorch computes it in its declared dtype for all inputs"
-        if declared.shape != exact.shape:
-            return None, "it has another shape in float64"
-        scale = _compute_tensor_scale(exact)
-        # An element above the scale, such as a mask, counts relative to its own magnitude.
-        errors = (declared.double() - exact).abs() / exact.abs().clamp(min=scale)
-        noise = max(noise, _find_largest(errors) if scale else 0.0)
-    if not noise <= _LARGEST_NOISE.get(dtype, 1e-3):
+    for declared, exact in columns:
+        noise_of_sample = 0.0
+        for item, exact_item in zip(list_items(declared), list_items(exact), strict=True):
+            if exact_item.dtype != torch.float64 or dtype == torch.float64:
+                return None, "PyTorch computes it in its declared dtype for all inputs"
+            if item.shape != exact_item.shape:
+                return None, "it has another shape in float64"
+            scale = _compute_tensor_scale(exact_item)
+            # An element above the scale, such as a mask, counts relative to its own magnitude.
+            errors = (item.double() - exact_item).abs() / exact_item.abs().clamp(min=scale)
+            noise_of_sample = max(noise_of_sample, _find_largest(errors) if scale else 0.0)
+        # A smaller sample has the same error as a smaller share of the largest scale.
+        if largest:
+            noise = max(noise, noise_of_sample * compute_largest_scale(exact) / largest)
+    relative = noise * min(1.0, largest / least) if least else noise
+    if not relative <= _LARGEST_NOISE.get(dtype, 1e-3):
         return noise, f"float64 differs by {noise:.1e} of the scale, which is too much for rounding"
     return noise, ""
 
 
-def is_rounding(outputs: Outputs, others: Outputs) -> bool:
+def limit_noise(
+    usual: NoiseMeasurement, outputs: Outputs, measured: NoiseMeasurement | None
+) -> NoiseMeasurement:
+    """Return the noise of one sample: its own one, and that of usual samples of its scale.
+
+    Args:
+        usual: The noise of the usual samples that ran in float64.
+        outputs: PyTorch's outputs of the sample.
+        measured: The noise of the sample itself, if it ran in float64.
+    """
+    scales = tuple(compute_largest_scale(output) for output in outputs)
+    shares = tuple(
+        share if share is None or not scale else share * min(1.0, _SCALE_RANGE * known / scale)
+        for share, known, scale in zip(usual.shares, usual.scales, scales, strict=True)
+    )
+    limited = NoiseMeasurement(shares=shares, large=usual.large, scales=scales)
+    return limited if measured is None else merge_noise(limited, measured)
+
+
+def merge_noise(known: NoiseMeasurement, measured: NoiseMeasurement) -> NoiseMeasurement:
+    """Return the larger noise of two; none if either has none."""
+    shares: list[float | None] = []
+    large: list[float | None] = []
+    for share, other_share, big_share, other_big_share in zip(
+        known.shares, measured.shares, known.large, measured.large, strict=True
+    ):
+        has_none = share is None or other_share is None
+        shares.append(None if has_none else max(share or 0.0, other_share or 0.0))
+        large.append(
+            max((each for each in (big_share, other_big_share) if each is not None), default=None)
+        )
+    return NoiseMeasurement(shares=tuple(shares), large=tuple(large), scales=known.scales)
+
+
+def is_rounding(outputs: Outputs, others: Outputs, usual_scales: Sequence[float] = ()) -> bool:
     """Return False if a run with other rounding gives other shapes, integers or far numbers."""
     for output, other in zip(outputs, others, strict=True):
         items, other_items = list_items(output), list_items(other)
@@ -202,7 +263,7 @@ def is_rounding(outputs: Outputs, others: Outputs) -> bool:
             if is_float and not torch.equal(item.isfinite(), other_item.isfinite()):
                 return False
     wide = tuple(_widen(other) for other in others)
-    return all(share is None for share in compute_noise([(outputs, wide)]).large)
+    return all(share is None for share in compute_noise([(outputs, wide)], usual_scales).large)
 
 
 def _widen(output: Returned) -> Returned:
@@ -255,13 +316,13 @@ def _find_largest(magnitudes: torch.Tensor) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def has_new_nan(declared: Outputs, outputs: Outputs | None) -> bool:
-    """Return True if an output has NaN and the declared one has none: its values are undefined.
+def find_undefined_outputs(declared: Outputs, outputs: Outputs) -> tuple[int, ...]:
+    """Return the positions of outputs that have NaN and the declared ones have none.
 
     A softmax over a row that a mask excludes is an example.
     """
-    pairs = zip(declared, outputs or (), strict=False)
-    return any(_has_nan(new) and not _has_nan(old) for old, new in pairs)
+    pairs = enumerate(zip(declared, outputs, strict=True))
+    return tuple(index for index, (old, new) in pairs if _has_nan(new) and not _has_nan(old))
 
 
 def _has_nan(output: torch.Tensor | list[torch.Tensor]) -> bool:

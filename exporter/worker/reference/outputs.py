@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -74,8 +75,17 @@ def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
 def _list_leaves(returned: Any, spec: ModelSpec) -> _Leaves:
     """Return the leaves with their paths; a list of a script is one leaf."""
     is_leaf = (lambda value: isinstance(value, list)) if spec.capture == "script" else None
-    pairs, _ = pytree.tree_flatten_with_path(returned, is_leaf=is_leaf)
-    return [(pytree.keystr(path), leaf) for path, leaf in pairs if leaf is not None]
+    try:
+        pairs = pytree.tree_flatten_with_path(returned, is_leaf=is_leaf)[0]
+        named = [(pytree.keystr(path), leaf) for path, leaf in pairs]
+    except ValueError:  # a class that is registered without keys, such as diffusers' outputs
+        leaves = pytree.tree_leaves(returned, is_leaf=is_leaf)
+        has_keys = isinstance(returned, Mapping) and len(returned) == len(leaves)
+        named = [
+            (f"[{key!r}]", leaf)
+            for key, leaf in zip(returned if has_keys else range(len(leaves)), leaves, strict=True)
+        ]
+    return [(path, leaf) for path, leaf in named if leaf is not None]
 
 
 def _copy_output(leaf: Any) -> Returned:

@@ -45,12 +45,14 @@ from exporter.worker.reference.eager_run import (
 from exporter.worker.reference.float64 import choose_first_samples
 from exporter.worker.reference.masked_outputs import copy_masked_values, hide_masked_values
 from exporter.worker.reference.noise import (
+    NoiseMeasurement,
     compute_noise,
     compute_scale,
     compute_spread,
     describe_difference,
     describe_overflow,
-    has_new_nan,
+    find_undefined_outputs,
+    limit_noise,
 )
 from exporter.worker.reference.output_steps import measure_steps
 from exporter.worker.reference.outputs import Outputs, list_items, to_value
@@ -70,11 +72,19 @@ class _Run:
     is_measured: bool = False
     """Whether it ran in float64, with or without success."""
     error: str = ""
-    noise: tuple[float | None, ...] = ()
-    """The noise of this run, if its inputs have another magnitude."""
+    undefined: tuple[int, ...] = ()
+    """Positions of outputs without a defined value."""
 
-    def write(self, index: int, folder: Path, spec: ModelSpec) -> Sample:
-        """Write the test data set and return its description."""
+    def write(
+        self, index: int, folder: Path, spec: ModelSpec, usual: NoiseMeasurement | None = None
+    ) -> Sample:
+        """Write the test data set and return its description with its noise."""
+        noise = None
+        if usual is not None and self.outputs is not None:
+            measured = _measure_noise(spec, [self]) if self.is_measured else None
+            noise = limit_noise(
+                usual, hide_masked_values(spec, self.inputs, self.outputs), measured
+            )
         write_sample(
             folder,
             [
@@ -93,7 +103,10 @@ class _Run:
             error=self.error,
             scales=self._compute_scales(spec),
             exact=self.is_measured,
-            noise=self.noise,
+            noise=noise.shares if noise else (),
+            large_noise=noise.large if noise else (),
+            factor=self.chosen.factor,
+            undefined=self.undefined,
             sha256=hash_sample(folder),
         )
 
@@ -138,6 +151,8 @@ def compute_reference(
         chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
         run = _run_set(model, spec, chosen, other_inputs)
         buffers.restore()
+        if chosen.special and run.outputs is not None:
+            run = replace(run, undefined=find_undefined_outputs(outputs, run.outputs))
         if _is_promised(run, runs[0]):
             runs.append(run)
     calls = [EagerCall(run.chosen, run.inputs, run.outputs, run.error) for run in runs]
@@ -145,16 +160,11 @@ def compute_reference(
     if not unstable and reverse is None and state.list_changes():
         unstable = _describe_stored_state(model, spec, root, runs)
     runs, float64_reason = _measure_runs(model, spec, runs)
-    samples = [run.write(index, folder.sample(index), spec) for index, run in enumerate(runs)]
-    pairs = [
-        (
-            hide_masked_values(spec, run.inputs, run.outputs),
-            hide_masked_values(spec, run.inputs, run.exact) if run.exact is not None else None,
-        )
-        for run in runs
-        if run.outputs is not None and run.is_measured and not run.noise
+    usual = [run for run in runs if run.is_measured and run.chosen.factor == 1.0]
+    noise = _measure_noise(spec, usual)
+    samples = [
+        run.write(index, folder.sample(index), spec, noise) for index, run in enumerate(runs)
     ]
-    noise = compute_noise(pairs)
     # Another magnitude changes any output, so only the usual magnitude shows that inputs matter.
     perturbed = [
         copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))
@@ -172,10 +182,11 @@ def compute_reference(
     return Reference(
         samples=tuple(samples),
         noise=noise.shares,
+        noise_scales=noise.scales,
         large_noise=noise.large,
         float64=float64_reason or noise.reason,
         unstable=unstable,
-        overflow=describe_overflow(pairs),
+        overflow=describe_overflow(_pair_outputs(spec, usual)),
         output_spread=compute_spread(outputs, perturbed, resized),
         thorough=spec.thorough,
         returns_objects=has_object_outputs(model),
@@ -184,13 +195,29 @@ def compute_reference(
     )
 
 
+def _measure_noise(spec: ModelSpec, runs: Sequence[_Run]) -> NoiseMeasurement:
+    return compute_noise(_pair_outputs(spec, runs))
+
+
+def _pair_outputs(spec: ModelSpec, runs: Sequence[_Run]) -> list[tuple[Outputs, Outputs | None]]:
+    """Return the outputs of each run as declared and in float64, without masked values."""
+    return [
+        (
+            hide_masked_values(spec, run.inputs, run.outputs),
+            hide_masked_values(spec, run.inputs, run.exact) if run.exact is not None else None,
+        )
+        for run in runs
+        if run.outputs is not None
+    ]
+
+
 def run_further_sets(
     model: Model,
     spec: ModelSpec,
     root: Path,
     folder: JobFolder,
     sets: Sequence[InputSet],
-    first: int,
+    reference: Reference,
 ) -> tuple[Sample, ...]:
     """Run the model on further input sets and write a `test_data_set_<n>` for each.
 
@@ -200,14 +227,18 @@ def run_further_sets(
         root: The project's root.
         folder: The folder with the samples.
         sets: The input sets.
-        first: The number of the first of these samples.
+        reference: The reference that gets these samples.
     """
     buffers = BufferSnapshot(model)
+    first = 1 + max(sample.index for sample in reference.samples)  # a review may omit some
+    noise = NoiseMeasurement(
+        shares=reference.noise, large=reference.large_noise, scales=reference.noise_scales
+    )
     samples = []
     for index, chosen in enumerate(sets, first):
         run = _run_set(model, spec, chosen, draw_inputs(spec, chosen, root))
         buffers.restore()
-        samples.append(run.write(index, folder.sample(index), spec))
+        samples.append(run.write(index, folder.sample(index), spec, noise))
     return tuple(samples)
 
 
@@ -219,7 +250,7 @@ def _is_promised(run: _Run, declared: _Run) -> bool:
     """
     if run.chosen.kind not in ("values", "masked"):
         return True
-    if run.error or (run.chosen.special and has_new_nan(declared.outputs or (), run.outputs)):
+    if run.error or (run.undefined and len(run.undefined) == len(declared.outputs or ())):
         return False
     return any(not torch.equal(declared.inputs[name], run.inputs[name]) for name in declared.inputs)
 
@@ -291,7 +322,7 @@ def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list
         (index, run.inputs, run.outputs)
         for index, run in enumerate(measured)
         if run.outputs is not None
-        and not run.noise
+        and run.chosen.factor == 1.0
         and run.chosen.kind != "masked"
         and not run.chosen.special  # a logarithm of 0 would measure no rounding
     ]
@@ -305,7 +336,7 @@ def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list
 
 
 def _measure_magnitude(float64_model: Model | None, spec: ModelSpec, run: _Run) -> _Run | None:
-    """Return a run on inputs of another magnitude with its noise, and other runs unchanged.
+    """Return a run on inputs of another magnitude in float64, and other runs unchanged.
 
     Returns:
         None if float64 shows no precision at this magnitude. The manifest promises nothing if
@@ -324,7 +355,7 @@ def _measure_magnitude(float64_model: Model | None, spec: ModelSpec, run: _Run) 
         if item.is_floating_point()
     ]
     is_sound = all(share is not None and bool(item.isfinite().all()) for item, share in floats)
-    return replace(run, exact=exact, is_measured=True, noise=shares) if is_sound else None
+    return replace(run, exact=exact, is_measured=True) if is_sound else None
 
 
 def _run_set(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -> _Run:

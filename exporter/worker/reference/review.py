@@ -6,9 +6,10 @@ These runs are slow, and a file that passes does not need them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,12 @@ from exporter.worker.reference.eager_run import (
     run_in_float64,
     run_model,
 )
-from exporter.worker.reference.float64 import measure_all_samples
+from exporter.worker.reference.float64 import add_noise, measure_all_samples
 from exporter.worker.reference.masked_outputs import hide_masked_values
 from exporter.worker.reference.noise import compute_noise, describe_difference, is_rounding
 from exporter.worker.reference.outputs import Outputs, from_value, to_value
 from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
-from exporter.worker.reference.rounding_runs import STEPS, round_differently
+from exporter.worker.reference.rounding_runs import QUANTIZING, STEPS, round_differently
 from exporter.worker.reference.selections import (
     SELECTING_OPERATORS,
     IndexSelection,
@@ -56,8 +57,8 @@ from exporter.worker.reference.weight_tables import list_table_lengths
 _SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
 #: Both values of a tie may have the error of a bound, 8 times PyTorch's own.
 _TIE_FACTOR = 16.0
-#: A part of the names of all operators with quantized results.
-_QUANTIZED = "quantize"
+#: The prefix of operators that quantize their results inside.
+_QUANTIZED = "quantized::"
 #: Runs with other rounding.
 _ROUNDINGS = 8
 #: Statuses of a file with other values than PyTorch's.
@@ -86,10 +87,16 @@ class _Reviewer:
         finally:
             buffers.restore()
 
-    def are_near(self, inputs: Tensors, outputs: Outputs, others: Outputs) -> bool:
+    def are_near(
+        self,
+        inputs: Tensors,
+        outputs: Outputs,
+        others: Outputs,
+        usual_scales: Sequence[float] = (),
+    ) -> bool:
         """Return whether outputs differ by no more than rounding at the compared positions."""
         pair = [hide_masked_values(self.spec, inputs, each) for each in (outputs, others)]
-        return is_rounding(pair[0], pair[1])
+        return is_rounding(pair[0], pair[1], usual_scales)
 
     def index_sets(self, reference: Reference) -> dict[tuple[str, str], InputSet]:
         """Return the input sets of the samples by kind and name."""
@@ -125,10 +132,7 @@ def review_reference(
     reference: Reference,
     record: Record,
 ) -> Reference:
-    """Return the reference with all that a doubtful file needs; write it next to the samples.
-
-    If one sample does not run in float64, no output has a measured bound.
-    """
+    """Return the reference with all that a doubtful file needs; write it next to the samples."""
     reviewer = _Reviewer(model=model, spec=spec, root=root, folder=folder)
     if not _is_repeatable(reviewer, reference):
         return reference.model_copy(update={"is_reviewed": True})
@@ -152,32 +156,41 @@ def review_reference(
 
 
 def _omit_unstable_samples(
-    reviewer: _Reviewer, reference: Reference, names: Collection[str]
+    reviewer: _Reviewer, reference: Reference, names: AbstractSet[str]
 ) -> Reference:
     """Return the reference without the special values at which PyTorch itself is not stable.
 
     Equal inputs give equal scores, and rounding decides which of them a model selects. Special
-    values lie in the middle of two steps of a quantized model, and rounding selects the step.
+    values lie in the middle of two steps of a quantized model, and rounding selects the step. A
+    normalization of equal values enlarges their rounding: that is the noise of such a sample.
     """
-    has_steps = any(_QUANTIZED in name for name in names)
+    has_steps = bool(names & QUANTIZING)
+    has_hidden_steps = any(name.startswith(_QUANTIZED) for name in names)
     float64_model, _ = build_float64_model(reviewer.model)
     sets = reviewer.index_sets(reference)
-    omitted = set()
+    usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
+    samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
         special = sets[sample.kind, sample.name].special
-        if special and has_steps:
-            omitted.add(sample.index)
-        if special != "constant":
-            continue
-        data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
-        outputs = tuple(from_value(output) for output in data.outputs)
-        others = [run_in_float64(float64_model, reviewer.spec, inputs)]
-        others += [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
-        for other in others:
-            if other is not None and not reviewer.are_near(inputs, outputs, other):
-                omitted.add(sample.index)
-    samples = tuple(sample for sample in reference.samples if sample.index not in omitted)
-    return reference.model_copy(update={"samples": samples})
+        if special and has_hidden_steps:
+            del samples[sample.index]
+        elif special == "constant" or (special and has_steps):
+            data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
+            outputs = tuple(from_value(output) for output in data.outputs)
+            exact = run_in_float64(float64_model, reviewer.spec, inputs)
+            others = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
+            runs = [each for each in (exact, *others) if each is not None]
+            if not all(reviewer.are_near(inputs, outputs, each, usual) for each in runs):
+                del samples[sample.index]
+            elif exact is not None:
+                wide = hide_masked_values(reviewer.spec, inputs, exact)
+                pairs = [
+                    (hide_masked_values(reviewer.spec, inputs, each), wide)
+                    for each in others
+                    if each is not None
+                ]
+                samples[sample.index] = add_noise(sample, reference, compute_noise(pairs, usual))
+    return reference.model_copy(update={"samples": tuple(samples.values())})
 
 
 def _is_repeatable(reviewer: _Reviewer, reference: Reference) -> bool:
@@ -207,25 +220,23 @@ def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:
 
 def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
     """Return the reference with the larger noise of plain float32, if it is rounding."""
-    pairs: list[tuple[Outputs, Outputs | None]] = []
+    samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
         data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
         plain = reviewer.run(inputs, compute_plainly())
-        if sample.noise or plain is None or any(one is None for one in data.float64_outputs):
+        if plain is None or any(one is None for one in data.float64_outputs):
             continue
         exact = tuple(from_value(one) for one in data.float64_outputs if one is not None)
         hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
-        pairs.append((hidden[0], hidden[1]))
-    if not pairs:
-        return reference
-    shares = compute_noise(pairs).shares
-    noise = tuple(
-        share if share is None or plain is None else max(share, plain)
-        for share, plain in zip(reference.noise, shares, strict=True)
-    )
-    return reference.model_copy(
-        update={"noise": noise, "has_plain_noise": noise != reference.noise}
-    )
+        measured = compute_noise([(hidden[0], hidden[1])])
+        shares = tuple(share or 0.0 for share in measured.shares)  # a large one is no rounding
+        measured = replace(measured, shares=shares, large=(None,) * len(shares))
+        samples[sample.index] = add_noise(sample, reference, measured)
+    update = {
+        "samples": tuple(samples.values()),
+        "has_plain_noise": tuple(samples.values()) != reference.samples,
+    }
+    return reference.model_copy(update=update)
 
 
 def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:

@@ -42,8 +42,6 @@ _ROUNDED = frozenset(
     for name in (
         *("var", "var_mean", "std", "norm", "linalg_vector_norm", "prod"),
         *("cumprod", "logsumexp", "logcumsumexp", "_softmax", "_log_softmax"),
-        *("native_layer_norm", "native_group_norm", "native_batch_norm", "cudnn_batch_norm"),
-        *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
         *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "rsqrt", "softplus"),
         *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
         *("sigmoid", "silu", "gelu", "elu", "mish", "erf", "erfc", "erfinv", "log_sigmoid_forward"),
@@ -53,6 +51,34 @@ _ROUNDED = frozenset(
         *("grid_sampler_2d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d"),
     )
 )
+#: Operators that quantize their first argument, with a step that rounding selects.
+QUANTIZING = frozenset(
+    f"{library}::{name}"
+    for library, names in (
+        ("quantized_decomposed", ("quantize_per_tensor", "quantize_per_channel")),
+        (
+            "aten",
+            (
+                *("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic"),
+                *("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"),
+                "fake_quantize_per_tensor_affine_cachemask",
+                "fake_quantize_per_channel_affine_cachemask",
+            ),
+        ),
+    )
+    for name in names
+)
+#: Operators with the error of their first argument: they subtract a mean, or quantize.
+_CONDITIONED = QUANTIZING | frozenset(
+    f"aten::{name}"
+    for name in (
+        *("native_layer_norm", "native_group_norm", "native_batch_norm", "cudnn_batch_norm"),
+        *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
+        *("_batch_norm_no_update", "batch_norm_with_update"),
+    )
+)
+#: Bits of the largest integer up to which float32 contains all integers.
+_INTEGER_BITS = 24
 
 
 @contextmanager
@@ -69,17 +95,43 @@ def round_differently(seed: int) -> Iterator[None]:
         return (value.double() + error).to(value.dtype)  # a sum without terms stays 0
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = func(*args, **kwargs)
         name = str(read_schema(func).name)
+        if name in _CONDITIONED:
+            args = (change(args[0], args[0]), *args[1:])
+        result = func(*args, **kwargs)
         if name in _SUMS:
             sizes = func(*pytree.tree_map(_remove_sign, args), **kwargs)
-            return change(result, sizes)
+            count = args[0].numel() // max(sizes.numel(), 1) if name == "aten::mean" else 1
+            return change(result, _remove_exact_sums(sizes, args, count))
         if name in _ROUNDED:
             return pytree.tree_map(lambda value: change(value, value), result)
         return result
 
     with create_mode(run):
         yield
+
+
+def _remove_exact_sums(sizes: torch.Tensor, args: tuple[Any, ...], count: int) -> torch.Tensor:
+    """Return the sizes of the sums with 0 for sums that are exact in every order of the terms.
+
+    Args:
+        sizes: The sums of the magnitudes of the terms.
+        args: The factors of the terms.
+        count: The number by which each sum is divided.
+    """
+    tensors = [each for each in pytree.tree_leaves(args) if isinstance(each, torch.Tensor)]
+    bits = [_count_fraction_bits(tensor) for tensor in tensors]
+    known = [each for each in bits if each is not None]
+    if sizes.dtype is not torch.float32 or len(known) < len(bits) or count & (count - 1):
+        return sizes
+    largest = 2.0 ** (_INTEGER_BITS - sum(known)) / count
+    return torch.where(sizes <= largest, torch.zeros_like(sizes), sizes)
+
+
+def _count_fraction_bits(tensor: torch.Tensor) -> int | None:
+    """Return the binary digits after the point; None if there may be more than 8."""
+    scaled = ((bits, tensor * 2**bits) for bits in (0, 2, 8))
+    return next((bits for bits, each in scaled if torch.equal(each, each.round())), None)
 
 
 def _remove_sign(value: Any) -> Any:

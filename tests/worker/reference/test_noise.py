@@ -15,6 +15,8 @@ from exporter.worker.reference.noise import (
     compute_spread,
     describe_difference,
     describe_overflow,
+    find_undefined_outputs,
+    limit_noise,
 )
 from tests.worker.contracts import make_contract
 
@@ -143,7 +145,37 @@ def test_the_noise_of_a_list_is_the_largest_of_its_items() -> None:
     noise = compute_noise([((declared,), (exact[:1],))])
     assert noise.shares == (None,)
     assert noise.reason == "output 0: it has another number of items in float64"
-    assert compute_noise([(([],), ([],))]) == NoiseMeasurement(shares=(None,), large=(None,))
+    assert compute_noise([(([],), ([],))]) == NoiseMeasurement(
+        shares=(None,), large=(None,), scales=(0.0,)
+    )
+
+
+def test_the_error_of_a_small_sample_is_no_share_of_a_large_one() -> None:
+    large = (torch.tensor([2.0, -1.0]),)
+    small = (torch.tensor([1e-3 + 2e-7, 0.0]),)
+    exact = tuple(item.double() for item in (*large, torch.tensor([1e-3, 0.0])))
+    noise = compute_noise([(large, exact[:1]), (small, exact[1:])])
+    assert noise.shares[0] == pytest.approx(1e-7, rel=1e-2)
+    alone = compute_noise([(small, exact[1:])])
+    assert alone.shares[0] == pytest.approx(2e-4, rel=1e-2)
+    # Four times the error in a larger sample, and the measured one in the sample itself.
+    assert limit_noise(alone, large, None).shares[0] == pytest.approx(4e-7, rel=1e-2)
+    assert limit_noise(noise, small, alone).shares == alone.shares
+    unknown = compute_noise([(small, None)])
+    assert limit_noise(noise, small, unknown).shares == (None,)
+
+
+def test_an_error_may_be_small_relative_to_the_usual_scale() -> None:
+    pair = (torch.tensor([1e-5]),), (torch.tensor([1e-9], dtype=torch.float64),)
+    assert compute_noise([pair]).shares == (None,)
+    assert compute_noise([pair], [1.0]).shares[0] == pytest.approx(1e4, rel=1e-2)
+    assert compute_noise([pair], [1e-3]).shares == (None,)
+
+
+def test_an_output_is_undefined_if_nan_replaces_numbers() -> None:
+    declared = tensors([1.0], [NAN], [1])
+    assert find_undefined_outputs(declared, tensors([NAN], [NAN], [2])) == (0,)
+    assert find_undefined_outputs(declared, declared) == ()
 
 
 @pytest.mark.parametrize(("error", "is_bound"), [(9e-4, True), (2e-3, False), (0.5, False)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -39,3 +41,30 @@ def test_exact_operators_and_zeros_do_not_change() -> None:
         indices = X.round().argmax(1)
     assert all(torch.equal(one, other) for one, other in pairs)
     assert torch.equal(indices, X.round().argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("result", "is_exact"),
+    [
+        (lambda: (X * 9).round().sum(1), True),
+        (lambda: (X * 9).round() @ W.round() / 2, True),
+        (lambda: (X * 9).round().mean(1), True),  # of 64 elements
+        (lambda: (X * 9).round()[:, :60].mean(1), False),
+        (lambda: (X * 9).round() @ W, False),
+        (lambda: (X * 2**20).round().sum(1), False),
+    ],
+)
+def test_exact_sums_do_not_change(result: Callable[[], torch.Tensor], *, is_exact: bool) -> None:
+    usual = result()
+    with round_differently(1):
+        assert torch.equal(result(), usual) is is_exact
+
+
+def test_normalizations_and_quantizations_have_the_rounding_of_their_input() -> None:
+    equal = torch.full((1, 4, 8, 8), 0.7)
+    halves = torch.full((1, 64), 0.05)
+    with round_differently(1):
+        normal = torch.nn.functional.group_norm(equal, 4)
+        steps = torch.fake_quantize_per_tensor_affine(halves, 0.1, 0, -128, 127)
+    assert 1e-5 < float(normal.abs().max()) < 1e-3
+    assert len(steps.unique()) == 2

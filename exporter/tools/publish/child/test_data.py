@@ -69,7 +69,9 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
     sets: list[DataSet] = []
     notes: list[str] = []
     allowed: dict[str, Allowance] = {}
-    for sample in (item for item in reference.promised_samples if not item.error):
+    for sample in reference.promised_samples:
+        if sample.error or sample.undefined:
+            continue
         name = f"test_data_set_{len(sets)}"
         try:
             if sample.sha256 and hash_sample(built.sample(sample.index)) != sample.sha256:
