@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import cold, dask, divided, idle, more, shared, steps, touched
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
-from exporter.core.atomic_files import write_text
+from exporter.core.files import write_text
 
 REPORT = ROOT / "reports/BENCHMARKS.md"
 BENCHMARKS: dict[str, Callable[..., Section]] = {

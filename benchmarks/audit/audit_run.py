@@ -19,8 +19,8 @@ from exporter.cache.fingerprint import compute_fingerprint, drop_tool_parts, has
 from exporter.cache.staleness import CurrentState
 from exporter.checks.files.model_file import read_model
 from exporter.checks.protocol import CheckContext
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
-from exporter.core.sanitize import join_lines
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.text import join_lines
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, Manifest

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from benchmarks.zoo.folders import BUILD, MANIFESTS, PAGE, PROJECT, VERDICTS
 from benchmarks.zoo.page import list_faults, make_page, read_reasons
 from benchmarks.zoo.verdicts import Verdict, judge_model, read_verdicts, write_verdicts
-from exporter.core.atomic_files import write_text
+from exporter.core.files import write_text
 from exporter.manifest import load_project
 from exporter.records.record import read_run
 

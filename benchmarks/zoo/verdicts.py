@@ -20,7 +20,7 @@ import torch
 from benchmarks.zoo.draws import Tensors, draw_sets
 from benchmarks.zoo.judge import Arrays, BrokenModel, build_model, find_problem, run_eagerly
 from benchmarks.zoo.plain_export import export_plainly
-from exporter.core.atomic_files import write_text
+from exporter.core.files import write_text
 from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record
 

@@ -17,8 +17,8 @@ from pydantic import Field, ValidationError
 
 from exporter.cache.fingerprint import hash_source
 from exporter.core.errors import ExporterError
+from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.regular_files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.jobs.job_folder import JobFolder, format_weights_name, write_json
 from exporter.jobs.reference import Reference
 from exporter.records.record import Artifact, Record

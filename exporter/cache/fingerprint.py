@@ -28,7 +28,7 @@ from exporter.cache.search_path import (
     make_portable,
     read_search_path,
 )
-from exporter.core.file_hash import hash_file
+from exporter.core.files import hash_file
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
 if TYPE_CHECKING:  # the no-op check reads packages before it imports a manifest

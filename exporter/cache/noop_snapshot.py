@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from exporter.cache.fingerprint import (
@@ -23,9 +24,8 @@ from exporter.cache.fingerprint import (
     read_variable_state,
     read_variables,
 )
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExporterError
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
 
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
@@ -200,3 +200,8 @@ def _stamp_file(path: str, label: str = "") -> tuple[str, int]:
         stamp += f"{target.st_mode} {target.st_size} {target.st_ino} {target.st_ctime_ns};"
         return stamp, max(state.st_ctime_ns, target.st_ctime_ns)
     return stamp, state.st_ctime_ns
+
+
+def get_today() -> date:
+    """Return the date in UTC, by which expectations expire: it is the same on all machines."""
+    return datetime.now(tz=UTC).date()

@@ -25,7 +25,7 @@ from exporter.cli.output.terminal import (
 )
 from exporter.cli.registry import NEXT_STEPS, exporter
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
-from exporter.core.folder_access import describe_owner
+from exporter.core.files import describe_owner
 
 #: The exit codes that a shell reports for SIGINT and SIGPIPE.
 _INTERRUPTED = 128 + signal.SIGINT

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
+from functools import cache
 from importlib.abc import PathEntryFinder
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
@@ -21,6 +22,7 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -105,3 +107,36 @@ def _is_installed(folder: str) -> bool:
     path = Path(folder).resolve()
     keys = ("purelib", "platlib", "stdlib", "platstdlib")
     return any(path.is_relative_to(Path(sysconfig.get_path(key)).resolve()) for key in keys)
+
+
+#: Group of runtimes: the name is the value of `runtime` in a device table.
+RUNTIME_GROUP = "exporter.runtimes"
+
+
+class PluginError(Exception):
+    """A plugin cannot be imported or has the wrong type."""
+
+
+@cache
+def find_plugins(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of the group by name, the first on the path for each name."""
+    plugins: dict[str, EntryPoint] = {}
+    for entry_point in entry_points(group=group):
+        plugins.setdefault(entry_point.name, entry_point)
+    return plugins
+
+
+def load_plugin(entry_point: EntryPoint) -> object:
+    """Import the object that the entry point names.
+
+    Raises:
+        PluginError: if the import fails.
+    """
+    try:
+        return entry_point.load()
+    except Exception as error:
+        distribution = entry_point.dist.name if entry_point.dist else "unknown"
+        raise PluginError(
+            f"plugin {entry_point.name} ({distribution}): cannot import {entry_point.value}: "
+            f"{type(error).__name__}: {error}"
+        ) from error

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from exporter.core.atomic_files import write_text
+from exporter.core.files import write_text
 from exporter.environments.definition import EnvironmentDefinition
 
 #: Written when all packages are installed: the definition and the versions of the packages.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from exporter.core.sanitize import join_lines, truncate
+from exporter.core.text import join_lines, truncate
 from exporter.gate.drift import find_drift, find_raised_opsets
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy

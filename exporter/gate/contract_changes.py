@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from exporter.core.errors import Location
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
 from exporter.manifest import (

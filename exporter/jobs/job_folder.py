@@ -6,9 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.atomic_files import write_text
+from exporter.core.files import CELL_LIMIT, read_regular_file, write_text
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.regular_files import CELL_LIMIT, read_regular_file
 from exporter.records.record import CellId, Record, Route
 
 #: Matches the names that `format_weights_name` returns.

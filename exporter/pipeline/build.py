@@ -8,8 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from exporter.cache.store import Store
-from exporter.core.atomic_files import write_text
-from exporter.core.regular_files import read_regular_file
+from exporter.core.files import read_regular_file, write_text
 from exporter.manifest import Manifest
 from exporter.pipeline.decisions.build_results import RecordValidator, Results, collect_results
 from exporter.pipeline.decisions.cell_decisions import (

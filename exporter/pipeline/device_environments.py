@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.environments.installation import (
     InstallationFailure,
     InstalledEnvironment,

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import join_lines
-from exporter.core.text_format import pluralize
+from exporter.core.text import join_lines, pluralize
 from exporter.environments.installation import (
     STAMP,
     InstallationFailure,

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, create_model
 from pydantic_core import from_json, to_json
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import redact
+from exporter.core.text import redact
 from exporter.processes.request import ChildResult, send_request
 
 T = TypeVar("T")

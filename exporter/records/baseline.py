@@ -16,8 +16,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.records.record import (

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.records.baseline import Baseline, CellText
 from exporter.records.record import format_validation_error

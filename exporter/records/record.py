@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError
 
 from exporter.core.check_names import COMPARISON_CHECKS, DETERMINISM_CHECK
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.records.measurements import Measurements
 
 #: The prefix of notes that are warnings of the TorchScript tracer.

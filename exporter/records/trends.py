@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.core.git import Commit
-from exporter.core.text_format import format_bytes
+from exporter.core.text import format_bytes
 from exporter.records.baseline import Baseline, CellOutcome
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.core.atomic_files import write_text
+from exporter.core.files import write_text
 from exporter.report.results_schema import FILE, format_schema
 
 

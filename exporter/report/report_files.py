@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISREG
 
-from exporter.core.atomic_files import remove_unfinished_files, write_bytes
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import remove_unfinished_files, write_bytes
 from exporter.report.exports.export_files import (
     BADGE,
     BADGES,

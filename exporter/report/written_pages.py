@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.cache.fingerprint import hash_source
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import write_json
 
 

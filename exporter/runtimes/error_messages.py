@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.core.sanitize import join_lines, redact
+from exporter.core.text import join_lines, redact
 
 #: Characters of a message.
 _MAX_LENGTH = 400

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from exporter.core.entry_points import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
+from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
 from exporter.manifest import Device
 from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
 from exporter.runtimes.driver_session import DriverSession

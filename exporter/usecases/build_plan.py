@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.clock import get_today
+from exporter.cache.noop_snapshot import get_today
 from exporter.manifest import Manifest
 from exporter.manifest.resolved.engine import EngineKind
 from exporter.pipeline import (

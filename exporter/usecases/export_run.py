@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, read_filesystem_clock
+from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, get_today, read_filesystem_clock
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.store import StoreStatistics
-from exporter.core.clock import get_today
 from exporter.jobs.job import Announcement
 from exporter.manifest import Manifest, Project, load_layers
 from exporter.pipeline import (

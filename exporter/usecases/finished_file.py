@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.clock import get_today
+from exporter.cache.noop_snapshot import get_today
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs.job import Announcement
 from exporter.manifest import Manifest, ModelSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from exporter.cache.search_path import SEARCH_PATH
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import ModelSpec

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeAlias
 
 from exporter.checks.files.sample_files import SampleCache
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.reference import Reference
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.job_output import JobOutput

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.core.atomic_files import write_text
+from exporter.core.files import write_text
 from exporter.jobs.job import OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest, ModelSpec, load_project

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from exporter.cache.fingerprint import hash_source
 from exporter.cache.store.store_entry import StoredFile, is_weights
-from exporter.core.regular_files import open_regular_file
+from exporter.core.files import open_regular_file
 
 #: Bytes for one call of the kernel. Ctrl-C is handled between two calls.
 _COPY_CHUNK = 1 << 28

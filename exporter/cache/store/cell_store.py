@@ -47,7 +47,7 @@ from exporter.cache.store.store_entry import (
     serialize_entry,
 )
 from exporter.cache.store.store_statistics import StoreCounters, StoreStatistics
-from exporter.core.text_format import format_byte_limit
+from exporter.core.text import format_byte_limit
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CellId, Record
 

@@ -28,7 +28,7 @@ from exporter.checks.comparison.tolerance import (
 )
 from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.jobs.reference import Reference
 from exporter.manifest import Output
 from exporter.runtimes.values import Array, OnnxValue

@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from exporter.checks.files.external_data import list_external_files
 from exporter.checks.files.model_file import read_model
-from exporter.core.file_hash import hash_file
+from exporter.core.files import hash_file
 from exporter.records.record import Artifact
 from exporter.runtimes.graph_walk import iter_initializers, iter_nodes, normalize_domain
 

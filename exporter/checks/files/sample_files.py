@@ -13,7 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from exporter.core.regular_files import TENSOR_LIMIT, open_regular_file, read_regular_file
+from exporter.core.files import TENSOR_LIMIT, open_regular_file, read_regular_file
 from exporter.manifest import ModelSpec, Output
 from exporter.runtimes.values import Array, OnnxValue, list_items
 

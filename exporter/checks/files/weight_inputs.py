@@ -13,7 +13,7 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto, load_tensor, numpy_helper
 
 from exporter.checks.files.model_file import UnreadableModel, read_model
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Weight
 from exporter.runtimes.dtypes import format_dtype

@@ -8,7 +8,7 @@ from onnx import ModelProto
 
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest import Device, ModelSpec
 from exporter.runtimes.graph_walk import get_operator_key, index_functions, iter_nodes
 

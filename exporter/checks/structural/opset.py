@@ -20,7 +20,7 @@ from exporter.core.onnxruntime_releases import (
     find_limits,
     format_release,
 )
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest.syntax.consumers import find_lowest_release
 from exporter.manifest.syntax.message_format import format_key
 from exporter.records.record import CheckResult

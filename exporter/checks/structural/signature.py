@@ -15,7 +15,7 @@ from exporter.checks.files.weight_inputs import find_weight_input_problems
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.run_structure import run_structure_check
 from exporter.checks.structural.weight_names import find_weight_name_problems
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest import Dim, Input, Output
 from exporter.records.record import CheckResult
 from exporter.runtimes.dtypes import format_dtype

@@ -13,7 +13,7 @@ from exporter.cli.output.manifest_problems import require_readable_files
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import pattern_matches
 from exporter.records.record import CellId

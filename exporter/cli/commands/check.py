@@ -9,7 +9,7 @@ import click
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
 from exporter.usecases.consistency import find_inconsistencies

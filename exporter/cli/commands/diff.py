@@ -14,9 +14,9 @@ from exporter.cli.options.selection import root_option
 from exporter.cli.output.findings import show_findings
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
-from exporter.core.text_format import pluralize
+from exporter.core.files import write_text
+from exporter.core.text import pluralize
 from exporter.gate import compare_baselines
 from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.records.baseline import Baseline, make_baseline, read_baseline

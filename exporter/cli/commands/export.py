@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from exporter.cache.noop_snapshot import get_today
 from exporter.cli.options.engines import engine_options
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.options.shards import shard_option
 from exporter.cli.output.summary_lines import print_summary
 from exporter.cli.output.terminal import print_line
-from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
 from exporter.planning.selection import Selection
 from exporter.processes.worker_starter import make_starter

@@ -20,9 +20,9 @@ from exporter.cli.output.github import (
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError, Location
-from exporter.core.text_format import pluralize
+from exporter.core.files import write_text
+from exporter.core.text import pluralize
 from exporter.gate import GateFinding
 from exporter.pipeline import BuildFolder
 from exporter.report import group_findings, render_gate

@@ -17,7 +17,7 @@ from exporter.cli.options.store_limits import limit_options
 from exporter.cli.output.manifest_problems import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text_format import format_bytes, pluralize
+from exporter.core.text import format_bytes, pluralize
 from exporter.environments.inventory import remove_environment
 from exporter.manifest import Project, load_project
 from exporter.pipeline import BuildFolder, find_garbage, remove_garbage

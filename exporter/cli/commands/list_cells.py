@@ -12,7 +12,7 @@ from exporter.cli.output.call_table import HEADER, build_call_rows
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.planning.selection import Selection

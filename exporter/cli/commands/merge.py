@@ -13,7 +13,7 @@ from exporter.cli.output.summary import make_summary
 from exporter.cli.output.summary_lines import print_summary
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest import Manifest
 from exporter.pipeline.shard_merge import merge_shards
 from exporter.planning.plan import make_plan

@@ -13,7 +13,7 @@ from exporter.cli.output.findings import show_findings
 from exporter.cli.output.manifest_problems import open_project, require_readable_files
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.gate import UpgradeComparison
 from exporter.planning.selection import Selection
 from exporter.records.rehearsal import NAME_PATTERN

@@ -12,7 +12,7 @@ from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.usecases.current_results import read_results
 from exporter.usecases.report_pages import write_reports
 

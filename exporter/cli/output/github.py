@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from exporter.core.errors import Location, Problem
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.report.text.markdown import escape_inline
 
 #: GitHub's limit of annotations per level and step.

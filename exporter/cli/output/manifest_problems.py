@@ -6,7 +6,7 @@ from pathlib import Path
 
 from exporter.cli.output.terminal import print_error, print_problem
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest import Manifest, load_project
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.cli.output.terminal import print_line, print_table
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.records.record import CellId
 from exporter.report.rows.opset_groups import group_by_opset
 from exporter.usecases.build_plan import BuildPlan

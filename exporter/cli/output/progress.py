@@ -142,7 +142,7 @@ class LiveProgress(LineProgress):
             return
         from rich.text import Text
 
-        from exporter.core.sanitize import remove_controls
+        from exporter.core.text import remove_controls
 
         self.live.console.print(Text(remove_controls(text), style=color or ""))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from exporter.cache.store import StoreStatistics
 from exporter.cli.output.terminal import print_line
-from exporter.core.atomic_files import write_text
-from exporter.core.text_format import format_bytes, pluralize
+from exporter.core.files import write_text
+from exporter.core.text import format_bytes, pluralize
 from exporter.manifest import Project
 from exporter.pipeline import BuildFolder
 

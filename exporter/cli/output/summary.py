@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from exporter.cache.noop_snapshot import ExportSummary
 from exporter.cli.output.terminal import choose_color
 from exporter.core.errors import ExitCode
-from exporter.core.sanitize import join_lines
-from exporter.core.text_format import pluralize
+from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Manifest, Style
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.baseline import extract_outcome

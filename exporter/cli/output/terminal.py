@@ -16,7 +16,7 @@ import click
 
 from exporter.core.command_names import read_command, replace_commands
 from exporter.core.errors import Problem
-from exporter.core.sanitize import escape_ci_commands, remove_controls
+from exporter.core.text import escape_ci_commands, remove_controls
 
 if TYPE_CHECKING:  # `--version` must not import pydantic
     from exporter.records.record import Status

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import click
 
+from exporter.cache.noop_snapshot import get_today
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.terminal import print_line
-from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
-from exporter.core.sanitize import join_lines
-from exporter.core.text_format import pluralize
+from exporter.core.text import join_lines, pluralize
 from exporter.processes import make_worker_environment
 from exporter.tools.doctor import (
     Diagnosis,

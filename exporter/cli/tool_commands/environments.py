@@ -10,7 +10,7 @@ import click
 from exporter.cli.options.selection import root_option
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text_format import format_bytes
+from exporter.core.text import format_bytes
 from exporter.environments.inventory import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN

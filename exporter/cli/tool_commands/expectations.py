@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from exporter.cache.noop_snapshot import get_today
 from exporter.cli.options.selection import root_option, selection_options
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.core.clock import get_today
 from exporter.core.errors import ExitCode
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.tools.expectations import format_list, propose_lists

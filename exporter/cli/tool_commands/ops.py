@@ -13,9 +13,9 @@ from exporter.cli.options.selection import root_option
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.result_notes import print_result_notes
 from exporter.cli.output.terminal import print_line, print_table
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text_format import pluralize
+from exporter.core.files import write_text
+from exporter.core.text import pluralize
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.pipeline import require_packages

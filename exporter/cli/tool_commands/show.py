@@ -10,8 +10,8 @@ import click
 from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import write_text
 from exporter.pipeline import BuildFolder, require_packages
 from exporter.processes import make_worker_environment
 from exporter.records.baseline import extract_outcome

@@ -14,8 +14,7 @@ from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.sanitize import join_lines
-from exporter.core.text_format import pluralize
+from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, Manifest, load_devices, load_project
 from exporter.pipeline import require_packages
 from exporter.processes import make_worker_environment

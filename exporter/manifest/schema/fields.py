@@ -16,9 +16,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from exporter.core.entry_points import RUNTIME_GROUP, find_plugins
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.core.import_object import RUNTIME_GROUP, find_plugins
 from exporter.manifest.resolved.device import BUILT_IN_RUNTIMES
 from exporter.manifest.schema.dtypes import DTYPES, check_dtype
 from exporter.manifest.schema.misplaced_keys import find_dim_advice

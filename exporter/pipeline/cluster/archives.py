@@ -19,8 +19,7 @@ from typing import BinaryIO, Self
 
 from exporter.cache.fingerprint import read_source_state
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.folder_access import make_accessible
-from exporter.core.regular_files import CELL_LIMIT, PROJECT_LIMIT, open_regular_file
+from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, make_accessible, open_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.cluster.protocol import PART_SIZE
 

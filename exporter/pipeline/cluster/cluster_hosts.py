@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.jobs.job import Job
 from exporter.pipeline.cluster.connection import ClusterConnection
 

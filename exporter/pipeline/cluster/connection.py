@@ -18,7 +18,7 @@ from typing import Any
 
 from exporter.core.errors import ExitCode, ExporterError, Location, suggest_nearest
 from exporter.core.import_object import load_attribute
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import EngineSettings
 

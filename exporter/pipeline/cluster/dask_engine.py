@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from exporter.cache.fingerprint import read_tool_parts
 from exporter.cache.search_path import read_search_path
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import EngineSettings, Project

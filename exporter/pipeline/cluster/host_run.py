@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.core.errors import ExporterError
-from exporter.core.file_hash import hash_file
-from exporter.core.folder_access import remove_folder
+from exporter.core.files import hash_file, remove_folder
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.cluster.archives import Archive, list_results, unpack

@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
+from exporter.core.files import CELL_LIMIT
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.regular_files import CELL_LIMIT
 from exporter.jobs.job import Announcement, Job
 from exporter.pipeline.engine import ExitKind
 

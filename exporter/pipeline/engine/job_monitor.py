@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from exporter.core.regular_files import CELL_LIMIT, empty_regular_file, read_regular_file
+from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.engine.protocol import JobEvents

@@ -20,10 +20,14 @@ from typing import assert_never
 
 import exporter
 from exporter.cache.search_path import list_package_folders
-from exporter.core.regular_files import open_regular_file
-from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
-from exporter.core.sanitize import redact
-from exporter.core.text_format import join_names
+from exporter.core.files import open_regular_file
+from exporter.core.text import (
+    is_out_of_memory,
+    is_out_of_resources,
+    join_names,
+    memory_limit_message,
+    redact,
+)
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.engine import ExitKind, JobResult

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference

@@ -10,9 +10,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from exporter.core.atomic_files import remove_unfinished_files
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.folder_access import describe_owner, make_accessible, remove_folder
+from exporter.core.files import (
+    describe_owner,
+    make_accessible,
+    remove_folder,
+    remove_unfinished_files,
+)
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
 from exporter.manifest.loader import RESERVED_IDS

@@ -8,8 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.core.folder_access import make_accessible
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, make_accessible, read_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.pipeline.folder.stored_records import FolderRecords

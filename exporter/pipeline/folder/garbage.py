@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.regular_files import CELL_LIMIT, read_regular_file
+from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
 from exporter.manifest.syntax.device_names import split_device
 from exporter.pipeline.folder.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
 from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS_PATTERN)
-#: The temporary file of a killed process; see `core.atomic_files`.
+#: The temporary file of a killed process; see `core.files`.
 _UNFINISHED = re.compile(r"\..+\.\d+\.fresh")
 _OPSET = re.compile(r"([1-9][0-9]*)(\.onnx|\.log|)")
 _RECORD = re.compile(r"([1-9][0-9]*)\.(.+)\.json")

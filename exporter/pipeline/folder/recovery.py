@@ -12,8 +12,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.cache.staleness import TRANSIENT_STATUSES
-from exporter.core.regular_files import CELL_LIMIT, read_regular_file
-from exporter.core.text_format import pluralize
+from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.text import pluralize
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.folder.carry_over import carry_over, remove_unrecorded_files

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from unicodedata import east_asian_width
 
-from exporter.core.sanitize import truncate
+from exporter.core.text import truncate
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.report.rows.cells import Cell
 from exporter.report.text import xml_elements as elements

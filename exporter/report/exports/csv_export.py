@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable
 
 from exporter.core.onnxruntime_releases import find_first_release, format_release
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.report.rows.cells import Cell
 
 _COLUMNS = (

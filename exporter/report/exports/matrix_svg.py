@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from exporter.core.sanitize import truncate
+from exporter.core.text import truncate
 from exporter.report.rows.cells import Cell
 from exporter.report.text import xml_elements as elements
 from exporter.report.text.status_marks import LEGEND, Mark

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from exporter.core.sanitize import truncate
+from exporter.core.text import truncate
 from exporter.report.rows.measurement_rows import MeasurementRow, format_ratio
 from exporter.report.text import xml_elements as elements
 

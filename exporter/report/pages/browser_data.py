@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from exporter.core.command_names import format_command
-from exporter.core.sanitize import join_lines
-from exporter.core.text_format import format_bytes, format_two_digits, pluralize
+from exporter.core.text import format_bytes, format_two_digits, join_lines, pluralize
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.history import History
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status

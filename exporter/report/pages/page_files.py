@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.sanitize import replace_invisible
+from exporter.core.text import replace_invisible
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.baseline import Baseline

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.core.sanitize import remove_controls
+from exporter.core.text import remove_controls
 from exporter.manifest import Style
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.text import markdown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.gate import NOT_ACCEPTED
 from exporter.records.baseline import Baseline, CellOutcome, extract_outcome
 from exporter.records.history import History, HistoryEntry, OutcomeChange

@@ -10,7 +10,7 @@ from exporter.core.onnxruntime_releases import (
     find_older_release,
     format_release,
 )
-from exporter.core.text_format import format_bytes
+from exporter.core.text import format_bytes
 from exporter.manifest.syntax.device_names import SEPARATOR, split_device
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record

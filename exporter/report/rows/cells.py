@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.manifest import Manifest
 from exporter.records.baseline import format_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.gate import GROWTH_KINDS, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
-from exporter.core.text_format import format_two_digits, join_names
+from exporter.core.text import format_two_digits, join_names
 from exporter.records.record import TRACER_PREFIX, Culprit, Divergence, Record, Status
 from exporter.report.rows.reproducibility import find_repro_obstacle
 from exporter.report.text import number_format as figures

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from exporter.core.command_names import format_command
-from exporter.core.text_format import format_two_digits
+from exporter.core.text import format_two_digits
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
 from exporter.report.rows.acceptance import AcceptanceHistory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.gate import NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest
 from exporter.records.record import CellId, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from exporter.core.text_format import format_bytes
+from exporter.core.text import format_bytes
 from exporter.records.measurements import Measurements
 from exporter.report.rows.cells import Cell
 

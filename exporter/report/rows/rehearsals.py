@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.records.record import CellId
 from exporter.records.rehearsal import Rehearsal, RehearsedCell, hash_inputs
 from exporter.report.rows.cells import Cell

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from exporter.core.sanitize import join_lines, remove_controls
+from exporter.core.text import join_lines, remove_controls
 
 #: Structure at any position of a line, or the start of HTML, an entity, an autolink or a formula.
 _ANYWHERE = frozenset("\\`*[]<>|&~$@")

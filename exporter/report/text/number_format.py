@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from exporter.core.sanitize import redact
-from exporter.core.text_format import format_two_digits
+from exporter.core.text import format_two_digits, redact
 
 #: Characters.
 _MESSAGE_LENGTH = 400

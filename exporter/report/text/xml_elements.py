@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from exporter.core.sanitize import remove_controls
+from exporter.core.text import remove_controls
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 

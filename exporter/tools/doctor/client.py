@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.core.sanitize import redact
+from exporter.core.text import redact
 from exporter.processes.request import send_request
 from exporter.tools.doctor.protocol import ProbeRequest, ProbeResponse
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from exporter.core.errors import ExporterError
-from exporter.core.text_format import format_bytes, pluralize
+from exporter.core.text import format_bytes, pluralize
 from exporter.environments.inventory import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.pipeline.device_environments import (

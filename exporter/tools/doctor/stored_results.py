@@ -12,8 +12,8 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import read_tool_versions
 from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
-from exporter.core.folder_access import describe_owner, list_inaccessible
-from exporter.core.text_format import format_byte_limit, format_bytes
+from exporter.core.files import describe_owner, list_inaccessible
+from exporter.core.text import format_byte_limit, format_bytes
 from exporter.manifest import Manifest
 from exporter.pipeline import BuildFolder, RecordValidator, StoredRecords
 from exporter.planning.plan import make_plan

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import redact
+from exporter.core.text import redact
 from exporter.processes.request import send_request
 from exporter.tools.graph_view.protocol import GraphForm, GraphRequest
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from exporter.cache.fingerprint import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import redact
+from exporter.core.text import redact
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS
 from exporter.pipeline.folder.build_folder import BuildFolder

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 import exporter
 from exporter.cache.fingerprint import hash_source, read_package_state
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.sanitize import redact
+from exporter.core.files import write_text
+from exporter.core.text import redact
 from exporter.manifest import Manifest
 from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.processes.request import send_request

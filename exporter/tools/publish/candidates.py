@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.planning.plan import PlannedCell
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import Artifact, CellId, Record, Status

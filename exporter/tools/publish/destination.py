@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.regular_files import CELL_LIMIT, read_regular_file
+from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.tools.publish.published_folder import (
     MARKER,
     SUMS,

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.file_hash import hash_file
+from exporter.core.files import hash_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.text_format import format_bytes
+from exporter.core.text import format_bytes
 from exporter.jobs.job_folder import format_weights_name
 from exporter.jobs.reference import NamedWeight, Weight
 from exporter.manifest import ModelSpec

@@ -16,8 +16,8 @@ from typing import Literal
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
-from exporter.core.regular_files import CELL_LIMIT, read_regular_file
-from exporter.core.sanitize import redact
+from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.text import redact
 from exporter.manifest import Manifest, ModelSpec
 from exporter.pipeline import BuildFolder
 from exporter.processes.request import send_request

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from exporter.cache.fingerprint import ALL_FILES, FOLDER, LISTING, MISSING
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.regular_files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file
+from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, write_text
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec

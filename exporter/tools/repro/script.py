@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import Bound, Device, Dim, ModelSpec, select_bound
 from exporter.manifest.syntax.call_paths import is_positional_call

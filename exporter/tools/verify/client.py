@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.regular_files import CELL_LIMIT, read_regular_file
-from exporter.core.sanitize import redact
+from exporter.core.text import redact
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.processes.request import send_request
 from exporter.records.record import Status

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.worker.diagnose.replay import ExpectedSession, SampleReplay
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.arrays import from_numpy

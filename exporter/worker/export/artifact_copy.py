@@ -11,7 +11,7 @@ from exporter.checks.files.external_data import (
     rename_external_files,
 )
 from exporter.checks.files.model_file import UnreadableModel, read_model
-from exporter.core.file_hash import hash_file
+from exporter.core.files import hash_file
 from exporter.jobs.job_folder import JobFolder, format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage

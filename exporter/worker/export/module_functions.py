@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from exporter.core.import_object import load_attribute
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.references import FUNCTIONS
 from exporter.records.record import Stage

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 import torch
 
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.jobs.reference import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from exporter.core.import_object import load_attribute
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest import Constant, Container, InputsFrom, ModelSpec
 from exporter.manifest.syntax.call_paths import Step, format_call_path, parse_call_path
 from exporter.records.record import Stage

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from exporter.checks.numerical.determinism import BUILD_PREFIX
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.runtimes.values import Array
 from exporter.worker.model.source_loader import Model, import_source, load_model

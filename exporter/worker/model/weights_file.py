@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from exporter.cache.fingerprint import hash_source
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.process.failure import Failure, format_message, wrap_errors

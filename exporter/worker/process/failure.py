@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.core.sanitize import redact
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize, redact
 from exporter.records.record import Attempt, MissingOperator, Stage, Status
 from exporter.worker.process.error_origin import find_origin
 

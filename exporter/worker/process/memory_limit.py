@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
+from exporter.core.text import is_out_of_memory, is_out_of_resources, memory_limit_message
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
 

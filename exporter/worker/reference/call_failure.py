@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
-from exporter.core.resources import is_out_of_resources
-from exporter.core.text_format import join_names, pluralize
+from exporter.core.text import is_out_of_resources, join_names, pluralize
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors

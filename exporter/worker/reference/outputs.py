@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from exporter.core.text_format import pluralize
+from exporter.core.text import pluralize
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.values import OnnxValue

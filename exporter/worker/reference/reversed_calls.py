@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from exporter.checks.numerical.determinism import HISTORY_PREFIX, WEIGHTS_PREFIX
-from exporter.core.text_format import join_names
+from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet

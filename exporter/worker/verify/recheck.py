@@ -14,7 +14,7 @@ from exporter.checks.files.artifact_facts import measure_artifact
 from exporter.checks.files.model_file import UnreadableModel
 from exporter.checks.files.sample_files import SampleCache, hash_sample
 from exporter.checks.protocol import CheckContext
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, list_groups

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from onnx import parser
 
 from exporter.checks.protocol import CheckContext
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.regular_files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.core.atomic_files import remove_unfinished_files, write_text
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import remove_unfinished_files, write_text
 
 
 def test_the_bytes_are_written_and_no_other_file_remains(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.core.file_hash import hash_file
-from exporter.core.regular_files import empty_regular_file, open_regular_file, read_regular_file
+from exporter.core.files import empty_regular_file, hash_file, open_regular_file, read_regular_file
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 

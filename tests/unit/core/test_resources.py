@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from exporter.core.resources import is_out_of_memory, is_out_of_resources, memory_limit_message
+from exporter.core.text import is_out_of_memory, is_out_of_resources, memory_limit_message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.sanitize import escape_ci_commands, join_lines, redact, remove_controls
+from exporter.core.text import escape_ci_commands, join_lines, redact, remove_controls
 from exporter.report.text.markdown import escape_inline, format_fence
 from exporter.report.text.xml_elements import clean_text
 

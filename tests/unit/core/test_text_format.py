@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.text_format import (
+from exporter.core.text import (
     format_byte_limit,
     format_bytes,
     format_two_digits,

@@ -9,8 +9,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.toml_syntax import draw_excerpt, explain_syntax_error
-from exporter.core.toml_table import read_toml_table
+from exporter.core.toml_table import draw_excerpt, explain_syntax_error, read_toml_table
 
 TEXTS = {
     "[m.x]\na = 1\n\n[m.x]\n": "[m.x] is defined twice, first at line 1; merge them or rename one",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.folder_access import list_inaccessible, make_accessible
+from exporter.core.files import list_inaccessible, make_accessible
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.folder.carry_over import repair_folder
 from exporter.tools.doctor.stored_results import examine_build

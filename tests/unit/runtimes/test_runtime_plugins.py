@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import parser
 
-from exporter.core.entry_points import find_plugins
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.import_object import find_plugins
 from exporter.manifest import Device, load_project
 from exporter.manifest.resolved.device import BUILT_IN_RUNTIMES
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session, runtime_registry

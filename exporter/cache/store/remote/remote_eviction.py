@@ -22,7 +22,7 @@ from exporter.cache.store.remote.entry_signature import unwrap
 from exporter.cache.store.remote.remote_files import RemoteFile, WritableFiles
 from exporter.cache.store.remote.request_pool import RequestPool
 from exporter.cache.store.store_entry import DamagedEntry, parse_header
-from exporter.core.regular_files import CELL_LIMIT
+from exporter.core.files import CELL_LIMIT
 
 _ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")
 _BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")

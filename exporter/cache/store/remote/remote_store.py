@@ -34,8 +34,8 @@ from exporter.cache.store.store_entry import (
     serialize_entry,
 )
 from exporter.cache.store.store_statistics import StoreCounters
-from exporter.core.regular_files import CELL_LIMIT
-from exporter.core.text_format import pluralize
+from exporter.core.files import CELL_LIMIT
+from exporter.core.text import pluralize
 
 #: Seconds without a response after which a server counts as broken.
 SILENCE = 20.0

@@ -20,7 +20,7 @@ from onnx import (
     helper,
 )
 
-from exporter.core.sanitize import join_lines, truncate
+from exporter.core.text import join_lines, truncate
 from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.runtimes.dtypes import format_dtype
 from exporter.runtimes.graph_walk import iter_subgraphs, normalize_domain

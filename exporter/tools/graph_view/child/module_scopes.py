@@ -11,7 +11,7 @@ from itertools import groupby
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from exporter.core.sanitize import join_lines
+from exporter.core.text import join_lines
 from exporter.runtimes.graph_walk import iter_model_graphs
 
 _NAMESPACE = "namespace"

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import ModelProto, TensorProto, TypeProto, numpy_helper, printer
 
-from exporter.core.sanitize import join_lines, remove_controls
-from exporter.core.text_format import join_names, pluralize
+from exporter.core.text import join_lines, join_names, pluralize, remove_controls
 from exporter.runtimes.dtypes import format_dtype
 from exporter.runtimes.graph_walk import iter_tensors
 

@@ -12,7 +12,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from exporter.core.sanitize import join_lines, redact
+from exporter.core.text import join_lines, redact
 from exporter.tools.operator_calls.protocol import CallOutcome, CallResult
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.opinfo import FunctionSample

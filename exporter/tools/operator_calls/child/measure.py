@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.forked_calls import CallLimits, Returned, call_each_in_forks, call_in_fork
-from exporter.core.atomic_files import write_text
 from exporter.core.errors import suggest_nearest
+from exporter.core.files import write_text
 from exporter.tools.operator_calls.child.call_export import export_call
 from exporter.tools.operator_calls.child.call_samples import (
     SelectedCall,

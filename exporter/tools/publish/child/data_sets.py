@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import ModelProto, OptionalProto, SequenceProto, TensorProto, ValueInfoProto, numpy_helper
 
-from exporter.core.regular_files import TENSOR_LIMIT, read_regular_file
+from exporter.core.files import TENSOR_LIMIT, read_regular_file
 
 
 def list_open_inputs(model: ModelProto) -> list[ValueInfoProto]:

@@ -26,8 +26,8 @@ from exporter.checks.comparison.masked_positions import (
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
-from exporter.core.regular_files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
-from exporter.core.text_format import round_up_two_digits
+from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
+from exporter.core.text import round_up_two_digits
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec

@@ -13,7 +13,7 @@ from onnx import ModelProto
 from exporter.checks.comparison.masked_positions import find_compared_positions
 from exporter.checks.files.external_data import find_external_data_problems
 from exporter.checks.files.model_file import UnreadableModel, read_model
-from exporter.core.sanitize import join_lines, truncate
+from exporter.core.text import join_lines, truncate
 from exporter.manifest import Device, ModelSpec
 from exporter.runtimes import (
     LoadFailure,

@@ -24,7 +24,7 @@ from exporter.checks.numerical.sample_checks import SAMPLE_KINDS
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.core.check_names import LOAD_CHECK
-from exporter.core.text_format import join_names, pluralize
+from exporter.core.text import join_names, pluralize
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from exporter.core.sanitize import join_lines, remove_controls
+from exporter.core.text import join_lines, remove_controls
 from exporter.report.text.markdown import (
     escape_inline,
     format_code,

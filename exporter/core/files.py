@@ -1,0 +1,234 @@
+"""Read, write, hash and remove files that another program may have changed or made inaccessible.
+
+A model can replace a file by a pipe, a device, a link or a sparse file of many gigabytes. Opening a
+pipe waits for a writer, and reading a device may never end.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BufferedReader
+from pathlib import Path
+from types import TracebackType
+
+from exporter.core.errors import ExitCode, ExporterError
+
+#: Bytes of a file about one cell or one job. Real ones have less than 1 MiB.
+CELL_LIMIT = 1 << 26
+#: Bytes of a file about all cells of a project, or with the digests of all weights of a model.
+PROJECT_LIMIT = 1 << 30
+#: Bytes of a tensor in the format of ONNX, which protobuf limits.
+TENSOR_LIMIT = (1 << 31) - 1
+
+# Windows has none of these flags, no pipes in folders, and no links without privileges.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+def open_regular_file(path: Path, *, may_be_link: bool = False) -> BufferedReader:
+    """Open a file for reading.
+
+    Args:
+        path: The file.
+        may_be_link: Whether the path may be a link to a file.
+
+    Raises:
+        OSError: if the file cannot be read or is no regular file.
+    """
+    state = path.stat() if may_be_link else path.lstat()  # opening a device can have effects
+    if stat.S_ISREG(state.st_mode):
+        descriptor = os.open(path, os.O_RDONLY | _NO_WAIT | (0 if may_be_link else _NO_LINK))
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # the path can change between both calls
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+    raise OSError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def read_regular_file(path: Path, limit: int) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: The file, not a link.
+        limit: The largest number of bytes.
+
+    Raises:
+        OSError: if the file cannot be read, is no regular file or is larger than the limit.
+    """
+    with open_regular_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        # `read` allocates the requested number of bytes, so the limit is no argument.
+        content = file.read(size + 1) if size <= limit else b""
+        if len(content) > size:  # the file grows
+            content += file.read(limit + 1 - len(content))
+    if max(size, len(content)) > limit:
+        text = f"has {size} bytes, but at most {limit} are possible"
+        raise OSError(errno.EFBIG, text, str(path))
+    return content
+
+
+def empty_regular_file(path: Path) -> None:
+    """Remove the content of a file.
+
+    Raises:
+        OSError: if the file cannot be written or is no regular file.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    descriptor = os.open(path, os.O_WRONLY | _NO_WAIT | _NO_LINK)
+    try:
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+_UNFINISHED = re.compile(r"\..+\.([1-9][0-9]*)\.fresh")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8 with unchanged newlines; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content`; replace a link at `path`.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the file cannot be written; the old file is unchanged.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.fresh")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        # Mode "x" fails if another process created a file or a link at this path.
+        with fresh.open("xb") as file:
+            file.write(content)
+        fresh.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        message = f"{path}: cannot be written: {error.strerror}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+
+
+def remove_unfinished_files(folder: Path) -> None:
+    """Remove the temporary files in `folder` that killed processes left."""
+    for path in folder.glob(".*.fresh"):
+        match = _UNFINISHED.fullmatch(path.name)
+        if match and not _is_process_alive(int(match[1])):
+            with suppress(OSError):  # a remaining file does no harm
+                path.unlink()
+
+
+def _is_process_alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True  # on Windows, os.kill would end the process
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # the process belongs to another user
+    return True
+
+
+_ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]
+
+_FOLDER_ACCESS = stat.S_IRWXU
+_FILE_ACCESS = stat.S_IRUSR | stat.S_IWUSR
+
+
+def make_accessible(folder: Path, *, is_recursive: bool = True) -> None:
+    """Give this user access to a folder or file, as far as the system permits it.
+
+    Args:
+        folder: The folder; need not exist.
+        is_recursive: Whether its content becomes accessible, too.
+    """
+    with suppress(OSError):
+        mode = folder.lstat().st_mode
+        if stat.S_ISDIR(mode) and mode & _FOLDER_ACCESS != _FOLDER_ACCESS:
+            folder.chmod(stat.S_IMODE(mode) | _FOLDER_ACCESS)
+        elif stat.S_ISREG(mode) and mode & _FILE_ACCESS != _FILE_ACCESS:
+            folder.chmod(stat.S_IMODE(mode) | _FILE_ACCESS)
+        if stat.S_ISDIR(mode) and is_recursive:
+            for path in folder.iterdir():
+                make_accessible(path)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with its content, if it exists.
+
+    Raises:
+        ExporterError: ENVIRONMENT, if the system refuses it: with the path and its owner.
+    """
+    if not os.path.lexists(folder):
+        return
+    make_accessible(folder)
+
+    def refuse(_function: object, name: str, reason: _ErrorInfo) -> None:
+        text = os.strerror(getattr(reason[1], "errno", None) or 0)
+        message = f"{name}: cannot be removed: {text}{describe_owner(Path(name))}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+    shutil.rmtree(folder, onerror=refuse)
+
+
+def describe_owner(path: Path) -> str:
+    """Return the end of a message about a refused access, or "" if the owner is this user."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    # Removing a file needs access to its folder.
+    for each in (path, path.parent):
+        with suppress(OSError):
+            owner = each.lstat().st_uid
+            if owner != os.geteuid():
+                return (
+                    f"; {each} belongs to {_name_user(owner)}: remove it as that user, or name "
+                    "another folder as `build` in [tool.exporter]"
+                )
+    return ""
+
+
+def list_inaccessible(folder: Path) -> Iterator[Path]:
+    """Yield the paths in a folder that this user cannot read, and folders it cannot change."""
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:
+        yield folder
+        return
+    for path in paths:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            continue
+        needed = os.R_OK | (os.W_OK | os.X_OK if stat.S_ISDIR(mode) else 0)
+        if not os.access(path, needed, effective_ids=os.access in os.supports_effective_ids):
+            yield path
+        elif stat.S_ISDIR(mode):
+            yield from list_inaccessible(path)
+
+
+def _name_user(user: int) -> str:
+    try:
+        import pwd  # Windows has no such module
+
+        return f"the user {pwd.getpwuid(user).pw_name}"
+    except (ImportError, KeyError):
+        return f"the user {user}"
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of the file in hex, read in blocks.
+
+    Raises:
+        OSError: if the file cannot be read or is no regular file, such as a pipe.
+    """
+    with open_regular_file(path, may_be_link=True) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
