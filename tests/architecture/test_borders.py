@@ -79,7 +79,7 @@ def list_allowed(path: Path) -> set[str]:
             allowed = WORKER | {"os.environ"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
-    elif path.parent.name == "child" and path.is_relative_to(PACKAGE / "tools"):
+    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "tools"):
         # These are programs, like a worker.
         allowed = ENTRY if path.name == "__main__.py" else WORKER
     return allowed

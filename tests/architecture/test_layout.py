@@ -26,7 +26,7 @@ def name(path: Path) -> str:
 
 def may_be_heavy(path: Path) -> bool:
     """Return whether a module may import torch, onnx or numpy."""
-    parts = path.relative_to(PACKAGE).parts
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
     return parts[0] in HEAVY_PACKAGES or "child" in parts
 
 

@@ -299,7 +299,7 @@ AROUND = (
         name="graph as a picture",
         api='"Inspecting the ONNX model using GUI"',
         torch="2.1+",
-        instead="`exporter show CELL --html FILE`. Netron opens the files too.",
+        instead="Netron opens the files; `exporter show CELL` prints the graph.",
     ),
     Elsewhere(
         name="metadata of nodes",

@@ -11,31 +11,26 @@ from exporter.cli.options.selection import root_option, select_one_cell
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import write_text
 from exporter.pipeline import BuildFolder, require_packages
 from exporter.processes import make_worker_environment
+from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.baseline import extract_outcome
-from exporter.tools.graph_view.client import render_graph
-from exporter.tools.graph_view.protocol import GraphForm
+
+_FUNCTION = "exporter.tools.graph_view.child:format_graph"
+#: Seconds; files of several gigabytes take some minutes.
+_TIMEOUT = 600.0
 
 
 @click.command()
 @click.argument("cell")
-@click.option(
-    "--html",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write an HTML page to this file instead.",
-)
 @click.option("--scopes", is_flag=True, help="Print the module of each node instead.")
 @root_option
-def show(cell: str, html: Path | None, scopes: bool, root: Path) -> int:
+def show(cell: str, scopes: bool, root: Path) -> int:
     """Print the graph of CELL's file in ONNX's text form.
 
     CELL is a full id (model/opset/device) or a pattern that matches one cell. Large weights are
     omitted.
     """
-    if html and scopes:
-        raise click.UsageError("--html and --scopes exclude each other")
     manifest = open_project(root)
     id = select_one_cell(manifest, cell).cell
     folder = BuildFolder.from_project(manifest.project).cell_folder(id)
@@ -46,11 +41,12 @@ def show(cell: str, html: Path | None, scopes: bool, root: Path) -> int:
         message = f"{id}: has no file: {reason}; run `exporter export` to create it"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     require_packages(("onnx", "numpy"))
-    form: GraphForm = "scopes" if scopes else "html" if html else "text"
-    graph = render_graph(path, form, make_worker_environment(os.environ))
-    if html is None:
-        print_line(graph.rstrip("\n"))
-    else:
-        write_text(html, graph)
-        print_line(f"{html}: open it in a browser")
+    arguments = {"path": path.resolve(), "scopes": scopes}
+    environment = make_worker_environment(os.environ)
+    try:
+        graph = call_in_child(_FUNCTION, arguments, str, environment, seconds=_TIMEOUT)
+    except ChildFailure as failure:
+        message = f"{path.name}: cannot be shown: its process {failure}"
+        raise ExporterError(ExitCode.BUG, message) from failure
+    print_line(graph.rstrip("\n"))
     return ExitCode.OK

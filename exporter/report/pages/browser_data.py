@@ -198,9 +198,7 @@ def _build_row(
                 repro_command=join_lines(explain_failure(record, project.command).repro_command)
                 if record
                 else "",
-                show_command=join_lines(
-                    format_command(project.command, "show", f"'{cell.id}' --html graph.html")
-                )
+                show_command=join_lines(format_command(project.command, "show", f"'{cell.id}'"))
                 if file
                 else "",
                 is_changed=history.is_changed(cell),

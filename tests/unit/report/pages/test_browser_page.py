@@ -289,7 +289,7 @@ def test_clusters_changes_and_operators_are_in_the_data() -> None:
     first, second = row.cells
     assert (first.clusters, first.is_changed, first.show_command) == ((0,), True, "")
     assert (second.clusters, second.is_changed) == ((), False)
-    assert second.show_command == "exporter show 'alexnet/18/cpu' --html graph.html"
+    assert second.show_command == "exporter show 'alexnet/18/cpu'"
     assert data.head.export_tools == "torch 2.13.0, onnx 1.23.2"
     alone = build_index_data(manifest, run, collect_cells(manifest, run), AcceptanceHistory())
     assert not any(cell.is_changed for row in alone.rows for cell in row.cells)

@@ -13,19 +13,17 @@ import pytest
 from exporter.tools.doctor import (
     Diagnosis,
     Level,
-    client,
+    examinations,
     examine_fork_server,
     examine_packages,
-    installed_packages,
 )
-from exporter.tools.doctor.client import run_probe
-from exporter.tools.doctor.installed_packages import (
+from exporter.tools.doctor.examinations import (
     MINIMUM_PYTHON,
     MINIMUM_VERSIONS,
     OPTIONAL,
+    ImportedPackages,
     is_older,
 )
-from exporter.tools.doctor.protocol import ProbeRequest, ProbeResponse
 
 ROOT = Path(__file__).parents[4]
 VERSIONS = {
@@ -36,7 +34,7 @@ VERSIONS = {
     "numpy": "2.4.6",
     "safetensors": "0.8.0",
 }
-GOOD = ProbeResponse(
+GOOD = ImportedPackages(
     versions={name: version for name, version in VERSIONS.items() if name != "safetensors"},
     is_known_torch=True,
     known_torch=("2.13",),
@@ -45,15 +43,17 @@ GOOD = ProbeResponse(
 
 
 def examine(
-    monkeypatch: pytest.MonkeyPatch, response: ProbeResponse, versions: Mapping[str, str] = VERSIONS
+    monkeypatch: pytest.MonkeyPatch,
+    response: ImportedPackages,
+    versions: Mapping[str, str] = VERSIONS,
 ) -> dict[str, Diagnosis]:
     def version(name: str) -> str:
         if name not in versions:
             raise PackageNotFoundError(name)
         return versions[name]
 
-    monkeypatch.setattr(installed_packages, "run_probe", lambda request, environment: response)
-    monkeypatch.setattr(installed_packages, "version", version)
+    monkeypatch.setattr(examinations, "call_in_child", lambda *_, **__: response)
+    monkeypatch.setattr(examinations, "version", version)
     return {finding.subject: finding for finding in examine_packages({})}
 
 
@@ -131,35 +131,17 @@ def test_an_old_python_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3.11 or later is needed" in python.message
 
 
-def test_versions_are_reported_if_the_process_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    diagnoses = examine(monkeypatch, ProbeResponse(problem="its process was terminated by SIGSEGV"))
-    assert diagnoses["packages"].level is Level.PROBLEM
-    assert diagnoses["packages"].message == "its process was terminated by SIGSEGV"
-    assert diagnoses["torch"].message == "2.13.0+cpu"
-
-
-@pytest.mark.parametrize(
-    ("program", "problem"),
-    [
-        ("import os; os.abort()", "its process was terminated by SIGABRT"),
-        (
-            "import sys; sys.stderr.write('no such library'); raise SystemExit(3)",
-            "its process exited with code 3: no such library",
-        ),
-        ("import time; time.sleep(60)", "its process did not finish within 1 s"),
-        ("import sys; open(sys.argv[2], 'w').write('{')", "its process exited with code 0"),
-        ("import sys; open(sys.argv[2], 'w').write('{\"provider\": \"CPU\"}')", ""),
-    ],
-)
-def test_each_end_of_the_process_has_a_response(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, problem: str
+def test_versions_are_reported_if_the_process_crashes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "stub_probe.py").write_text(program)
-    monkeypatch.setattr(client, "_MODULE", "stub_probe")
-    monkeypatch.setattr(client, "_TIMEOUT", 1.0 if "sleep" in program else 60.0)
-    response = run_probe(ProbeRequest(), {"PYTHONPATH": str(tmp_path)})
-    assert response.problem == problem
-    assert response.provider == ("" if problem else "CPU")
+    (tmp_path / "stub_probe.py").write_text("import os; os.abort()")
+    monkeypatch.setattr(examinations, "_CHILD", "stub_probe")
+    monkeypatch.setattr(examinations, "version", lambda name: VERSIONS.get(name, "2026.4"))
+    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    diagnoses = {finding.subject: finding for finding in examine_packages(environment)}
+    assert diagnoses["packages"].level is Level.PROBLEM
+    assert diagnoses["packages"].message == "its process was terminated by SIGABRT"
+    assert diagnoses["torch"].message == "2.13.0+cpu"
 
 
 class StubStarter:
@@ -185,6 +167,6 @@ def test_the_fork_server_is_examined_on_linux(
 ) -> None:
     starter = StubStarter(is_available)
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(installed_packages, "ForkServerStarter", lambda environment: starter)
+    monkeypatch.setattr(examinations, "ForkServerStarter", lambda environment: starter)
     assert examine_fork_server({}).level is level
     assert starter.is_closed is (system == "linux")

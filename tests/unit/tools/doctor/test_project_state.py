@@ -10,22 +10,21 @@ from types import SimpleNamespace
 import pytest
 
 from exporter.cache.store import Store, StoreLimits
-from exporter.manifest import Manifest
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.manifest import Device, Manifest
 from exporter.pipeline import BuildOptions, run_plan
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools.doctor import (
     Diagnosis,
     Level,
+    examinations,
     examine_build,
     examine_devices,
     examine_machine,
     examine_project,
     examine_store,
-    machine,
-    project_state,
 )
-from exporter.tools.doctor.protocol import ProbeResponse
 from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
 
@@ -47,7 +46,7 @@ def test_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert git.startswith("git: the project is not in a repository: `gate --against`")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(machine.os, "sysconf", lambda name: 1 << 15)
+    monkeypatch.setattr(examinations.os, "sysconf", lambda name: 1 << 15)
     result = group_by_level(list(examine_machine(tmp_path, 1, {})))
     assert [line.split(":")[0] for line in result["note"]] == ["machine", "disk", "git"]
     assert "large models may run out of memory" in result["note"][0]
@@ -78,13 +77,13 @@ def test_manifests(tmp_path: Path) -> None:
 
 def test_devices_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = manifest(tmp_path, spec(opsets=(17, 18), devices=("cpu", "cuda")))
-    responses = {
-        "cpu": ProbeResponse(provider="CPUExecutionProvider"),
-        "cuda": ProbeResponse(problem="no GPU"),
-    }
-    monkeypatch.setattr(
-        project_state, "run_probe", lambda request, environment: responses[request.device.name]
-    )
+
+    def probe(_: str, arguments: dict[str, Device], *_others: object, **_options: object) -> str:
+        if arguments["device"].name == "cuda":
+            raise ExporterError(ExitCode.ENVIRONMENT, "no GPU")
+        return "CPUExecutionProvider"
+
+    monkeypatch.setattr(examinations, "call_in_child", probe)
     assert group_by_level(list(examine_devices(of, {}))) == {
         "ok": ["device cpu: CPUExecutionProvider works"],
         "note": ["device cuda: 2 cells unavailable: no GPU"],

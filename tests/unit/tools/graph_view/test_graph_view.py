@@ -1,8 +1,7 @@
-"""Graphs as text and HTML: large weights are summarized and hostile names are escaped."""
+"""Graphs as text: large weights are summarized and hostile names are harmless."""
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import onnx
@@ -14,8 +13,7 @@ from exporter.cli.tool_commands.show import show
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job_folder import write_json
 from exporter.records.record import Stage, Status
-from exporter.tools.graph_view.child.html_page import render_page
-from exporter.tools.graph_view.child.text_form import elide_weights, format_model
+from exporter.tools.graph_view.child import elide_weights, format_model, format_scopes
 from tests.unit.checks.contexts import DOUBLE
 from tests.unit.factory import make_record
 from tests.unit.manifest.projects import ENTRY, make_project
@@ -65,23 +63,6 @@ def test_a_hostile_name_cannot_add_lines_to_the_header() -> None:
     assert all(line.startswith("#") for line in lines[: lines.index("")])
 
 
-class _Page(HTMLParser):
-    """The anchors of a page, the links to them and every tag."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.anchors: list[str] = []
-        self.links: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        attributes = dict(attrs)
-        self.anchors += [str(attributes["id"])] if "id" in attributes else []
-        self.links += [str(attributes["href"])[1:]] if "href" in attributes else []
-
-
 def test_large_weights_are_summarized_and_small_ones_are_not() -> None:
     model = large()
     elide_weights(model)
@@ -91,36 +72,12 @@ def test_large_weights_are_summarized_and_small_ones_are_not() -> None:
     assert "y = Mul (x, two)" in shown
 
 
-def test_each_value_is_a_link_to_its_node() -> None:
-    model = branching()
-    html_page = _Page(render_page(model, "18.onnx"))
-    assert len(html_page.anchors) == len(set(html_page.anchors))
-    assert set(html_page.links) <= set(html_page.anchors)
-    # x twice, c, y, and `inner` of each branch.
-    assert len(html_page.links) == 6
-
-
-def test_the_page_shows_functions_and_summarized_weights() -> None:
-    model = large()
-    nodes = [helper.make_node("Relu", ["a"], ["b"])]
-    imports = [helper.make_opsetid("", 18)]
-    model.functions.append(helper.make_function("own", "f", ["a"], ["b"], nodes, imports))
-    elide_weights(model)
-    html = render_page(model, "18.onnx")
-    assert "Function own::f" in html
-    assert "float32[3, 4] 12 values from 0 to 11" in html
-
-
 def test_hostile_names_are_harmless() -> None:
     model = branching(HOSTILE)
     model.graph.name = HOSTILE
     model.graph.node[0].name = HOSTILE
-    html = render_page(model, HOSTILE)
-    assert "script" not in _Page(html).tags
-    assert "&lt;script&gt;" in html
     shown = format_model(model)
     for steering in ("\x1b", "\u202e"):
-        assert steering not in html
         assert steering not in shown
 
 
@@ -130,15 +87,13 @@ def project(root: Path) -> Path:
     return root
 
 
-def test_the_command_prints_the_graph_or_writes_its_page(tmp_path: Path) -> None:
+def test_the_command_prints_the_graph_or_the_scopes(tmp_path: Path) -> None:
     root = project(tmp_path)
     onnx.save(large(), root / "build" / "net" / "17.onnx")
     shown = CliRunner().invoke(show, ["net/17/cpu", "--root", str(root)])
     assert (shown.exit_code, "y = Mul (x, two)" in shown.output) == (0, True)
-    html = tmp_path / "net.html"
-    arguments = ["net/17/cpu", "--root", str(root), "--html", str(html)]
-    assert CliRunner().invoke(show, arguments).exit_code == 0
-    assert "<h1>17.onnx</h1>" in html.read_text(encoding="utf-8")
+    scopes = CliRunner().invoke(show, ["net/17/cpu", "--root", str(root), "--scopes"])
+    assert (scopes.exit_code, scopes.output) == (0, "no module: Mul\n")
 
 
 @pytest.mark.parametrize(
@@ -169,3 +124,43 @@ def test_the_error_for_a_missing_file_has_the_outcome_of_the_cell(tmp_path: Path
         "net/17/cpu: has no file: error at capture: no such thing; "
         "run `exporter export` to create it"
     )
+
+
+def make_model(*nodes: tuple[str, str, str]) -> str:
+    """Return the scopes of nodes with an operator, a name and a namespace."""
+    protos = []
+    for operator, name, namespace in nodes:
+        node = helper.make_node(operator, ["x"], ["x"], name=name)
+        if namespace:
+            node.metadata_props.add(key="namespace", value=namespace)
+        protos.append(node)
+    return format_scopes(helper.make_model(helper.make_graph(protos, "g", [], [])))
+
+
+def test_a_file_of_dynamo_has_the_classes_of_its_modules() -> None:
+    features = ": net.Net/features: torch.nn.Sequential/features.0: torch.nn.modules.conv.Conv2d"
+    assert make_model(
+        ("Conv", "node_conv2d", f"{features}/conv2d: aten.conv2d.default"),
+        ("Add", "node_add_1", f"{features}/add: aten.add.Tensor"),
+        ("ReduceMean", "node_mean", ": net.Net/mean: aten.mean.dim"),
+    ).splitlines() == [
+        "Net/Sequential[features]/Conv2d[features.0]: Conv, Add",
+        "Net: ReduceMean",
+    ]
+
+
+def test_a_file_of_torchscript_has_the_names_of_its_modules() -> None:
+    assert make_model(
+        ("Conv", "/features/features.0/Conv", ""),
+        ("Relu", "/features/features.1/Relu", ""),
+        ("ReduceMean", "/ReduceMean", ""),
+        ("Gemm", "", ""),
+    ).splitlines() == [
+        "features/features.0: Conv",
+        "features/features.1: Relu",
+        "no module: ReduceMean, Gemm",
+    ]
+
+
+def test_names_of_a_file_cannot_create_lines() -> None:
+    assert make_model(("Relu", "/a\nb/Relu", "")).count("\n") == 1

@@ -1,22 +1,43 @@
-"""The text form of a model, with a summary in place of large weights."""
+"""The graph of a file as text, rendered in a child process, which may import onnx."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, TensorProto, TypeProto, numpy_helper, printer
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper, printer
 
+from exporter.checks.files.model_file import UnreadableModel, read_model
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines, join_names, pluralize, remove_controls
 from exporter.runtimes.dtypes import format_dtype
-from exporter.runtimes.graph_walk import iter_tensors
+from exporter.runtimes.graph_walk import iter_model_graphs, iter_tensors
 
 #: Elements of the largest tensor that is shown with its values.
 _MOST_VALUES = 8
 #: Operators that the header lists, the most frequent first.
 _SHOWN_OPERATORS = 6
+
+
+def format_graph(path: Path, scopes: bool) -> str:
+    """Return the graph in ONNX's text form, or the module of each node.
+
+    Raises:
+        ExporterError: UNREADABLE if the file is not an ONNX file.
+    """
+    try:
+        model = read_model(path)
+    except UnreadableModel as error:
+        message = f"{path.name}: cannot be shown: {error}"
+        raise ExporterError(ExitCode.UNREADABLE, message) from error
+    if scopes:
+        return format_scopes(model)
+    elide_weights(model)
+    return format_model(model)
 
 
 def format_model(model: ModelProto) -> str:
@@ -79,3 +100,41 @@ def _summarize_values(tensor: TensorProto) -> str:
     if values.dtype.kind not in "fiub":
         return count
     return f"{count} from {values.min():.6g} to {values.max():.6g}"
+
+
+_NAMESPACE = "namespace"
+_UNKNOWN = "no module"
+
+
+# Files of dynamo contain the classes of the modules, as the metadata `namespace` of each node.
+# Files of TorchScript contain only the names of the modules, in the names of the nodes.
+def format_scopes(model: ModelProto) -> str:
+    """Return one line for consecutive nodes of one module, in the order of the graph."""
+    return "".join(f"{line}\n" for graph in iter_model_graphs(model) for line in _list_lines(graph))
+
+
+def _list_lines(graph: GraphProto) -> Iterator[str]:
+    for scope, nodes in groupby(graph.node, _find_scope):
+        operators = ", ".join(join_lines(node.op_type) for node in nodes)
+        yield f"{join_lines(scope) or _UNKNOWN}: {operators}"
+
+
+def _find_scope(node: NodeProto) -> str:
+    """Return the scope of a node, "" if the file does not contain it."""
+    for entry in node.metadata_props:
+        if entry.key == _NAMESPACE:
+            return _format_namespace(entry.value)
+    # `/features/features.0/Conv`; the last part is the operator.
+    path = node.name.rpartition("/")[0].strip("/")
+    return path if node.name.startswith("/") else ""
+
+
+def _format_namespace(text: str) -> str:
+    """Return `Net/Linear[head]` for `: net.Net/head: torch.nn.modules.linear.Linear/linear: ...`.
+
+    The last part is the operator.
+    """
+    parts = text.split("/")[:-1]
+    named = (part.partition(": ") for part in parts)
+    scopes = ((name, kind.rpartition(".")[2]) for name, _, kind in named)
+    return "/".join(f"{kind}[{name}]" if name else kind for name, kind in scopes)

@@ -1,1 +1,0 @@
-"""The child process of the doctor, which imports torch and the runtimes."""

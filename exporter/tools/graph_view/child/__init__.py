@@ -1,1 +1,0 @@
-"""The child process that imports onnx to render a graph."""
