@@ -1,17 +1,24 @@
 """Comparison of results, baseline and manifests, which decides about a merge."""
 
-from exporter.gate.baseline_comparison import compare_baselines, compare_results
-from exporter.gate.baseline_update import accept_all, accept_some
-from exporter.gate.cause import Cause, ChangedLines, SourceChange, find_cause
+from exporter.gate.baseline_comparison import (
+    accept_all,
+    accept_some,
+    compare_baselines,
+    compare_results,
+)
 from exporter.gate.contract_changes import ContractHashes, find_contract_changes
 from exporter.gate.finding import (
     CAUSED_KINDS,
     GROWTH_KINDS,
     NO_RESULT,
     NOT_ACCEPTED,
+    Cause,
+    ChangedLines,
     FindingKind,
     GateFinding,
     PolicySetting,
+    SourceChange,
+    find_cause,
     select_blocking,
 )
 from exporter.gate.revision_comparison import ProjectState, compare_with_revision

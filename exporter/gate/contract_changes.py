@@ -32,9 +32,9 @@ from exporter.manifest import (
     ModelSpec,
     select_bound,
 )
-from exporter.manifest.resolved.size_rule import SizeRule
-from exporter.manifest.resolved.tolerances import DEFAULT_NOISE_FACTOR
-from exporter.manifest.syntax.consumers import find_lowest_release
+from exporter.manifest.resolved.call import SizeRule
+from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
+from exporter.manifest.syntax.versions import find_lowest_release
 from exporter.planning.plan import condition_matches
 from exporter.records.record import CellId
 

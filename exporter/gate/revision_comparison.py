@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from exporter.gate.baseline_comparison import compare_results
-from exporter.gate.baseline_update import strip_figures
+from exporter.gate.baseline_comparison import compare_results, strip_figures
 from exporter.gate.contract_changes import ContractHashes, find_contract_changes
 from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import Manifest

@@ -18,9 +18,7 @@ from exporter.manifest.resolved.call import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.resolved.conditions import Condition, Expectation, Skip
 from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.resolved.engine import EngineSettings
 from exporter.manifest.resolved.gate import (
     DEFAULT_GATE,
     Action,
@@ -30,16 +28,19 @@ from exporter.manifest.resolved.gate import (
 )
 from exporter.manifest.resolved.model import (
     Bound,
+    Condition,
     CustomOp,
+    Expectation,
     ModelSpec,
     Output,
     Override,
     ParameterNames,
+    Skip,
     Style,
     Tolerance,
+    select_bound,
 )
-from exporter.manifest.resolved.project import Manifest, Project
-from exporter.manifest.resolved.tolerances import select_bound
+from exporter.manifest.resolved.project import EngineSettings, Manifest, Project
 from exporter.manifest.schema.json_schema import build_schema
 from exporter.manifest.syntax.call_paths import parse_call_path
 

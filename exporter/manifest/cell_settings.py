@@ -10,11 +10,9 @@ from typing import Any
 
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.model import ModelSpec
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.overrides import OverrideTable
+from exporter.manifest.schema.entry import OverrideTable, Settings
 from exporter.manifest.schema.tables import Table, list_explicit_values
-from exporter.manifest.syntax.device_names import matches_device
-from exporter.manifest.syntax.message_format import KeyPath, format_key
+from exporter.manifest.syntax.values import KeyPath, format_key, matches_device
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
-from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.manifest.invalid_entries import (
-    list_entry_problems,
-    make_empty_spec,
-    make_invalid_spec,
-)
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
 from exporter.manifest.project_settings import check_gate, read_project
-from exporter.manifest.reading.inheritance import InheritanceGraph, InheritedEntry
-from exporter.manifest.reading.layers import EffectiveSettings, merge_layers
+from exporter.manifest.reading.layers import EffectiveSettings, Layer, merge_layers
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import read_toml
 from exporter.manifest.reading.validation import ManifestFile, validate_manifest
@@ -27,9 +22,143 @@ from exporter.manifest.rules.call_placement import complete_input_names
 from exporter.manifest.rules.devices import list_pinned_devices
 from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.repeats import expand_repeats
-from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.syntax.message_format import quote
+from exporter.manifest.rules.signature import expand_repeats
+from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
+from exporter.manifest.syntax.values import quote
+
+#: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.
+_DEFAULT_OPSET = 18
+_DEFAULT_DEVICE = "cpu"
+#: Keys that reports show, and that the commands select by.
+_SHOWN_KEYS = ("description", "owner", "tags")
+
+
+def list_entry_problems(model: EffectiveSettings) -> tuple[Problem, ...]:
+    """Return the problems of an entry and of the keys that it inherits, by file and line."""
+    problems = ProblemCollector()
+    for problem in (*chain.from_iterable(model.broken.values()), *model.report):
+        problems.add(problem)
+    return problems.list_problems()
+
+
+def make_invalid_spec(
+    model: EffectiveSettings, problems: Iterable[Problem], devices: Collection[str]
+) -> ModelSpec:
+    """Return a spec with the problems of an entry.
+
+    Args:
+        model: The settings of the entry.
+        problems: Its problems, which need not be in its own table.
+        devices: Every device of the project.
+    """
+    settings = model.settings
+    own_devices = settings.devices if model.has_valid("devices") else ()
+    known_devices = [name for name in dict.fromkeys(own_devices) if name in devices]
+    shown = {key: getattr(settings, key) for key in _SHOWN_KEYS if model.has_valid(key)}
+    return make_empty_spec(
+        model.id,
+        Location(file=model.entry.file.name, line=model.entry.file.lines[model.entry.path]),
+        problems,
+    ).model_copy(
+        update={
+            **shown,
+            "opsets": settings.opsets or (_DEFAULT_OPSET,),
+            "devices": tuple(known_devices) or (_DEFAULT_DEVICE,),
+        }
+    )
+
+
+def make_empty_spec(id: str, location: Location, problems: Iterable[Problem]) -> ModelSpec:
+    """Return a spec with one cell for an entry without readable settings."""
+    return ModelSpec(
+        id=id,
+        manifest=location.file,
+        line=location.line or 1,
+        source="",
+        opsets=(_DEFAULT_OPSET,),
+        devices=(_DEFAULT_DEVICE,),
+        inputs=(),
+        outputs=(),
+        timeout=600.0,
+        problems=tuple(str(problem) for problem in problems),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InheritedEntry:
+    """An entry with the `[defaults]` of its file."""
+
+    id: str
+    entry: Layer
+    defaults: Layer
+
+    @property
+    def parent(self) -> str:
+        """The ID that the entry extends, or ""."""
+        table = self.entry.table
+        return table.extends if isinstance(table, ModelEntry) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class InheritanceGraph:
+    """Every entry of every file."""
+
+    entries: list[InheritedEntry] = field(default_factory=list)
+    _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
+    _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+
+    def add(self, file: ManifestFile) -> None:
+        """Add the entries of a file."""
+        self._unreadable.update(file.unreadable)
+        for id, layer in file.entries.items():
+            entry = InheritedEntry(id=id, entry=layer, defaults=file.defaults)
+            self.entries.append(entry)
+            self._by_id.setdefault(id, entry)
+
+    def list_layers(
+        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
+    ) -> Sequence[Layer]:
+        """Return the layers, lowest first: `[defaults]`, the layers of the parent, the entry.
+
+        Args:
+            entry: The entry.
+            report: Receives unknown parents and cycles.
+            children: The entries that inherit from it, to detect cycles.
+        """
+        children = (*children, entry.id)
+        if not entry.parent and "extends" not in entry.entry.broken:
+            return [entry.defaults, entry.entry]
+        parent = self._by_id.get(entry.parent)
+        if parent is not None and entry.parent not in children:
+            return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
+        if "extends" not in entry.entry.broken:
+            self._report_parent(entry, report, children)
+        # Any required key may be in the unreadable parent, so none counts as missing.
+        empty = Settings.model_construct(set())
+        unknown = replace(entry.entry, table=empty, broken=dict.fromkeys(Settings.required, ()))
+        return [entry.defaults, unknown, entry.entry]
+
+    def _report_parent(
+        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...]
+    ) -> None:
+        name = entry.parent
+        if name in children:
+            cycle = children[children.index(name) :]
+            first = cycle.index(min(cycle))  # every entry of the cycle reports the same problem
+            text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
+            message = f"is a cycle: {text}; remove one `extends`"
+            report.add(_build_problem(self._by_id[cycle[first]], message))
+        elif name in self._unreadable:
+            for problem in self._unreadable[name]:
+                report.add(problem)
+        else:
+            hint = suggest_name(name, self._by_id)
+            report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
+
+
+def _build_problem(entry: InheritedEntry, message: str) -> Problem:
+    return entry.entry.file.build_problem((*entry.entry.path, "extends"), message)
+
 
 _ID_RULE = "expected an ID of up to 100 of a-z, 0-9, '_', '.' and '-' that begins with a-z or 0-9"
 #: Names in the build folder that are not folders of models.

@@ -17,10 +17,13 @@ from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile, read_toml
 from exporter.manifest.reading.validation import validate
 from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.resolved.engine import EngineSettings
 from exporter.manifest.resolved.gate import Gate, GatePolicy, ModelPolicy
-from exporter.manifest.resolved.project import Project
-from exporter.manifest.resolved.store import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
+from exporter.manifest.resolved.project import (
+    DEFAULT_STORE_AGE,
+    DEFAULT_STORE_SIZE,
+    EngineSettings,
+    Project,
+)
 from exporter.manifest.rules.devices import (
     BUILT_IN_DEVICES,
     format_unknown_device,
@@ -31,7 +34,7 @@ from exporter.manifest.rules.devices import (
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import list_explicit_values
-from exporter.manifest.syntax.message_format import KeyPath, format_value, quote
+from exporter.manifest.syntax.values import KeyPath, format_value, quote
 
 _PATH: KeyPath = SETTINGS_KEYS
 _FOLDERS = ("manifests", "build", "reports", "templates")

@@ -18,7 +18,7 @@ from exporter.environments.installation import (
 )
 from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 
 
 def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:

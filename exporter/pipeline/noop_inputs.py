@@ -18,7 +18,7 @@ from exporter.cache.fingerprint import (
 from exporter.cache.noop_snapshot import NoopInputs
 from exporter.environments.installation import STAMP, find_environment
 from exporter.manifest import LoadedProject, Project
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.decisions.build_results import Results
 from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.planning.shards import SHARD_NOTE

@@ -23,7 +23,7 @@ from exporter.environments.installation import (
 )
 from exporter.environments.inventory import mark_as_used
 from exporter.manifest import Project, Toolchain
-from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, split_device
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, split_device
 from exporter.pipeline.decisions.build_results import RecordValidator
 from exporter.pipeline.decisions.cell_decisions import BuildOptions, Decisions
 from exporter.pipeline.execute.supervisor import BuildObserver

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 
 from exporter.core.check_names import CHECK_STAGES
 from exporter.manifest import Expectation, ModelSpec
-from exporter.manifest.syntax.version_ranges import is_in_range
+from exporter.manifest.syntax.versions import is_in_range
 from exporter.planning.plan import condition_matches
 from exporter.records.record import Record, Stage, Status
 

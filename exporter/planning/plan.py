@@ -9,9 +9,9 @@ from typing import Literal
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
 from exporter.core.onnxruntime_releases import format_release
 from exporter.manifest import Condition, Manifest, ModelSpec
-from exporter.manifest.syntax.consumers import find_lowest_release
-from exporter.manifest.syntax.device_names import matches_device, matches_toolchain
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import matches_device, matches_toolchain
+from exporter.manifest.syntax.versions import find_lowest_release
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.records.record import CellId, Route, Status
 

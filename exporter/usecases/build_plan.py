@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.cache.noop_snapshot import get_today
 from exporter.manifest import Manifest
-from exporter.manifest.resolved.engine import EngineKind
+from exporter.manifest.resolved.project import EngineKind
 from exporter.pipeline import (
     BuildFolder,
     BuildOptions,

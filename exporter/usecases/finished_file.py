@@ -14,7 +14,7 @@ from exporter.cache.noop_snapshot import get_today
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs.job import Announcement
 from exporter.manifest import Manifest, ModelSpec
-from exporter.manifest.resolved.store import NO_STORE
+from exporter.manifest.resolved.project import NO_STORE
 from exporter.pipeline import BuildObserver, Decisions, require_packages, require_sandbox, run_plan
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan

@@ -22,8 +22,7 @@ from exporter.gate import (
     select_blocking,
 )
 from exporter.manifest import Manifest, ModelSpec, load_project
-from exporter.manifest.syntax.forward_parameters import hash_code
-from exporter.manifest.syntax.python_modules import find_module_file
+from exporter.manifest.syntax.python_source import find_module_file, hash_code
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
 from exporter.records.record import RunRecord

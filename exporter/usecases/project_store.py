@@ -12,8 +12,8 @@ from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
-from exporter.manifest.resolved.store import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
-from exporter.manifest.schema.store import check_store
+from exporter.manifest.resolved.project import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
+from exporter.manifest.schema.settings import check_store
 from exporter.pipeline import BuildFolder
 
 if TYPE_CHECKING:

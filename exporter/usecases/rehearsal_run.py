@@ -15,7 +15,7 @@ from exporter.environments.installation import (
 )
 from exporter.gate import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder
 from exporter.pipeline.nested_export import run_nested_export
 from exporter.planning.plan import make_plan

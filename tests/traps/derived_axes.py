@@ -6,7 +6,7 @@ Output: `DERIVED_AXES`.
 from __future__ import annotations
 
 from exporter.manifest import Axis
-from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import Stage
 from tests.traps.trap import (
     DYNAMO,

@@ -21,8 +21,8 @@ from exporter.core.onnxruntime_releases import (
     format_release,
 )
 from exporter.core.text import join_names
-from exporter.manifest.syntax.consumers import find_lowest_release
-from exporter.manifest.syntax.message_format import format_key
+from exporter.manifest.syntax.values import format_key
+from exporter.manifest.syntax.versions import find_lowest_release
 from exporter.records.record import CheckResult
 from exporter.runtimes.graph_walk import (
     iter_model_graphs,

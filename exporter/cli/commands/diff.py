@@ -18,7 +18,7 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
 from exporter.gate import compare_baselines
-from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.records.baseline import Baseline, make_baseline, read_baseline
 from exporter.records.record import CellId, Record, RunRecord, read_run
 from exporter.report.pages.page_files import render_comparison

@@ -81,7 +81,7 @@ def export(
         from exporter.cli.output.progress import ModelEvents, observe_progress
         from exporter.cli.output.store_usage import show_statistics
         from exporter.cli.output.summary import make_summary
-        from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
+        from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
 
         options = build_plan.ExportOptions(

@@ -13,7 +13,7 @@ import click
 from exporter.core.toml_table import read_settings
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package
-    from exporter.manifest.resolved.engine import EngineKind
+    from exporter.manifest.resolved.project import EngineKind
 
 _ENGINES = ("local", "dask")
 _SCHEMES = ("tcp://", "tls://", "ws://", "wss://")

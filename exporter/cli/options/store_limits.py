@@ -9,7 +9,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from exporter.manifest.schema.fields import Memory
-from exporter.manifest.schema.store import Age
+from exporter.manifest.schema.settings import Age
 
 
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from exporter.core.text import format_bytes
 from exporter.environments.inventory import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.syntax.device_names import join_device
+from exporter.manifest.syntax.values import join_device
 from exporter.pipeline.device_environments import list_garbage, locate_environment
 from exporter.tools.environments import RECIPES, make_recipe
 

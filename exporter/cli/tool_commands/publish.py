@@ -13,7 +13,7 @@ from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
-from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder, filter_valid_results, require_packages
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.planning.selection import Selection

@@ -16,10 +16,9 @@ from typing import Any
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.manifest.reading.problems import ProblemCollector
 from exporter.manifest.reading.toml_file import TomlFile
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.options import OptionsTable
+from exporter.manifest.schema.entry import OptionsTable, Settings
 from exporter.manifest.schema.tables import AxisTable, Table, list_explicit_values
-from exporter.manifest.syntax.message_format import KeyPath, quote
+from exporter.manifest.syntax.values import KeyPath, quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from exporter.core.errors import Problem
-from exporter.manifest.syntax.message_format import format_key, join_words
+from exporter.manifest.syntax.values import format_key, join_words
 
 #: Models that a message lists by ID.
 _MAX_MODELS = 3

@@ -9,8 +9,7 @@ from pydantic import Field
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.onnxruntime_releases import Release, find_limits
 from exporter.environments.definition import EnvironmentDefinition
-from exporter.manifest.syntax.consumers import find_pinned_release
-from exporter.manifest.syntax.pip_requirements import find_requirement_name
+from exporter.manifest.syntax.versions import find_pinned_release, find_requirement_name
 
 #: The runtimes without a plugin.
 BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "tract", "backend")

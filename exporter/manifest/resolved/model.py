@@ -7,7 +7,7 @@ users write are in `schema`; `rules/model_resolver.py` converts them.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -21,13 +21,46 @@ from exporter.manifest.resolved.call import (
     Container,
     Input,
     InputsFrom,
+    SizeRule,
     TensorSpec,
+    complete_sizes,
 )
-from exporter.manifest.resolved.conditions import Condition, Expectation, Skip
-from exporter.manifest.resolved.measure import Measure
-from exporter.manifest.resolved.size_rule import SizeRule, complete_sizes
-from exporter.manifest.syntax.device_names import matches_device
-from exporter.manifest.syntax.tensor_files import split_data_file
+from exporter.manifest.syntax.values import matches_device, split_data_file, split_device
+
+Measure = Literal["latency", "load", "memory"]
+
+
+class Condition(FrozenModel):
+    """A selection of cells of the model."""
+
+    opsets: Items[int] | None = None
+    """None: every opset."""
+    device: str = "*"
+    """A glob over device names. Without `@`, it matches a device in all toolchains."""
+    toolchain: str = "*"
+    """A glob over toolchains; `current` is the name of the project's own packages."""
+
+
+class Expectation(Condition):
+    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
+
+    stage: str | None = None
+    checks: tuple[str, ...] = ()
+    """The checks that fail; empty for a stage that fails without a check."""
+    match: str = ""
+    reason: str
+    issue: str = ""
+    until: str = ""
+    """The last day (ISO 8601) on which the failure is accepted; empty if it has no end."""
+    torch: str = ""
+    """The versions of torch with which it fails; empty: all."""
+
+
+class Skip(Condition):
+    """Cells that are not run. The report shows the reason."""
+
+    reason: str
+
 
 ExporterName = Literal["dynamo", "torchscript"]
 CaptureName = Literal["export", "strict", "draft", "trace", "script"]
@@ -321,3 +354,39 @@ class ModelSpec(FrozenModel):
             ):
                 spec = override.apply_to(spec)
         return spec
+
+
+#: The factor of the measured noise if a manifest does not set `noise`.
+DEFAULT_NOISE_FACTOR = 8.0
+
+
+def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:
+    """Return the first bound that is set: of the output, then of the model.
+
+    In each of them, the bound for the device precedes the bound for the dtype, and that precedes
+    the general one.
+
+    Returns:
+        An empty bound if the manifest sets none.
+    """
+    for bound in _list_candidates(spec, output, device):
+        if bound.is_set:
+            return bound
+    return Bound()
+
+
+def has_steps(spec: ModelSpec, index: int) -> bool:
+    """Return whether a device of some opset compares an output in steps."""
+    cells = ((spec.resolve_cell(o, device), device) for o in spec.opsets for device in spec.devices)
+    return any(
+        select_bound(cell, cell.outputs[index], device).steps is not None for cell, device in cells
+    )
+
+
+def _list_candidates(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
+    for tolerance in (output.tolerance, spec.tolerance):
+        if tolerance is not None:
+            general = tolerance.by_device.get(split_device(device)[0], Bound())
+            yield tolerance.by_device.get(device, general)
+            yield tolerance.by_dtype.get(output.dtype, Bound())
+            yield tolerance

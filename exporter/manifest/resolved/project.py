@@ -12,17 +12,58 @@ from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.resolved.engine import EngineSettings
 from exporter.manifest.resolved.gate import DEFAULT_GATE, Gate
 from exporter.manifest.resolved.model import ModelSpec, Style
-from exporter.manifest.resolved.store import (
-    DEFAULT_STORE_AGE,
-    DEFAULT_STORE_SIZE,
-    DEFAULT_STORE_TIMEOUT,
-    NO_STORE,
-    is_remote,
-)
-from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, join_device, split_device
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, join_device, split_device
+
+#: The engines: worker processes of this machine, or the hosts of a Dask cluster.
+EngineKind = Literal["local", "dask"]
+
+
+class EngineSettings(FrozenModel):
+    """`[tool.exporter.engine]`."""
+
+    kind: EngineKind = "local"
+    scheduler: str = ""
+    """The address of a Dask scheduler, or ""."""
+    cluster: str = ""
+    """`file.py:function` of the project, which returns a cluster of Dask, or ""."""
+    workers: int | None = None
+    """The parallel jobs of a cluster that the program starts."""
+    lines: dict[str, int] = Field(default_factory=dict)
+    """The lines of the keys in pyproject.toml."""
+
+
+#: The value of `store` that switches the store off.
+NO_STORE = "off"
+#: Bytes: 10 GiB.
+DEFAULT_STORE_SIZE = 10 << 30
+#: Seconds: 90 days.
+DEFAULT_STORE_AGE = 90 * 24 * 3600.0
+#: Seconds that a run waits for a remote store: a few hundred cells at 10 MB/s.
+DEFAULT_STORE_TIMEOUT = 120.0
+#: The scheme of a URL -> the modules that read it. Python can read `http` itself.
+REMOTE_SCHEMES = {
+    "s3": ("fsspec", "s3fs"),
+    "gs": ("fsspec", "gcsfs"),
+    "az": ("fsspec", "adlfs"),
+    "file": ("fsspec",),
+    "https": (),
+    "http": (),
+}
+_SEPARATOR = "://"
+
+
+def is_remote(store: str) -> bool:
+    """Return True if the value of `store` is a URL."""
+    return _SEPARATOR in store
+
+
+def split_url(store: str) -> tuple[str, str]:
+    """Return the scheme and the rest of a URL."""
+    scheme, _, rest = store.partition(_SEPARATOR)
+    return scheme, rest
+
 
 #: The restriction of workers.
 Sandbox = Literal["none", "landlock", "bubblewrap"]

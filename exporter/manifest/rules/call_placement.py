@@ -14,8 +14,8 @@ from exporter.manifest.resolved.call import Container
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import InputTable
 from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
-from exporter.manifest.syntax.forward_parameters import ForwardParameters, UnreadableForward
-from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote
+from exporter.manifest.syntax.python_source import ForwardParameters, UnreadableForward
+from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 
 #: Python's own containers; user code creates all others.
 _BUILT_IN = ("list", "tuple", "dict")

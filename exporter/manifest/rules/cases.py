@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Axis, Case, Fill, InputsFrom
-from exporter.manifest.rules.derived_axes import find_size_problem, format_size_limits
+from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.fills import find_value_problem, resolve_fill
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import resolve_dtype
 from exporter.manifest.schema.fields import OMITTED
 from exporter.manifest.schema.tables import CaseTable, FillTable, InputTable
-from exporter.manifest.syntax.message_format import KeyPath, format_key, join_words, quote
+from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 
 #: The name of the input set that the inputs themselves describe.
 _DECLARED = "declared"

@@ -16,8 +16,8 @@ from exporter.manifest.rules.exporters import EXPORTER_TITLES, choose_exporter
 from exporter.manifest.rules.overrides import split_variants
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.tables import CustomOpTable
-from exporter.manifest.syntax.message_format import KeyPath, quote
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import KeyPath, quote
 
 _ExportKey = Literal["symbolic", "onnxscript", "translation"]
 _EXPORTERS: dict[_ExportKey, ExporterName] = {

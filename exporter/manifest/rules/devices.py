@@ -16,12 +16,18 @@ from exporter.manifest.resolved.device import (
     RuntimeEnvironment,
     Toolchain,
 )
-from exporter.manifest.rules.fills import FLOATS
 from exporter.manifest.schema.entry import ID_PATTERN
+from exporter.manifest.schema.fields import FLOATS
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
-from exporter.manifest.syntax.consumers import find_lowest_release
-from exporter.manifest.syntax.device_names import CURRENT_TOOLCHAIN, SEPARATOR, split_device
-from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
+from exporter.manifest.syntax.values import (
+    CURRENT_TOOLCHAIN,
+    SEPARATOR,
+    KeyPath,
+    join_words,
+    quote,
+    split_device,
+)
+from exporter.manifest.syntax.versions import find_lowest_release
 
 _PROVIDERS = {
     "cpu": ("CPUExecutionProvider",),

@@ -6,17 +6,18 @@ from fnmatch import fnmatchcase
 
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.resolved.conditions import Expectation, Skip
-from exporter.manifest.schema.expectation_tables import ExpectTable, SkipTable
-from exporter.manifest.schema.overrides import OverrideTable
-from exporter.manifest.syntax.device_names import (
+from exporter.manifest.resolved.model import Expectation, Skip
+from exporter.manifest.schema.entry import ExpectTable, OverrideTable, SkipTable
+from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import (
     CURRENT_TOOLCHAIN,
+    KeyPath,
+    join_words,
     matches_device,
     matches_toolchain,
+    quote,
     split_device,
 )
-from exporter.manifest.syntax.message_format import KeyPath, join_words, quote
-from exporter.manifest.syntax.opsets import format_opsets
 
 
 def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:

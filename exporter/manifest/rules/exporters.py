@@ -11,8 +11,8 @@ from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import FUNCTIONS, References
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import list_explicit_values
-from exporter.manifest.syntax.message_format import KeyPath, join_words
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS, REQUESTABLE_OPSETS, format_opsets
+from exporter.manifest.syntax.values import KeyPath, join_words
 
 #: The names of the exporters in messages.
 EXPORTER_TITLES: dict[str, str] = {"dynamo": "dynamo", "torchscript": "TorchScript"}

@@ -18,26 +18,24 @@ from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.call_placement import resolve_call_paths, resolve_containers
 from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
 from exporter.manifest.rules.custom_ops import resolve_custom_ops
-from exporter.manifest.rules.depends import resolve_depends
 from exporter.manifest.rules.devices import add_consumer_devices, format_unknown_device
 from exporter.manifest.rules.expectations import resolve_expectations, resolve_skips
 from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
-from exporter.manifest.rules.fills import resolve_fill
-from exporter.manifest.rules.masks import check_masks
-from exporter.manifest.rules.overrides import resolve_overrides
+from exporter.manifest.rules.fills import check_masks, resolve_fill
+from exporter.manifest.rules.overrides import resolve_overrides, resolve_tolerance
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import check_inputs, resolve_dtype, resolve_shapes
 from exporter.manifest.rules.sources import (
     check_saved_source,
     has_artifact,
     resolve_artifact,
+    resolve_depends,
     resolve_parameters,
     resolve_weights,
 )
-from exporter.manifest.rules.tolerances import resolve_tolerance
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import InputTable
-from exporter.manifest.syntax.message_format import KeyPath, quote
+from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Other places for a required key.
 _OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter]"}

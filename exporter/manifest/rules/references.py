@@ -19,19 +19,16 @@ from typing import Any
 from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.core.frozen_model import Plain
 from exporter.manifest.reading.layers import EffectiveSettings
-from exporter.manifest.syntax.forward_parameters import (
+from exporter.manifest.syntax.python_source import (
     ForwardParameters,
     UnreadableForward,
-    read_forward,
-)
-from exporter.manifest.syntax.message_format import KeyPath, quote
-from exporter.manifest.syntax.python_modules import (
     find_module_file,
     is_file,
     list_names,
     parse_python,
+    read_forward,
 )
-from exporter.manifest.syntax.tensor_files import split_data_file
+from exporter.manifest.syntax.values import KeyPath, quote, split_data_file
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: The option with a list of types of modules.

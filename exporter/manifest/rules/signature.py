@@ -6,17 +6,26 @@ example of a dynamic axis. A list of indices gets the names that torch.onnx gene
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, TypeAlias
 
-from exporter.core.errors import suggest_name
+from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Dim
 from exporter.manifest.rules.exporters import list_exporters
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import InputTable, OutputTable
-from exporter.manifest.syntax.message_format import KeyPath, format_key, quote
+from exporter.manifest.schema.fields import PLACEHOLDER
+from exporter.manifest.schema.tables import (
+    ConstantTable,
+    ContainerTable,
+    FillTable,
+    InputTable,
+    OutputTable,
+)
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import KeyPath, format_key, quote
 
 _NUMBER_DTYPES = ("int64", "float32", "float64", "bool")
 #: ONNX can test the presence of an optional value from this opset.
@@ -142,3 +151,89 @@ def _check_optional(model: EffectiveSettings, path: KeyPath) -> None:
     if early:
         message = f"ONNX has optional inputs from opset {_FIRST_OPTIONAL_OPSET}"
         model.add_problem(path, f"{message}, not at {format_opsets(early)}; {_OPTIONAL_FIX}")
+
+
+_Repeatable: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
+
+#: The keys of an entry with tables that have `repeat`.
+_KEYS = ("inputs", "outputs", "constants", "containers")
+
+
+def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
+    """Return the model with a separate table for each copy."""
+    source_paths: dict[KeyPath, KeyPath] = {}
+    settings: dict[str, Any] = {}
+    for key in _KEYS:
+        if not model.has_valid(key):
+            continue
+        copies = list(_expand_tables(model, key, getattr(model.settings, key)))
+        settings[key] = tuple(table for _, table in copies)
+        source_paths |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
+    expanded = model.settings.model_copy(update=settings)
+    return replace(model, settings=expanded, source_paths=source_paths)
+
+
+def _expand_tables(
+    model: EffectiveSettings, key: str, tables: Sequence[_Repeatable]
+) -> Iterator[tuple[int, _Repeatable]]:
+    """Yield each table of the result with its index in the file."""
+    for repeat, group in groupby(enumerate(tables), key=lambda pair: pair[1].repeat):
+        members = list(group)
+        if not repeat:
+            yield from ((i, _check_single(model, (key, i), table)) for i, table in members)
+            continue
+        ((name, count),) = repeat.items()
+        valid = [(i, t) for i, t in members if _check_repeated(model, (key, i), t, name)]
+        for number in range(count):
+            yield from ((index, _copy_table(table, name, number)) for index, table in valid)
+
+
+def _find_texts(table: _Repeatable) -> Mapping[str, str]:
+    """Return the texts that may contain a number, by key."""
+    texts = {key: getattr(table, key, None) for key in ("name", "at")}
+    return {key: text for key, text in texts.items() if isinstance(text, str) and text}
+
+
+def _check_repeated(model: EffectiveSettings, path: KeyPath, table: _Repeatable, name: str) -> bool:
+    """Return whether every copy gets its own name and path; report problems."""
+    count = len(model.report)
+    if isinstance(table, InputTable) and not table.name:
+        model.add_problem(path, f"needs the key 'name' with '{{{name}}}', because it has `repeat`")
+    for key, text in _find_texts(table).items():
+        placeholders = PLACEHOLDER.findall(text)
+        for placeholder in placeholders:
+            if placeholder != name:
+                hint = suggest_nearest(placeholder, (name,))
+                message = f"expected '{{{name}}}' of `repeat`, got '{{{placeholder}}}'{hint}"
+                model.add_problem((*path, key), message)
+        if not placeholders:
+            model.add_problem((*path, key), f"is the same for every copy; add '{{{name}}}' to it")
+    return len(model.report) == count
+
+
+def _check_single(model: EffectiveSettings, path: KeyPath, table: _Repeatable) -> _Repeatable:
+    """Return a table without `repeat`; report a placeholder in its path and replace it by 0."""
+    call_path = _find_texts(table).get("at", "")
+    placeholders = PLACEHOLDER.findall(call_path)
+    for placeholder in placeholders:
+        message = f"'{{{placeholder}}}' needs `repeat = {{ {placeholder} = COUNT }}` in this table"
+        model.add_problem((*path, "at"), message)
+    if not placeholders:
+        return table
+    return table.model_copy(update={"at": PLACEHOLDER.sub("0", call_path)})
+
+
+def _copy_table(table: _Repeatable, name: str, number: int) -> _Repeatable:
+    def insert_number(text: str) -> str:
+        return text.replace(f"{{{name}}}", str(number))
+
+    changes: dict[str, Any] = {key: insert_number(t) for key, t in _find_texts(table).items()}
+    if isinstance(table, InputTable | OutputTable):
+        changes["shape"] = tuple(
+            insert_number(dim) if isinstance(dim, str) else dim for dim in table.shape
+        )
+    if isinstance(table, InputTable) and isinstance(table.fill, FillTable):
+        files = {"file": table.fill.file, "image": table.fill.image}
+        numbered = {key: insert_number(text) for key, text in files.items() if text}
+        changes["fill"] = table.fill.model_copy(update=numbered)
+    return table.model_copy(update=changes)

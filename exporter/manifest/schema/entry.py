@@ -9,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from exporter.core.frozen_model import Items
-from exporter.manifest.resolved.measure import Measure
-from exporter.manifest.resolved.model import CaptureName, ExportState, Mode, Precision
-from exporter.manifest.schema.expectation_tables import ExpectTable, SkipTable
+from exporter.manifest.resolved.model import CaptureName, ExportState, Measure, Mode, Precision
 from exporter.manifest.schema.fields import (
+    MODEL_KEYS,
+    CheckNames,
+    Day,
     ExportDevice,
     Line,
     Memory,
+    Name,
+    OpsetCondition,
     Opsets,
     PlainField,
     Sha256,
     Timeout,
+    VersionRange,
 )
-from exporter.manifest.schema.misplaced_keys import MODEL_KEYS
-from exporter.manifest.schema.options import OptionsTable
-from exporter.manifest.schema.overrides import OverrideTable
 from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
@@ -41,7 +42,222 @@ from exporter.manifest.schema.tables import (
     Table,
     ToleranceTable,
 )
-from exporter.manifest.syntax.consumers import check_consumer
+from exporter.manifest.syntax.values import quote
+from exporter.manifest.syntax.versions import check_consumer
+
+
+class ExpectTable(Table):
+    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
+
+    opset: OpsetCondition | None = None
+    """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
+    device: Line = "*"
+    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains."""
+    toolchain: Line = "*"
+    """The toolchains: a name or a pattern. `"current"` is the project's own packages."""
+    stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
+    """The stage that fails; without it: any stage."""
+    check: CheckNames | None = None
+    """The checks that fail: `"parity"` or `["parity", "values"]`. Every check that does not pass
+    must be named, in this or another expectation. Without it: a stage fails without a check."""
+    match: Line = Field(default="")
+    """A part of the message of each of these checks, or of the stage, in any case."""
+    reason: Line
+    """The reason why the failure is accepted."""
+    issue: Line = Field(default="")
+    """The issue that tracks it."""
+    until: Day = Field(default="")
+    """The last day on which it is accepted; without it there is no end."""
+    torch: VersionRange = Field(default="")
+    """The versions of torch with which it fails: `"<2.14"`, `">=2.12, <2.14"`. With other versions,
+    such as in `exporter rehearse`, the cell must pass. `==2.13` includes 2.13.1, and a nightly
+    build counts as its release. Without it: all versions."""
+
+
+class SkipTable(Table):
+    """Cells that are not run. The report shows the reason."""
+
+    opset: OpsetCondition | None = None
+    """The opsets, as for `expect`."""
+    device: Line = "*"
+    """The devices, as for `expect`."""
+    toolchain: Line = "*"
+    """The toolchains, as for `expect`."""
+    reason: Line
+    """The reason why they are not run."""
+
+
+#: torch 1.10 was the last or second to last version with these arguments, and deprecated them.
+_REMOVED = "torch removed it after 1.10"
+_DYNAMO_EXPORT = (
+    "torch removed torch.onnx.dynamo_export, which took it; use `exporter = 'dynamo'` instead"
+)
+
+REMOVED_OPTIONS: Mapping[str, str] = {
+    "_retain_param_name": f"{_REMOVED}; weights keep their names unless `parameters` changes them",
+    "aten": "torch removed it in 1.10; use `operator_export_type = 'ONNX_ATEN'`",
+    "diagnostic_options": f"{_DYNAMO_EXPORT}, with `options.report`",
+    "enable_onnx_checker": f"{_REMOVED}; every file is checked",
+    "example_outputs": f"{_REMOVED}; `outputs` declares the outputs",
+    "export_options": _DYNAMO_EXPORT,
+    "export_raw_ir": "torch removed it in 1.10; use `operator_export_type = 'ONNX_FALLTHROUGH'`",
+    "onnx_registry": f"{_DYNAMO_EXPORT}, with `custom_ops`",
+    "op_level_debug": f"{_DYNAMO_EXPORT}; every file is compared with PyTorch",
+    "strip_doc_string": f"{_REMOVED}; files have no doc strings, and `verbose` logs the source",
+    "use_external_data_format": f"{_REMOVED}; weights above 1 MiB are external data by default",
+}
+
+
+#: Values of enumerations in older versions of torch.
+_REMOVED_VALUES = {"RAW": "torch removed it; use 'ONNX_FALLTHROUGH'"}
+
+
+def _check_enumeration(value: object) -> object:
+    """Reject the value of an enumeration with its prefix, and values that torch removed."""
+    if isinstance(value, str):
+        prefix, _, name = value.rpartition(".")
+        if advice := _REMOVED_VALUES.get(name):
+            raise ValueError(f"{quote(value)}: {advice}")
+        if prefix:
+            raise ValueError(f"expected the name alone, got {quote(value)}; write {quote(name)}")
+    return value
+
+
+def _select_form(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "<bool>"
+    return "<list>" if isinstance(value, list | tuple) else None
+
+
+FunctionModules = Annotated[
+    Annotated[bool, Tag("<bool>")]
+    | Annotated[Annotated[Items[Line], Field(min_length=1)], Tag("<list>")],
+    Discriminator(_select_form, "form", "expected true, false or a list of types of modules"),
+]
+
+
+class OptionsTable(Table):
+    """Arguments of `torch.onnx.export`, under their own names."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "args": "use `inputs` and `constants`",
+        "artifacts_dir": "the tool chooses the folder of the files",
+        "custom_translation_table": "use `custom_ops` with `translation`",
+        "dynamic_axes": "use the model's key `dynamic_axes`",
+        "dynamic_shapes": "use axis names in `shape`, and `axes`",
+        "dynamo": "use `exporter`",
+        "f": "the tool chooses the folder of the files",
+        "fallback": "use `exporter`; there is no silent fallback",
+        "input_names": "use `inputs`",
+        "kwargs": "use `inputs` and `constants` with `at`",
+        "model": "use `source`",
+        "opset_version": "use `opsets`",
+        "output_names": "use `outputs`",
+        "verify": "the checks verify every file",
+        **REMOVED_OPTIONS,
+    }
+
+    export_params: bool = True
+    """Both exporters: store the weights in the file. If it is `false`, the weights are inputs of
+    the file, after the declared ones, in the order and with the names of `state_dict`. The graph is
+    then neither folded nor optimized, because both would compute new weights."""
+    keep_initializers_as_inputs: bool = False
+    """Both exporters: list the weights as inputs, too."""
+    verbose: bool = False
+    """Both exporters: print more into the cell's log."""
+    external_data: bool = True
+    """Both exporters: `true` stores the weights in a file next to the ONNX file, `false` stores
+    them inside it, up to 2 GB. By default the size decides: from 1 MB, the weights are external
+    data."""
+    optimize: bool = True
+    """dynamo: optimize the graph. Without it: optimize it, and write the file unoptimized with a
+    note if the optimizer fails; `true` makes its failure an error of the cell."""
+    report: bool = False
+    """dynamo: write its own report, `logs/<opset>/report.md` in the model's build folder."""
+    profile: bool = False
+    """dynamo: profile the export, into the report or the log; needs the package pyinstrument."""
+    dump_exported_program: bool = False
+    """dynamo: store the captured program, `logs/<opset>/program.pt2`."""
+    autograd_inlining: bool = True
+    """TorchScript: inline `torch.autograd.Function`."""
+    custom_opsets: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """Both exporters: the operator domains that the file may have in addition to ONNX's own, with
+    their versions. TorchScript writes these versions, dynamo uses those of the translation."""
+    do_constant_folding: bool = True
+    """TorchScript: compute constant values at export time."""
+    export_modules_as_functions: FunctionModules = False
+    """TorchScript, from opset 15: keep modules as functions in the file. A list names their types:
+    `["torch.nn:LayerNorm", "net.py:Block"]`, in files relative to the manifest. `true` means all
+    modules."""
+    operator_export_type: Annotated[
+        Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"],
+        BeforeValidator(_check_enumeration),
+    ] = "ONNX"
+    """TorchScript: the treatment of operators that ONNX lacks."""
+    training: Annotated[
+        Literal["EVAL", "PRESERVE", "TRAINING"], BeforeValidator(_check_enumeration)
+    ] = "EVAL"
+    """TorchScript: the mode of the exported graph."""
+
+
+_ONE_MODEL = "all cells share one model; write another entry that `extends` this one"
+_ONE_JOB = "one job creates all files of a model"
+_HAS_OPSET = "its items have their own `opset`"
+
+
+class OutputOverride(Table):
+    """The tolerance of one output."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("shape", "dtype", "kind"), _ONE_MODEL
+    )
+
+    name: Name
+    """The name in the file."""
+    tolerance: ToleranceTable
+    """Replaces the tolerance of the output."""
+
+
+class OverrideTable(Table):
+    """Settings of some cells. If two match a cell, the later one wins; `options` are merged."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            (
+                "artifact", "axes", "cases", "constants", "consumers", "containers", "description",
+                "dynamic_axes", "export_device", "export_state", "init", "inputs", "inputs_from",
+                "mode", "owner", "parameters", "precision", "seed", "source", "tags", "weights",
+                "weights_sha256",
+            ),
+            _ONE_MODEL,
+        ),
+        **dict.fromkeys(("depends", "measure", "memory", "thorough", "timeout"), _ONE_JOB),
+        **dict.fromkeys(("custom_ops", "expect", "skip"), _HAS_OPSET),
+        "devices": "use `device` to select devices, or `skip` to leave out cells",
+        **dict.fromkeys(("extends", "unset"), "write it in each entry"),
+        "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
+    }  # fmt: skip
+    #: Keys of the file: all devices use the same file of an opset.
+    file_keys: ClassVar[tuple[str, ...]] = ("exporter", "capture", "ir_version", "options")
+
+    opset: OpsetCondition | None = None
+    """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
+    device: Line = "*"
+    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains. Only `tolerance` and
+    `outputs` can depend on it, because all devices use the same file of an opset."""
+    exporter: Literal["auto", "dynamo", "torchscript"] | None = None
+    """The exporter of these opsets. If `capture` is not set, it uses its default capture."""
+    capture: CaptureName | None = None
+    """The capture of these opsets."""
+    ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
+    """The highest IR version of these files."""
+    options: OptionsTable = Field(default_factory=OptionsTable)
+    """Options of these files, merged over those of the entry."""
+    tolerance: ToleranceTable | None = None
+    """The tolerance of these cells."""
+    outputs: Items[OutputOverride] = ()
+    """`[{ name = "logits", tolerance = { atol = 1e-3 } }]`: tolerances of single outputs."""
+
 
 #: Arguments of `torch.onnx.export`, and other words.
 _MISPLACED = {

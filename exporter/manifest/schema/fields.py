@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -20,19 +20,110 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.import_object import RUNTIME_GROUP, find_plugins
 from exporter.manifest.resolved.device import BUILT_IN_RUNTIMES
-from exporter.manifest.schema.dtypes import DTYPES, check_dtype
-from exporter.manifest.schema.misplaced_keys import find_dim_advice
 from exporter.manifest.syntax.call_paths import parse_call_path
-from exporter.manifest.syntax.check_lists import parse_check_names
-from exporter.manifest.syntax.message_format import (
+from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
+from exporter.manifest.syntax.values import (
+    DATA_SUFFIXES,
+    IMAGE_SUFFIXES,
     format_value,
     join_words,
+    parse_check_names,
     quote,
+    split_data_file,
     unexpected_value,
 )
-from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
-from exporter.manifest.syntax.pip_requirements import check_requirement
-from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, IMAGE_SUFFIXES, split_data_file
+from exporter.manifest.syntax.versions import check_requirement, check_version_range
+
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+DTYPES = (
+    "float32", "float16", "bfloat16", "float64",
+    "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128",
+)  # fmt: skip
+
+#: Other common names of dtypes, for suggestions.
+_DTYPE_ALIASES = {
+    "float": "float32", "half": "float16", "double": "float64", "fp32": "float32",
+    "fp16": "float16", "bf16": "bfloat16", "fp64": "float64", "f32": "float32", "f16": "float16",
+    "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "char": "int8",
+    "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+
+
+def check_dtype(value: object) -> str:
+    """Return the name of a dtype.
+
+    Raises:
+        ValueError: If PyTorch has no such dtype, with the nearest name.
+    """
+    if not isinstance(value, str):
+        raise unexpected_value("the name of a dtype", value)
+    if value in DTYPES:
+        return value
+    bare = value.removeprefix("torch.").lower()
+    similar = bare if bare in DTYPES else _DTYPE_ALIASES.get(bare)
+    hint = f"; did you mean '{similar}'?" if similar else suggest_nearest(bare, DTYPES)
+    raise ValueError(f"PyTorch has no dtype {format_value(value)}{hint}")
+
+
+_PRECISION = 'use `precision = "float16"`'
+_TOLERANCE = "use `tolerance = { atol = 1e-4 }`"
+
+_DYNAMIC = "use names instead of sizes in `shape`"
+_NAME = 'write a name for a dynamic axis, such as "batch"'
+#: Words of `torch.export.Dim` in place of a dimension, by the last part of the word.
+DIM_WORDS: Mapping[str, str] = {
+    "AUTO": f"{_NAME}, or a size: a manifest promises one of the two",
+    "DYNAMIC": _NAME,
+    "STATIC": "write the size",
+}
+
+#: Words in `[models.ID]` and `[defaults]`, in addition to the arguments of `torch.onnx.export`.
+MODEL_KEYS: Mapping[str, str] = {
+    "args": "use `init` for the call of the source, `inputs` and `constants` for the model's",
+    "kwargs": "use `init` for the call of the source, `inputs` with `at` for the model's",
+    "atol": _TOLERANCE,
+    "rtol": _TOLERANCE,
+    "checkpoint": "use `weights`",
+    "device": 'use `devices = ["cpu"]`, and `export_device` for PyTorch',
+    "dtype": _PRECISION,
+    "fp16": _PRECISION,
+    "half": _PRECISION,
+    "dynamic": _DYNAMIC,
+    "strict": "use `capture = 'strict'`",
+    "name": "the ID is the name of the table: `[models.ID]`",
+    "runtime": "use `devices`, and `[tool.exporter.devices.NAME]` with `runtime`",
+}
+#: The same for an item of `inputs`.
+INPUT_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(("min", "max"), "use `fill` for limits of values, `axes.NAME` for sizes"),
+    **dict.fromkeys(("low", "high"), "use `fill = { uniform = [0, 1] }` or `randint`"),
+    **dict.fromkeys(("data", "value", "values"), "use `fill = { value = 3 }` or `{ file = ... }`"),
+    **dict.fromkeys(("dynamic", "dynamic_axes", "dynamic_shapes"), _DYNAMIC),
+    "path": "use `fill = { file = ... }` for values, `at` for the place in the call",
+    "size": "use `shape`",
+    "type": "use `dtype`",
+}
+#: The same for an item of `outputs`.
+OUTPUT_KEYS: Mapping[str, str] = {
+    "atol": _TOLERANCE,
+    "rtol": _TOLERANCE,
+    **dict.fromkeys(("dynamic", "dynamic_axes", "dynamic_shapes"), _DYNAMIC),
+    "size": "use `shape`",
+    "type": "use `dtype`",
+}
+#: The same for an item of `axes`.
+AXIS_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(("auto", "dim", "dynamic", "static"), "use a name or a size in `shape`"),
+    "size": "use `example`",
+}
+
+
+def find_dim_advice(text: str) -> str:
+    """Return the advice for a word of `torch.export.Dim`, or ""."""
+    prefix, _, word = text.rpartition(".")
+    is_word = prefix in ("Dim", "torch.export.Dim") and word in DIM_WORDS
+    return DIM_WORDS[word] if is_word else ""
+
 
 #: Larger sizes are mistakes, and the search for larger primes is slow.
 MAX_SIZE = 2**31 - 1
@@ -419,4 +510,11 @@ RuntimeName = Annotated[
     WithJsonSchema(
         {"anyOf": [{"enum": list(BUILT_IN_RUNTIMES)}, {"type": "string", "minLength": 1}]}
     ),
+]
+
+
+VersionRange = Annotated[
+    Line,
+    AfterValidator(check_version_range),
+    WithJsonSchema({"type": "string", "examples": ["<2.14", ">=2.12, <2.14"]}),
 ]

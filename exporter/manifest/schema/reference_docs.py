@@ -6,18 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.manifest.schema import (
-    entry,
-    expectation_tables,
-    options,
-    overrides,
-    settings,
-    tables,
-)
+from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.schema.json_schema import build_schema, build_table_schema
 from exporter.manifest.schema.tables import Table
-from exporter.manifest.syntax.message_format import join_words
+from exporter.manifest.syntax.values import join_words
 
 _INTRODUCTION = """\
 # Manifest reference
@@ -68,13 +61,13 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("containers", tables.ContainerTable),
     ("cases", tables.CaseTable),
     ("tolerance", tables.ToleranceTable),
-    ("options", options.OptionsTable),
+    ("options", entry.OptionsTable),
     ("custom_ops", tables.CustomOpTable),
-    ("expect", expectation_tables.ExpectTable),
-    ("skip", expectation_tables.SkipTable),
+    ("expect", entry.ExpectTable),
+    ("skip", entry.SkipTable),
     ("depends", tables.DependsTable),
-    ("[[models.ID.overrides]]", overrides.OverrideTable),
-    ("overrides.outputs", overrides.OutputOverride),
+    ("[[models.ID.overrides]]", entry.OverrideTable),
+    ("overrides.outputs", entry.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
     ("[tool.exporter.environments.NAME]", settings.EnvironmentTable),

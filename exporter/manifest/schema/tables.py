@@ -10,6 +10,9 @@ from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER, Kind
 from exporter.manifest.schema.fields import (
+    AXIS_KEYS,
+    INPUT_KEYS,
+    OUTPUT_KEYS,
     Amount,
     AxisName,
     AxisSize,
@@ -34,8 +37,7 @@ from exporter.manifest.schema.fields import (
     discriminate_case_value,
     discriminate_form,
 )
-from exporter.manifest.schema.misplaced_keys import AXIS_KEYS, INPUT_KEYS, OUTPUT_KEYS
-from exporter.manifest.syntax.message_format import join_words, unexpected_value
+from exporter.manifest.syntax.values import join_words, unexpected_value
 
 
 class Table(FrozenModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from exporter.manifest.syntax.message_format import format_value, join_words, unexpected_value
+from exporter.manifest.syntax.values import format_value, join_words, unexpected_value
 
 #: The opsets of this tool: an exporter writes them and ONNX Runtime loads them.
 FIRST_OPSET, LAST_OPSET = 7, 26

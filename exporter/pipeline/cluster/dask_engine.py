@@ -29,7 +29,7 @@ from exporter.core.text import pluralize
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import EngineSettings, Project
-from exporter.manifest.resolved.store import NO_STORE, is_remote
+from exporter.manifest.resolved.project import NO_STORE, is_remote
 from exporter.pipeline.cluster import host_run
 from exporter.pipeline.cluster.archives import (
     Archive,
@@ -356,7 +356,7 @@ class _ClusterRun:
                     reply = self._call(address, host_run.add_part, sha256, offset, part, size)
                     if problem := reply.decode(errors="replace"):
                         break
-        except Exception:  # noqa: BLE001 - of Dask: the host or the scheduler was lost
+        except Exception:
             return
         if problem:
             self._news.put(_Failed("", address, f"cannot store the project: {problem}"))
@@ -371,7 +371,7 @@ class _ClusterRun:
                 with tempfile.TemporaryFile(dir=jobs) as file:
                     self._receive_archive(reply, part, file, shutil.disk_usage(jobs).free)
                     unpack(file, folder)
-        except Exception as error:  # noqa: BLE001 - of Dask, or the reply is invalid
+        except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
             host = attempt.host
             with suppress(Exception):  # of Dask, if the host was lost

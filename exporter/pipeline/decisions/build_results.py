@@ -20,7 +20,7 @@ from exporter.cache.fingerprint import (
 from exporter.cache.staleness import DURING_EXPORT, CurrentState
 from exporter.environments.installation import find_environment
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.device_environments import locate_environment
 from exporter.pipeline.folder.stored_records import StoredRecords
 from exporter.planning.expectations import apply_expectations

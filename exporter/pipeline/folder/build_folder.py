@@ -20,7 +20,7 @@ from exporter.core.files import (
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Project
 from exporter.manifest.loader import RESERVED_IDS
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 from exporter.records.record import CellId
 
 #: In the build folder. A model ID cannot start with a dot.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.jobs.job_folder import WEIGHTS_PATTERN, JobFolder
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.folder.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
 from exporter.records.record import CellId, Record
 

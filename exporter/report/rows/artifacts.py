@@ -11,8 +11,8 @@ from exporter.core.onnxruntime_releases import (
     format_release,
 )
 from exporter.core.text import format_bytes
-from exporter.manifest.syntax.device_names import SEPARATOR, split_device
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import SEPARATOR, split_device
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record
 from exporter.report.rows.cells import Cell
 from exporter.report.text import number_format as figures

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.onnxruntime_releases import Release, find_first_release, format_release
 from exporter.manifest import Axis, Manifest, ModelSpec
-from exporter.manifest.syntax.device_names import split_device
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import split_device
 from exporter.records.record import Record
 from exporter.report.rows.cells import Cell
 from exporter.report.rows.contract import format_axis_sizes

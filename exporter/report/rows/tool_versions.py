@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 from exporter.records.record import RunRecord
 
 

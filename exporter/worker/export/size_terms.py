@@ -12,7 +12,7 @@ from types import CodeType, SimpleNamespace
 from typing import Any
 
 from exporter.manifest import Axis, ModelSpec
-from exporter.manifest.resolved.size_rule import find_bases
+from exporter.manifest.resolved.call import find_bases
 
 #: Combinations of sizes at which a term is evaluated.
 _COMBINATIONS = 4096
@@ -61,7 +61,7 @@ class SizeTerm:
         Raises:
             ArithmeticError: If the term has no value there; also ValueError.
         """
-        return eval(self._code, {"__builtins__": {}, **_FUNCTIONS}, sizes)  # noqa: S307 - only `_NODES`
+        return eval(self._code, {"__builtins__": {}, **_FUNCTIONS}, sizes)
 
 
 def parse_term(text: str) -> SizeTerm | None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_tree import assemble_call
+from exporter.manifest.syntax.call_paths import assemble_call
 
 Tensors = dict[str, torch.Tensor]
 

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from exporter.core.errors import suggest_nearest
 from exporter.manifest import Input
-from exporter.manifest.syntax.tensor_files import split_data_file
+from exporter.manifest.syntax.values import split_data_file
 from exporter.records.record import Stage
 from exporter.worker.inputs.arrays import Array, from_numpy
 from exporter.worker.process.failure import Failure

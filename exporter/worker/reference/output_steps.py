@@ -12,7 +12,7 @@ import torch
 
 from exporter.checks.comparison.tolerance import is_float
 from exporter.manifest import ModelSpec
-from exporter.manifest.resolved.tolerances import has_steps
+from exporter.manifest.resolved.model import has_steps
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure, wrap_errors

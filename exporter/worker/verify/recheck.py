@@ -18,7 +18,7 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, list_groups
-from exporter.manifest.resolved.tolerances import has_steps
+from exporter.manifest.resolved.model import has_steps
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
     SharedFields,

@@ -14,8 +14,7 @@ from exporter.gate import (
     accept_all,
     compare_results,
 )
-from exporter.gate.baseline_comparison import _compare, _CurrentResults
-from exporter.gate.drift import find_drift
+from exporter.gate.baseline_comparison import _compare, _CurrentResults, find_drift
 from exporter.manifest import (
     DEFAULT_GATE,
     Gate,

@@ -39,8 +39,8 @@ from exporter.manifest import (
     Skip,
     Tolerance,
 )
+from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import Depends
-from exporter.manifest.resolved.size_rule import SizeRule
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec

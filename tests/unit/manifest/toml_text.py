@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from exporter.manifest.syntax.message_format import KeyPath
+from exporter.manifest.syntax.values import KeyPath
 
 Generated = tuple[str, dict[KeyPath, int]]
 

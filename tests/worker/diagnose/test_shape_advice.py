@@ -6,7 +6,7 @@ import pytest
 
 from exporter.jobs.reference import Sample
 from exporter.manifest import Axis
-from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import Stage
 from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program

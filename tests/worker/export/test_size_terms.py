@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Axis
-from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.call import SizeRule
 from exporter.worker.export.size_terms import equals_declared_size, parse_term
 from tests.worker.contracts import make_contract
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.manifest import Axis, InputsFrom, ModelSpec
-from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.call import SizeRule
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from

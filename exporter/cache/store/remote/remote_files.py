@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from exporter.manifest.resolved.store import split_url
+from exporter.manifest.resolved.project import split_url
 
 #: Bytes of one request. Eight of them at 2 MB/s take 16 s, less than the time for a response.
 CHUNK = 1 << 22

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exporter.cache.store.remote.http_files import HttpFiles
 from exporter.cache.store.remote.remote_files import FsspecFiles, ReadableFiles, WritableFiles
-from exporter.manifest.resolved.store import split_url
+from exporter.manifest.resolved.project import split_url
 
 
 def open_readable(url: str) -> ReadableFiles:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Container, Fill, InputsFrom, ModelSpec
-from exporter.manifest.syntax.tensor_files import DATA_SUFFIXES, split_data_file
+from exporter.manifest.syntax.values import DATA_SUFFIXES, split_data_file
 from tests.unit.manifest.projects import load_model
 
 _HEAD = """\

@@ -8,7 +8,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
-from exporter.manifest.resolved.size_rule import SizeRule, complete_sizes, find_bases
+from exporter.manifest.resolved.call import SizeRule, complete_sizes, find_bases
 from tests.unit.manifest.projects import load, load_model
 
 _CACHE = (

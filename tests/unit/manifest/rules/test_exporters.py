@@ -8,8 +8,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, list_exporters
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.options import OptionsTable
+from exporter.manifest.schema.entry import OptionsTable, Settings
 from tests.unit.manifest.projects import ENTRY, load_model
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.fingerprint import compute_fingerprint
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.overrides import OverrideTable
+from exporter.manifest.schema.entry import OverrideTable, Settings
 from exporter.planning.plan import choose_route
 from tests.unit.manifest.projects import ENTRY, load, load_model
 

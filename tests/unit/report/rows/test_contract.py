@@ -12,7 +12,7 @@ from exporter.manifest import (
     Output,
     Tolerance,
 )
-from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.call import SizeRule
 from exporter.report.rows.contract import MEASURED, describe_contract
 from tests.unit.factory import make_spec
 

@@ -12,7 +12,7 @@ from exporter.manifest import (
     Manifest,
     Project,
 )
-from exporter.manifest.resolved.size_rule import SizeRule
+from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import CheckResult, Record, Status
 from exporter.report import render_pages
 from exporter.report.rows.cells import collect_cells

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.gate.cause import find_cause, read_change
+from exporter.gate.finding import find_cause, read_change
 from exporter.records.record import Source
 from tests.unit.factory import make_manifest, make_record, make_spec
 

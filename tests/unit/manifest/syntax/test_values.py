@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.manifest.syntax.device_names import (
+from exporter.manifest.syntax.values import (
     join_device,
     matches_device,
     matches_toolchain,

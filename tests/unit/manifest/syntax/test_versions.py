@@ -1,4 +1,4 @@
-"""The notation of consumers, and the releases that environments pin."""
+"""Versions of packages: ranges of torch and releases of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import explain_cell, load_layers
-from exporter.manifest.syntax.consumers import find_lowest_release, find_pinned_release
+from exporter.manifest.syntax.versions import (
+    check_version_range,
+    find_lowest_release,
+    find_pinned_release,
+    is_in_range,
+)
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 
 ENVIRONMENTS = """
@@ -83,3 +88,37 @@ def test_the_device_of_the_promised_release_runs_the_file(
     shown = {row.origin: row.value for row in rows if row.key == "devices"}
     assert '["cpu"]' in shown.values()
     assert shown.get("computed: consumers", "[]") == ('["ort117"]' if len(devices) > 1 else "[]")
+
+
+@pytest.mark.parametrize(
+    ("versions", "version", "expected"),
+    [
+        ("", "2.13.0", True),
+        ("", "", True),
+        ("<2.14", "2.13.0+cpu", True),
+        ("<2.14", "2.14.1", False),
+        ("<2.14", "2.9.0", True),
+        (">=2.14", "2.14.0a0+git1234", True),
+        (">=2.12,<2.14", "2.13.1 0123456789ab", True),
+        (">=2.12,<2.14", "2.11.0", False),
+        (">2.13", "2.13.1", False),
+        ("<=2.13", "2.13.1", True),
+        ("==2.13", "2.13.1", True),
+        ("==2.13.0", "2.13", True),
+        ("!=2.13.0", "2.13.0", False),
+        ("<2.14", "", False),
+        ("<2.14", "missing", False),
+    ],
+)
+def test_a_version_is_in_a_range(versions: str, version: str, expected: bool) -> None:
+    assert is_in_range(version, versions) is expected
+
+
+def test_a_range_is_stored_without_spaces() -> None:
+    assert check_version_range(" >= 2.12 , <2.14") == ">=2.12,<2.14"
+
+
+@pytest.mark.parametrize("versions", ["2.14", "", "~=2.14", "<2.14,", "<two", "<2.14 >2", "==2.*"])
+def test_another_text_is_no_range(versions: str) -> None:
+    with pytest.raises(ValueError, match="comparisons of versions such as"):
+        check_version_range(versions)
