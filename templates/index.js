@@ -92,15 +92,14 @@ function createTable(device, rows) {
   const heads = opsets.map((opset) => create("th", { scope: "col" }, String(opset)));
   const body = create("tbody");
   const end = create("div");
-  const section = create("section", {},
-    create("h2", {}, `On ${device}`),
-    create("div", { className: "scroll" },
-      create("table", { className: "matrix" },
-        create("thead", {}, create("tr", {},
-          create("th", { scope: "col" }, "model"), ...heads,
-          create("th", { scope: "col" }, "all pass from"))),
-        body)),
-    end);
+  const scroll = create("div", { className: "scroll" },
+    create("table", { className: "matrix" },
+      create("thead", {}, create("tr", {},
+        create("th", { scope: "col" }, "model"), ...heads,
+        create("th", { scope: "col" }, "all pass from"))),
+      body));
+  sizes.observe(scroll);
+  const section = create("section", {}, create("h2", {}, `On ${device}`), scroll, end);
   return { rows, opsets, body, end, section, built: 0 };
 }
 
@@ -121,10 +120,27 @@ const visibility = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "1200px" });
 
+// The opsets stay in view: below the controls, or in a box of its own if the table is too wide.
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.id !== "controls") {
+      target.classList.toggle("wide", target.firstChild.offsetWidth > target.clientWidth);
+    } else {
+      const isFixed = getComputedStyle(target).position === "sticky";
+      document.documentElement.style.setProperty("--top", `${isFixed ? target.offsetHeight : 0}px`);
+    }
+  }
+});
+
+/** Let long names break after an underscore. */
+function breakable(name) {
+  return name.split(/(?<=_)/).flatMap((part) => [part, create("wbr")]);
+}
+
 function createRow(row, opsets) {
   const cells = new Map(row.cells.map((cell) => [cell.opset, cell]));
   return create("tr", {},
-    create("th", { scope: "row", title: row.description ?? "" }, create("a", { href: row.page, tabIndex: -1 }, row.model)),
+    create("th", { scope: "row", title: row.description ?? "" }, create("a", { href: row.page, tabIndex: -1 }, ...breakable(row.model))),
     ...opsets.map((opset) => create("td", {}, cells.has(opset) ? createCell(row, cells.get(opset)) : "")),
     create("td", { className: "from" }, row.lowest_opset ?? ""));
 }
@@ -293,14 +309,16 @@ function panelOf(row, cell) {
     ["exporter", file?.exporter], ["log", outcome.stage && cell.log], ["model", row.description],
     ["owner", row.owner], ["tags", row.tags],
   ];
+  const commands = [
+    command("run the cell again", cell.export_command),
+    command("reproduce the failure", cell.repro_command),
+    command("print the graph", cell.show_command),
+  ].filter(Boolean);
   return [
     close,
     create("h2", { id: "panel-title" }, keyOf(row, cell)),
     definitions(facts),
-    ...section("Commands", create("div", {},
-      command("run the cell again", cell.export_command),
-      command("reproduce the failure", cell.repro_command),
-      command("write the graph as a page", cell.show_command))),
+    ...section("Commands", commands.length ? create("div", {}, ...commands) : null),
     ...section("Advice", listOf(outcome.advice)),
     ...section("Evidence", listOf(outcome.evidence)),
     ...section("Missing operators", table(["operator", "times", "used at"],
@@ -595,6 +613,7 @@ function start() {
   byId("sort").append(...Object.keys(ORDERS).map((name) => create("option", { value: name }, name)));
   byId("tools").append(...DATA.head.tools.flatMap(([name, version]) => [create("dt", {}, name), create("dd", {}, version)]));
   byId("theme").hidden = byId("controls").hidden = false;
+  sizes.observe(byId("controls"));
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("search").addEventListener("input", () => search(byId("search").value));
   byId("sort").addEventListener("change", show);

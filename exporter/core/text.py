@@ -21,9 +21,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: Categories of characters that no reader sees: format (zero width, direction, tags), surrogates,
 #: separators of lines.
 _INVISIBLE = frozenset({"Cf", "Cs", "Zl", "Zp"})
-#: Characters of other categories without a shape: joiners, fillers, empty Braille.
+#: Characters of other categories without a shape: joiners, fillers, empty Braille, and the two that
+#: XML forbids.
 _BLANKS = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufffe\uffff\U000e0100-\U000e01ef]"
 )
 #: A CI system executes such a line of a log: GitHub if it begins with `::`, and GitHub, Azure and
 #: TeamCity if it contains one of these brackets.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,11 @@ _MODEL_FILES = (
     (BADGES, ".json", JSON_MARK),
     (CHARTS, ".svg", SVG_MARK),
 )
+#: Merges keep both sides of these files without a conflict, because the next report replaces them.
+#: The baseline is no such file: a person decides about its conflicts.
+_ATTRIBUTES = ".gitattributes"
+_ATTRIBUTES_MARK = "# Written by `exporter report`: it replaces these files after a merge.\n"
+_MERGED = (OVERVIEW, INDEX, JUNIT, CSV, "*.svg", f"{BADGE}.json", f"{BADGES}/**", f"{PAGES}/**")
 _NAMES = (
     *(rf"{folder}/[a-z0-9][a-z0-9_.-]*{re.escape(suffix)}" for folder, suffix, _ in _MODEL_FILES),
     f"{PLUGINS}/{NAME_PATTERN}/{NAME_PATTERN}",
@@ -65,6 +71,7 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
         data = content.encode() if isinstance(content, str) else content
         if not _has_content(folder / name, data):
             write_bytes(folder / name, data)
+    _write_attributes(folder / _ATTRIBUTES)
     for path in folders:
         remove_unfinished_files(path)
     for inner, suffix, mark in _MODEL_FILES:
@@ -74,6 +81,14 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
     for path in (path for plugin in plugins for path in sorted(plugin.iterdir())):
         if path.relative_to(folder).as_posix() not in files and path.is_file():
             _delete(path)
+
+
+def _write_attributes(path: Path) -> None:
+    """Write the attributes for git, unless the project has a file of its own."""
+    content = _ATTRIBUTES_MARK + "".join(f"{name} merge=union\n" for name in _MERGED)
+    is_ours = not os.path.lexists(path) or _starts_with(path, _ATTRIBUTES_MARK.encode())
+    if is_ours and not _has_content(path, content.encode()):
+        write_bytes(path, content.encode())
 
 
 def _has_content(path: Path, content: bytes) -> bool:

@@ -75,7 +75,7 @@ OVERRIDDEN = [
         "index.html.jinja",
         "<title>{{ summary }}</title>{{ data }}",
         "reports/index.html",
-        "<title>1 of 2 cells of 1 model are green</title>{",
+        "<title>1 model, 1 red; 1 proved</title>{",
     ),
     ("index.css", "body { color: teal }", "reports/index.html", "<style>body { color: teal }<"),
     ("index.js", "show('custom');", "reports/index.html", "<script>show('custom');</script>"),

@@ -6,7 +6,6 @@ from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
-from exporter.report.rows.measurement_rows import build_measurement_rows
 
 JUNIT = "junit.xml"
 CSV = "results.csv"
@@ -34,22 +33,20 @@ def render_exports(
         ExporterError: ENVIRONMENT, if a plugin cannot be loaded or returns an invalid file name.
     """
     # Commands without a report do not need these modules.
-    from exporter.report.exports.badges import (
+    from exporter.report.exports.csv_export import format_csv
+    from exporter.report.exports.junit import format_junit
+    from exporter.report.exports.pictures import (
         create_model_badge,
         create_project_badge,
         draw_badge,
+        draw_matrix,
         format_badge_json,
     )
-    from exporter.report.exports.csv_export import format_csv
-    from exporter.report.exports.junit import format_junit
-    from exporter.report.exports.matrix_svg import draw_matrix
-    from exporter.report.exports.measurement_chart import draw_chart
     from exporter.report.exports.plugins import render_plugin_files
 
     by_model = collect_cells(manifest, run)
     cells = [cell for each in by_model.values() for cell in each]
     badges = {f"{BADGES}/{id}": create_model_badge(id, each) for id, each in by_model.items()}
-    measured = {id: build_measurement_rows(each) for id, each in by_model.items()}
     badges[BADGE] = create_project_badge(cells)
     return {
         JUNIT: format_junit(manifest, by_model, history or AcceptanceHistory()),
@@ -57,10 +54,5 @@ def render_exports(
         MATRIX: draw_matrix(by_model, SVG_MARK),
         **{f"{name}.svg": draw_badge(badge, SVG_MARK) for name, badge in badges.items()},
         **{f"{name}.json": format_badge_json(badge) for name, badge in badges.items()},
-        **{
-            f"{CHARTS}/{id}.svg": draw_chart(id, rows, SVG_MARK)
-            for id, rows in measured.items()
-            if rows
-        },
         **render_plugin_files(manifest, run),
     }

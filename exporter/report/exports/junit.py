@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from exporter.core.errors import Problem
+from exporter.core.text import remove_controls
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import Status
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import Cell
+from exporter.report.rows.cells import Cell, format_export_command
 from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
-from exporter.report.rows.failures import format_export_command
 from exporter.report.text import number_format as figures
-from exporter.report.text import xml_elements as elements
 
 _CaseResult = Literal["", "failure", "error", "skipped"]
 
@@ -39,27 +38,36 @@ def format_junit(
     """Return the XML document."""
     cells = [cell for each in by_model.values() for cell in each]
     counts = _count_results(cells, errors=len(manifest.problems))
-    tree = elements.create_root("testsuites", {"name": "exporter", **counts})
+    tree = Element("testsuites", {"name": "exporter", **counts})
     if manifest.problems:
         _add_problems(tree, manifest.problems)
     for spec in manifest.models:
         attributes = {"name": spec.id, **_count_results(by_model[spec.id])}
-        suite = elements.add_element(tree, "testsuite", attributes)
+        suite = _add_element(tree, "testsuite", attributes)
         for cell in by_model[spec.id]:
             hints = _list_hints(spec, cell, manifest.project.command, history)
             _add_case(suite, spec, cell, hints)
-    return elements.format_document(tree)
+    indent(tree)
+    return f"{tostring(tree, encoding='unicode')}\n"
 
 
 def _add_problems(tree: Element, problems: Sequence[Problem]) -> None:
     """Add an error for each problem of a manifest file, because its cells are unknown."""
     attributes = {"name": "manifests", **_count_results((), errors=len(problems))}
-    suite = elements.add_element(tree, "testsuite", attributes)
+    suite = _add_element(tree, "testsuite", attributes)
     for problem in problems:
         attributes = {"classname": "manifests", "name": str(problem.location or "manifests")}
-        case = elements.add_element(suite, "testcase", attributes)
+        case = _add_element(suite, "testcase", attributes)
         details = {"type": "error at source", "message": problem.message}
-        elements.add_element(case, "error", details, str(problem))
+        _add_element(case, "error", details, str(problem))
+
+
+def _add_element(parent: Element, tag: str, attributes: dict[str, str], text: str = "") -> Element:
+    """Append an element with text from models, tools and manifests."""
+    cleaned = {name: remove_controls(value) for name, value in attributes.items()}
+    child = SubElement(parent, tag, cleaned)
+    child.text = remove_controls(text) or None
+    return child
 
 
 def _get_result(cell: Cell) -> _CaseResult:
@@ -98,11 +106,11 @@ def _add_case(suite: Element, spec: ModelSpec, cell: Cell, hints: Sequence[str])
     attributes = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
     if cell.is_red:
         attributes["line"] = str(spec.line)
-    case = elements.add_element(suite, "testcase", attributes)
+    case = _add_element(suite, "testcase", attributes)
     if result := _get_result(cell):
         message = cell.expected_reason or cell.reason
         attributes = {"type": cell.outcome, "message": message}
-        elements.add_element(case, result, attributes, _format_details(cell, hints))
+        _add_element(case, result, attributes, _format_details(cell, hints))
 
 
 def _format_details(cell: Cell, hints: Sequence[str]) -> str:

@@ -32,11 +32,11 @@ from exporter.report.rows.acceptance import (
     format_changed_tools,
     format_export_tools,
 )
-from exporter.report.rows.cells import Cell, find_lowest_opset
+from exporter.report.rows.cells import Cell, find_lowest_opset, format_head
 from exporter.report.rows.check_table import summarize_result
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells
 from exporter.report.rows.failure_reasons import explain_failure
-from exporter.report.rows.failures import format_export_command, keep_last_lines
+from exporter.report.rows.failures import keep_last_lines
 from exporter.report.text import number_format as figures
 from exporter.report.text.markdown import quote_link_target
 from exporter.report.text.status_marks import MARKS, NOT_RUN
@@ -72,9 +72,8 @@ def build_index_data(
         for spec in manifest.models
         for device in dict.fromkeys(spec.devices)
     )
-    green = sum(cell.record is not None and cell.record.status.is_green for cell in cells)
     head = IndexHead(
-        summary=f"{green} of {len(cells)} cells of {pluralize(len(by_model), 'model')} are green",
+        summary=format_head(cells),
         marks=_count_marks(cells, manifest.project.style),
         devices=tuple(dict.fromkeys(row.device for row in rows)),
         tools=tuple(
@@ -194,7 +193,7 @@ def _build_row(
                 error=_round_error(error),
                 is_unbounded=error == math.inf,
                 log=join_lines(f"{project.build}/{record.log}") if record and record.log else "",
-                export_command=join_lines(format_export_command(str(cell.id), project.command)),
+                export_command=join_lines(cell.format_command(project.command)),
                 repro_command=join_lines(explain_failure(record, project.command).repro_command)
                 if record
                 else "",

@@ -85,10 +85,10 @@ class CellData(FrozenModel):
     is_unbounded: bool = False
     """Whether the error has no finite multiple: different shapes, NaN, or a limit of 0."""
     log: str = ""
-    export_command: str
+    export_command: str = ""
     repro_command: str = ""
     show_command: str = ""
-    """Writes the graph as a page; empty without a file."""
+    """Prints the graph; empty without a file."""
     is_changed: bool = False
     """Whether the baseline has another outcome, or none."""
     clusters: Items[int] = ()

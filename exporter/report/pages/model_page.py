@@ -20,7 +20,7 @@ from exporter.report.rows.artifacts import (
     group_notes,
     group_releases,
 )
-from exporter.report.rows.cells import Cell, find_lowest_opset
+from exporter.report.rows.cells import Cell, find_lowest_opset, format_export_command
 from exporter.report.rows.check_table import CheckTable, build_check_table
 from exporter.report.rows.contract import Contract, describe_contract
 from exporter.report.rows.failures import (
@@ -28,7 +28,6 @@ from exporter.report.rows.failures import (
     FlakyRow,
     build_failure_rows,
     build_flaky_rows,
-    format_export_command,
 )
 from exporter.report.rows.matrix import WIDE, OpsetRun, find_opset_runs
 from exporter.report.rows.measurement_rows import MeasurementRow, build_measurement_rows

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 
-from exporter.core.text import join_lines
+from exporter.core.command_names import format_command
+from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Manifest
+from exporter.manifest.syntax.device_names import split_device
 from exporter.records.baseline import format_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset, mask_numbers
@@ -20,6 +24,8 @@ class Cell:
 
     id: CellId
     record: Record | None
+    is_beyond_runtime: bool = False
+    """Whether it is unavailable because the pinned release of its device loads no such opset."""
 
     @property
     def mark(self) -> Mark:
@@ -41,6 +47,8 @@ class Cell:
         """`pass`, `error at convert`, `fail at parity (axes)`, `not run`."""
         if self.record is None:
             return self.mark.word
+        if self.is_beyond_runtime:
+            return "unavailable by its runtime"
         return format_outcome(self.record.status, self.record.stage, self.record.failed_checks)
 
     @property
@@ -53,23 +61,61 @@ class Cell:
         return f"{message} ({expectation})" if expectation else message
 
     @property
+    def runs(self) -> bool:
+        """Whether an export runs it: neither the manifest nor its runtime excludes it."""
+        is_skipped = self.record is not None and self.record.status is Status.SKIP
+        return not is_skipped and not self.is_beyond_runtime
+
+    def format_command(self, command: str) -> str:
+        """Return the shell command that exports it, or "" if it does not run."""
+        return format_export_command(str(self.id), command) if self.runs else ""
+
+    @property
     def expected_reason(self) -> str:
         """The reason of the expectation that foresees this failure."""
         return join_lines(self.record.foreseen) if self.record else ""
 
 
+def format_export_command(pattern: str, command: str) -> str:
+    """Return the shell command that exports the cells of a pattern."""
+    quoted = shlex.quote(pattern) if "'" in pattern else f"'{pattern}'"
+    return format_command(command, "export", quoted)
+
+
 def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
     """Return the cells of each model by opset; models in the order of the manifest."""
     records = run.by_cell()
+    last_opsets = {device.name: device.last_opset for device in manifest.project.devices}
+
+    def make_cell(id: CellId) -> Cell:
+        record, last = records.get(id), last_opsets.get(split_device(id.device)[0])
+        is_unavailable = record is not None and record.status is Status.UNAVAILABLE
+        is_beyond = is_unavailable and last is not None and id.opset > last
+        return Cell(id=id, record=record, is_beyond_runtime=is_beyond)
+
     return {
         spec.id: tuple(
-            Cell(id=cell, record=records.get(cell))
+            make_cell(CellId(model=spec.id, opset=opset, device=device))
             for opset in sorted(set(spec.opsets))
             for device in dict.fromkeys(spec.devices)
-            for cell in (CellId(model=spec.id, opset=opset, device=device),)
         )
         for spec in manifest.models
     }
+
+
+def format_head(cells: Collection[Cell]) -> str:
+    """Return the head figure: `21 models, 0 red; 1053 proved, 242 foreseen failures`."""
+    statuses = Counter(cell.record.status if cell.record else None for cell in cells)
+    red = sum(count for status, count in statuses.items() if status and status.is_red)
+    foreseen = statuses[Status.XFAIL]
+    others = {
+        f"foreseen failure{'s' if foreseen > 1 else ''}": foreseen,
+        "not run here": statuses[Status.SKIP] + statuses[Status.UNAVAILABLE],
+        "without a result": statuses[None],
+    }
+    models = pluralize(len({cell.id.model for cell in cells}), "model")
+    counts = (f", {count} {text}" for text, count in others.items() if count)
+    return f"{models}, {red} red; {statuses[Status.PASS]} proved{''.join(counts)}"
 
 
 def find_lowest_opset(cells: Iterable[Cell]) -> str:

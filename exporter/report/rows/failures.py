@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from exporter.core.command_names import format_command
 from exporter.core.text import format_two_digits
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
@@ -55,7 +53,7 @@ class FailureRow:
     log: str
     """Relative to the root of the project; empty if there is no log."""
     export_command: str
-    """A shell command."""
+    """A shell command; empty if no command runs the cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,16 +100,10 @@ def build_failure_rows(
                 failed_checks=_list_failed_checks(record) if record else (),
                 detail=keep_last_lines(figures.clean_detail(record.detail)) if record else "",
                 log=f"{project.build}/{record.log}" if record and record.log else "",
-                export_command=format_export_command(str(cell.id), project.command),
+                export_command=cell.format_command(project.command),
             )
         )
     return tuple(rows)
-
-
-def format_export_command(pattern: str, command: str) -> str:
-    """Return the shell command that exports the cells of a pattern."""
-    quoted = shlex.quote(pattern) if "'" in pattern else f"'{pattern}'"
-    return format_command(command, "export", quoted)
 
 
 def _list_failed_checks(record: Record) -> tuple[FailedCheck, ...]:

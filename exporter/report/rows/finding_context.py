@@ -9,9 +9,9 @@ from exporter.core.text import join_lines
 from exporter.gate import NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest
 from exporter.records.record import CellId, Record
+from exporter.report.rows.cells import format_export_command
 from exporter.report.rows.failure_clusters import list_locations
 from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
-from exporter.report.rows.failures import format_export_command
 
 _GREEN = ("pass", "xfail")
 #: Lines of a difference on a page.

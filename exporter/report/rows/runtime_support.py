@@ -41,39 +41,12 @@ class RuntimeSupport:
     """`batch 1 and up, proved 1 to 7`, for each dynamic axis of the inputs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupportSummary:
-    """The support of one model on all devices."""
-
-    model: str
-    measured: tuple[str, ...]
-    """`ONNX Runtime 1.17.3 (9..20)`: each runtime with the opsets that were proved on it."""
-    loads: str
-    """The releases of ONNX Runtime that load the files, by opset and IR version."""
-    axes: tuple[str, ...]
-
-
-def summarize_support(
-    spec: ModelSpec, cells: Sequence[Cell], rows: Iterable[RuntimeSupport]
-) -> SupportSummary:
-    """Return one row for all devices of a model.
-
-    Args:
-        spec: The contract.
-        cells: The cells of the model.
-        rows: The results of `build_support_rows`.
-    """
+def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, str, str]:
+    """Return the model, the releases of ONNX Runtime that load its files, and its axes."""
     passing = [cell.record for cell in cells if cell.record and cell.is_pass]
     by_opset = {record.cell.opset: record for record in passing}
-    measured = dict.fromkeys(
-        f"{row.proved_with or ', '.join(row.devices)} ({row.opsets})" for row in rows if row.opsets
-    )
-    return SupportSummary(
-        model=spec.id,
-        measured=tuple(measured),
-        loads=_describe_releases(by_opset.values()),
-        axes=_describe_axes(spec, passing) if passing else (),
-    )
+    axes = _describe_axes(spec, passing) if passing else ()
+    return spec.id, _describe_releases(by_opset.values()), "; ".join(axes)
 
 
 def build_support_rows(

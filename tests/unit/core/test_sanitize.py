@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from exporter.core.text import escape_ci_commands, join_lines, redact, remove_controls
 from exporter.report.text.markdown import escape_inline, format_fence
-from exporter.report.text.xml_elements import clean_text
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,6 @@ def test_an_invisible_character_is_replaced_on_every_surface(character: str) -> 
         "record": redact(text, limit=100),
         "markdown": escape_inline(text),
         "fence": format_fence(text).splitlines()[1],
-        "xml": clean_text(text),
     }
     assert surfaces == dict.fromkeys(surfaces, shown)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,48 @@ def test_every_page_is_written(tmp_path: Path) -> None:
     for name, text in FILES.items():
         assert (tmp_path / "reports" / name).read_text() == text
     write_reports(tmp_path / "reports", FILES)
-    assert len(list((tmp_path / "reports").rglob("*"))) == 4
+    assert len(list((tmp_path / "reports").rglob("*"))) == 5, (
+        "the pages, their folder and the attributes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "conflicts"),
+    [
+        ("COMPATIBILITY.md", False),
+        ("models/alexnet.md", False),
+        ("badges/alexnet.svg", False),
+        ("baseline.json", True),
+        ("OPERATORS.md", True),
+    ],
+)
+def test_merges_of_pages_have_no_conflicts(tmp_path: Path, name: str, conflicts: bool) -> None:
+    def git(*arguments: str) -> int:
+        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path))
+        return subprocess.run(
+            ["git", *settings, *arguments], check=False, capture_output=True
+        ).returncode
+
+    def commit(text: str) -> None:
+        path = tmp_path / "reports" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        assert git("add", ".") == git("commit", "-qm", text) == 0
+
+    write_reports(tmp_path / "reports", FILES)
+    git("init", "-qb", "main")
+    commit("one\n")
+    git("checkout", "-qb", "branch")
+    commit("two\n")
+    git("checkout", "-q", "main")
+    commit("three\n")
+    assert (git("merge", "-q", "branch") != 0) is conflicts
+
+
+def test_attributes_of_the_project_are_kept(tmp_path: Path) -> None:
+    (tmp_path / ".gitattributes").write_text("*.svg binary\n")
+    write_reports(tmp_path, FILES)
+    assert (tmp_path / ".gitattributes").read_text() == "*.svg binary\n"
 
 
 def test_only_pages_of_removed_models_are_deleted(tmp_path: Path) -> None:

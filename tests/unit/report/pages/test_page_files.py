@@ -199,34 +199,32 @@ def test_the_overview_has_a_table() -> None:
     text = render_pages(MANIFEST, make_run(*RECORDS))["COMPATIBILITY.md"]
     page = Page.of(text)
     symbol = {status: mark.symbol for status, mark in MARKS.items()}
-    rows = page.rows[page.rows.index(["model", "on", "9", "10", "18", "19", "all pass from"]) :]
-    assert rows[3] == ["alexnet", "cpu", *[symbol[Status.PASS]] * 4, "9"]
-    (dcgan,) = [row for row in rows if row[:2] == ["dcgan", "cpu"]]
-    assert dcgan == [
-        "dcgan",
-        "cpu",
-        symbol[Status.ERROR],
-        symbol[Status.XFAIL],
-        symbol[Status.FAIL],
-        NOT_RUN.symbol,
-        "",
-    ]
+    red, none, gone = (
+        MARKS[each].symbol for each in (Status.FAIL, Status.SKIP, Status.UNAVAILABLE)
+    )
+    error = symbol[Status.ERROR]
+    assert ["model", "cpu", "cuda"] in page.rows
+    assert ["alexnet", "9..10, 18..19", ""] in page.rows
+    (dcgan,) = [row for row in page.rows if row[:1] == ["dcgan"] and len(row) == 3]
+    cpu = f"foreseen 10, {red} fail 18, {error} error 9, {NOT_RUN.symbol} not run 19"
+    cuda = f"{gone} unavailable 18, {none} skip 9, {NOT_RUN.symbol} not run 10, 19"
+    assert dcgan == ["dcgan", cpu, cuda]
     assert page.links.count("models/alexnet.md") == 2
     assert page.headings == [
         "Compatibility",
         "Red cells",
         "🟥 error at convert: 1 cell of dcgan",
         "❌ fail at parity: 1 cell of dcgan",
-        "Models by opset",
-        "Runtimes",
-        "Legend",
+        "Models",
+        "Releases and axes",
         "Not run",
         "Expected to fail",
         "Skipped or unavailable",
         "Exporters",
         "Tools",
     ]
-    assert "5 of 12 cells are green:" in text
+    head = "2 models, 2 red; 4 proved, 1 foreseen failure, 2 not run here, 3 without a result."
+    assert head in text
     start = page.paragraphs.index("no Foo")
     assert page.paragraphs[start + 1 : start + 4] == [
         "cells: dcgan/9/cpu",
@@ -262,9 +260,8 @@ def test_green_projects_have_no_section_of_failures() -> None:
     files = render_pages(manifest, make_run(make_record("alexnet/18/cpu")), [])
     assert Page.of(files["COMPATIBILITY.md"]).headings == [
         "Compatibility",
-        "Models by opset",
-        "Runtimes",
-        "Legend",
+        "Models",
+        "Releases and axes",
         "Exporters",
         "Tools",
     ]
@@ -273,9 +270,8 @@ def test_green_projects_have_no_section_of_failures() -> None:
 
 def test_cells_without_results_are_not_green() -> None:
     files = render_pages(MANIFEST, make_run())
-    assert "0 of 12 cells are green" in files["COMPATIBILITY.md"]
-    table = files["COMPATIBILITY.md"].partition("## Legend")[0]
-    assert MARKS[Status.PASS].symbol not in table
+    assert "2 models, 0 red; 0 proved, 12 without a result." in files["COMPATIBILITY.md"]
+    assert MARKS[Status.PASS].symbol not in files["COMPATIBILITY.md"]
     assert MARKS[Status.PASS].symbol not in files["models/alexnet.md"]
 
 

@@ -156,7 +156,7 @@ def test_red_cells_are_at_the_top_of_the_overview() -> None:
         "Compatibility",
         "Red cells",
         "🟥 error at convert: 3 cells of 3 models",
-        "Models by opset",
+        "Models",
     ]
     assert "cells: a/9/cpu, b/9/cpu, c/9/cpu" in page.paragraphs
     assert "operator: aten::foo" in page.paragraphs

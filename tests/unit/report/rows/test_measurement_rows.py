@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from xml.etree.ElementTree import fromstring
-
 import pytest
 
 from exporter.records.baseline import parse_cell
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
-from exporter.report.exports.measurement_chart import draw_chart
 from exporter.report.rows.cells import Cell
 from exporter.report.rows.measurement_rows import build_measurement_rows, format_seconds
 from tests.unit.factory import make_artifact, make_record
@@ -46,14 +43,3 @@ def test_an_unrequested_measurement_is_empty() -> None:
 )
 def test_seconds_have_a_unit(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
-
-
-def test_the_chart_has_a_bar_for_each_cell_and_measurement() -> None:
-    cells = [_make_cell(f"net/{opset}/cpu", MEASURED) for opset in (17, 18)]
-    tree = fromstring(draw_chart("net", build_measurement_rows(cells), "<!-- x -->\n"))
-    names = [element.tag.rpartition("}")[2] for element in tree.iter()]
-    assert names.count("rect") == 6
-    assert names.count("line") == 3
-    texts = [element.text for element in tree.iter() if element.text]
-    assert "cpu, opset 17" in texts
-    assert "0.46" in texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from xml.etree import ElementTree as ET
 
@@ -12,7 +13,7 @@ from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
 from exporter.report import MARKS, NOT_RUN, render_exports
 from exporter.report.text.status_marks import LEGEND
-from tests.unit.factory import make_manifest, make_record, make_run, make_spec
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 SVG = "{http://www.w3.org/2000/svg}"
 NET = make_manifest(make_spec("net", opsets=(16, 17, 18)))
@@ -56,10 +57,11 @@ def test_the_badge_of_a_model(statuses: str, message: str, color: str) -> None:
 @pytest.mark.parametrize(
     ("statuses", "message", "color"),
     [
-        ("pass pass pass", "3 of 3 proved", "brightgreen"),
-        ("xfail pass pass", "2 of 3 proved", "yellowgreen"),
-        ("skip skip skip", "0 of 3 proved", "lightgrey"),
-        ("pass error pass", "1 of 3 red", "red"),
+        ("pass pass pass", "1 model, 0 red; 3 proved", "brightgreen"),
+        ("xfail pass pass", "1 model, 0 red; 2 proved, 1 foreseen failure", "yellowgreen"),
+        ("skip skip skip", "1 model, 0 red; 0 proved, 3 not run here", "lightgrey"),
+        ("pass error pass", "1 model, 1 red; 2 proved", "red"),
+        ("pass pass -", "1 model, 0 red; 2 proved, 1 without a result", "lightgrey"),
     ],
 )
 def test_the_badge_of_all_models(statuses: str, message: str, color: str) -> None:
@@ -86,39 +88,64 @@ def test_the_picture_of_a_badge_has_the_text_of_the_json() -> None:
         assert tree.get("aria-label") == f"{content['label']}: {content['message']}"
 
 
-def test_the_picture_has_a_row_for_each_model_and_a_column_for_each_opset() -> None:
+def test_the_picture_has_a_row_for_each_model_and_a_block_for_each_device() -> None:
     manifest = make_manifest(
         make_spec("a", opsets=(16, 17, 18)),
         make_spec("b", opsets=(17, 19), devices=("cpu", "cuda")),
     )
+    large = make_artifact("b", 17, parameters=1_000_000)
     run = make_run(
         make_record("a/16/cpu"),
         make_record("a/17/cpu"),
         make_record("a/18/cpu", "fail"),
-        make_record("b/17/cuda", "xfail"),
+        make_record("b/17/cuda", "xfail", artifact=large),
     )
     tree = ET.fromstring(outputs(manifest, run)["matrix.svg"])
-    assert tree.get("aria-label") == "3 of 7 cells are green"
-    plain = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") is None]
-    assert plain[:5] == ["cpu", "a", "b", "cuda", "b"]
-    opsets = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") == "opset"]
-    assert opsets == ["16", "17", "18", "19", "17", "19"]
+    head = "2 models, 1 red; 2 proved, 1 foreseen failure, 3 without a result"
+    assert tree.get("aria-label") == tree.findtext(f"{SVG}title") == head
+    texts = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") != "on"]
+    assert texts[:6] == ["b", "a", "cpu", "16..19", "cuda", "17..19"], "the largest model first"
     letters = [text.text for text in tree.iter(f"{SVG}text") if text.get("class") == "on"]
     legend = ["P", "x", "F", "."]
     # Neighbors with the same mark are one box: 16 and 17 of `a`. 17 and 19 of `b` on cpu are apart.
-    assert letters == ["P", "F", ".", ".", "x", ".", *legend]
-    boxes = [int(str(box.get("width"))) for box in tree.iter(f"{SVG}rect")]
-    assert boxes[0] == 2 * boxes[1] + 2
+    assert letters == [".", ".", "P", "F", "x", ".", *legend]
+    boxes = [int(str(box.get("width"))) for box in tree.iter(f"{SVG}rect")][1:]
+    assert boxes[2] == 2 * boxes[3] + 1
 
 
-def test_the_picture_is_within_its_frame() -> None:
-    specs = [make_spec(f"model_{number}", opsets=tuple(range(7, 24))) for number in range(5)]
+@pytest.mark.parametrize("count", [1, 5, 21, 500])
+def test_the_picture_is_within_its_frame_and_at_most_400_pixels_high(count: int) -> None:
+    devices = ("cpu", "openvino", "reference", "a_device_with_a_long_name", "ort120", "cuda")
+    specs = [
+        make_spec(f"model_{number}", opsets=tuple(range(7, 24)), devices=devices)
+        for number in range(count)
+    ]
     tree = ET.fromstring(outputs(make_manifest(*specs), make_run())["matrix.svg"])
+    width, height = int(str(tree.get("width"))), int(str(tree.get("height")))
+    assert height <= 400
     boxes = list(tree.iter(f"{SVG}rect"))
-    assert len(boxes) > 5  # at least one for each model, and the background
+    assert len(boxes) >= 1 + 6 * min(count, 21), "the background, and a box for each device"
     for box in boxes:
-        assert int(str(box.get("x"))) + int(str(box.get("width"))) <= int(str(tree.get("width")))
-        assert int(str(box.get("y"))) + int(str(box.get("height"))) <= int(str(tree.get("height")))
+        assert int(str(box.get("x"))) + int(str(box.get("width"))) <= width
+        assert int(str(box.get("y"))) + int(str(box.get("height"))) <= height
+    texts = [text.text for text in tree.iter(f"{SVG}text")]
+    assert ("and 479 more" in texts) is (count == 500)
+
+
+def test_the_picture_is_readable_in_both_color_schemes() -> None:
+    text = outputs(NET, make_run(make_record("net/16/cpu")))["matrix.svg"]
+    tree = ET.fromstring(text)
+    first = next(tree.iter(f"{SVG}rect"))
+    assert first.get("class") == "page"
+    assert (first.get("width"), first.get("height")) == (tree.get("width"), tree.get("height"))
+    style = str(tree.findtext(f"{SVG}style"))
+    light, dark = style.split("@media(prefers-color-scheme:dark)")
+    for part in (light, dark):
+        page = re.search(r"\.page\{fill:(#\w+)\}", part)
+        ink = re.search(r"text\{[^}]*fill:(#\w+)\}", part)
+        assert page
+        assert ink
+        assert {page[1], ink[1]} in ({"#fff", "#1f2328"}, {"#0d1117", "#e6edf3"})
 
 
 def test_ten_thousand_cells_are_quick() -> None:
