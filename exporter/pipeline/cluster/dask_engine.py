@@ -142,7 +142,6 @@ def _pack_project(
         root=str(root),
         name=root.name or "project",
         build=build.relative_to(root).as_posix() if build.is_relative_to(root) else str(build),
-        archive=archive.sha256,
         targets=read_targets(root, paths),
         tools=read_tool_parts(),
         search_path=read_search_path(root, python_path),
@@ -348,15 +347,14 @@ class _ClusterRun:
         return result or b""
 
     def _send_project(self, address: str) -> None:
-        sha256, size = self._context.archive, self._archive.size
+        run, sha256, size = self._context.run, self._archive.sha256, self._archive.size
         problem = ""
         try:
-            if not self._call(address, host_run.has_archive, sha256):
-                for offset, part in self._archive.read_parts():
-                    reply = self._call(address, host_run.add_part, sha256, offset, part, size)
-                    if problem := reply.decode(errors="replace"):
-                        break
-        except Exception:
+            for offset, part in self._archive.read_parts():
+                reply = self._call(address, host_run.add_part, run, sha256, offset, part, size)
+                if problem := reply.decode(errors="replace"):
+                    break
+        except Exception:  # noqa: BLE001 - of Dask: the host or the scheduler was lost
             return
         if problem:
             self._news.put(_Failed("", address, f"cannot store the project: {problem}"))

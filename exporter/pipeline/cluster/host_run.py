@@ -35,7 +35,6 @@ from exporter.pipeline.cluster.protocol import (
     HostReply,
     HostRequest,
     RunContext,
-    find_archives,
 )
 from exporter.pipeline.cluster.shared_starter import JobStarter, SharedStarter
 from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
@@ -48,12 +47,11 @@ from exporter.records.record import Record
 _INTERVAL = 0.05
 #: Seconds without a new part, after which the job runs elsewhere.
 _SILENCE = 60.0
-#: Seconds after which an unused archive or environment is removed.
-_MAX_AGE = 7 * 24 * 3600.0
+_ARCHIVE, _PART, _COPY = "project.tar", "project.part", "copy"
 _LOCK, _COPY_LOCK = threading.Lock(), threading.Lock()
 _ENDED_RUNS: set[str] = set()
-#: By run: the copy of its project, and the number of its jobs.
-_COPIES: dict[str, Path] = {}
+#: By run: the folder with the archive or the copy of its project, and the number of its jobs.
+_FOLDERS: dict[str, Path] = {}
 _ACTIVE: Counter[str] = Counter()
 _STARTERS: dict[tuple[object, ...], SharedStarter] = {}
 
@@ -63,10 +61,10 @@ class Host:
     """A Dask worker for one job."""
 
     address: str
-    archives: Path
-    """The folder of archives, which all Dask workers of the machine share."""
     scratch: Path
     """The folder of the Dask worker. Dask removes it."""
+    environments: Path
+    """The folder for environments of devices, which all Dask workers of the machine share."""
     report: Callable[[Announcement | None], None]
     """Receives None for the start of the job, and its announcements."""
     is_cancelled: Callable[[], bool]
@@ -95,8 +93,8 @@ def run_job(text: str) -> bytes:
 
     host = Host(
         address=worker.address,
-        archives=find_archives(worker.local_directory),
         scratch=Path(worker.local_directory),
+        environments=Path(worker.local_directory).parent / "exporter" / "environments",
         report=report,
         is_cancelled=is_cancelled,
     )
@@ -118,7 +116,7 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     if root is None:
         return host.refuse()
     variables = make_host_variables(context, root, os.environ)
-    job, problems = prepare_devices(job, host.archives / "environments")
+    job, problems = prepare_devices(job, host.environments)
     if differences := (*find_differences(context, root, variables), *problems):
         return host.refuse(*differences)
     job = _move_job(job, context, root)
@@ -131,25 +129,25 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     return _make_reply(host, JobFolder(Path(job.folder)), events.result)
 
 
-def has_archive(sha256: str, dask_worker: Any) -> bytes:
-    """Return a text if this host has an archive, else nothing. Dask adds the last argument."""
-    return b"yes" if (find_archives(dask_worker.local_directory) / sha256).is_file() else b""
+def add_part(
+    run: str, sha256: str, offset: int, content: bytes, size: int, dask_worker: Any
+) -> bytes:
+    """Receive a part of the archive of a project. Dask adds the last argument.
 
-
-def add_part(sha256: str, offset: int, content: bytes, size: int, dask_worker: Any) -> bytes:
-    """Receive a part of an archive; return the reason if it cannot be stored, else nothing."""
-    folder = find_archives(dask_worker.local_directory)
-    path = _find_incoming(folder, sha256)
+    Returns:
+        The reason if the archive cannot be stored, else nothing.
+    """
+    folder = _FOLDERS.setdefault(run, Path(dask_worker.local_directory) / run)
+    part = folder / _PART
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with path.open("r+b" if offset else "wb") as file:
+        with part.open("r+b" if offset else "wb") as file:
             file.seek(offset)
             file.write(content)
         if offset + len(content) == size:
-            if hash_file(path) != sha256:
-                path.unlink()
+            if hash_file(part) != sha256:
                 return b"the archive has another digest than its parts"
-            path.replace(folder / sha256)
+            part.replace(folder / _ARCHIVE)
     except OSError as error:
         return f"{type(error).__name__}: {error}".encode()
     return b""
@@ -209,51 +207,35 @@ def _remove_copy(run: str) -> None:
     with _LOCK:
         if run not in _ENDED_RUNS or _ACTIVE[run]:
             return
-        copy = _COPIES.pop(run, None)
-        if not _COPIES:
+        folder = _FOLDERS.pop(run, None)
+        if not _FOLDERS:
             for starter in _STARTERS.values():
                 starter.close()
-    if copy:
+    if folder:
         with suppress(ExporterError):
-            remove_folder(copy)
-
-
-def _find_incoming(archives: Path, sha256: str) -> Path:
-    """Return the path of an incomplete archive, which each process receives for itself."""
-    return archives / f"{sha256}.{os.getpid()}"
+            remove_folder(folder)
 
 
 def _copy_project(context: RunContext, host: Host) -> Path | None:
     """Return the root of this run's copy of the project, or None if the archive does not arrive."""
-    archive, incoming = (
-        host.archives / context.archive,
-        _find_incoming(host.archives, context.archive),
-    )
+    folder = host.scratch / context.run
+    archive, part, copy = folder / _ARCHIVE, folder / _PART, folder / _COPY
     last_part, last_size = time.monotonic(), -1
-    while not archive.is_file():
-        size = incoming.stat().st_size if incoming.is_file() else -1
+    while not (archive.is_file() or copy.is_dir()):
+        size = part.stat().st_size if part.is_file() else -1
         if size != last_size:
             last_part, last_size = time.monotonic(), size
         if host.is_cancelled() or time.monotonic() - last_part > _SILENCE:
             return None
         time.sleep(_INTERVAL)
     with _COPY_LOCK:
-        if context.run not in _COPIES:
-            folder = Path(tempfile.mkdtemp(prefix="project-", dir=host.scratch))
+        if not copy.is_dir():
+            unpacked = Path(tempfile.mkdtemp(dir=folder))
             with archive.open("rb") as file:
-                unpack(file, folder / context.name, has_links=True)
-            os.utime(archive)
-            _remove_unused(host.archives)
-            _COPIES[context.run] = folder
-        return _COPIES[context.run] / context.name
-
-
-def _remove_unused(archives: Path) -> None:
-    limit = time.time() - _MAX_AGE
-    with suppress(OSError):
-        for path in archives.iterdir():
-            if path.is_file() and path.lstat().st_mtime < limit:
-                path.unlink()
+                unpack(file, unpacked / context.name, has_links=True)
+            unpacked.rename(copy)
+            archive.unlink()
+    return copy / context.name
 
 
 def _move_job(job: Job, context: RunContext, root: Path) -> Job:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 from pydantic import NonNegativeFloat, NonNegativeInt
@@ -27,8 +26,6 @@ class RunContext(FrozenModel):
     """The name of the project's folder."""
     build: str
     """The build folder: relative to the root, or absolute on the client."""
-    archive: str
-    """The SHA-256 of the archive with the project."""
     targets: dict[str, str]
     """The links out of the project, with the states of their targets on the client."""
     tools: dict[str, str]
@@ -94,8 +91,3 @@ class HostReply(FrozenModel):
             raise ValueError("the reply has another format")
         text, _, first_part = data.partition(b"\n")
         return cls.model_validate_json(text), first_part
-
-
-def find_archives(local_directory: str) -> Path:
-    """Return the folder of archives of a host, beside the folders of its Dask workers."""
-    return Path(local_directory).parent / "exporter"

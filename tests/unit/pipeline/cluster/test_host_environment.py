@@ -25,7 +25,6 @@ def make_context(**values: Any) -> RunContext:
         "root": "/client/project",
         "build": "build",
         "name": "project",
-        "archive": "0",
         "targets": {},
         "tools": {},
         "search_path": "no folders",
