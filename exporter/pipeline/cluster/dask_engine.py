@@ -369,7 +369,7 @@ class _ClusterRun:
                 with tempfile.TemporaryFile(dir=jobs) as file:
                     self._receive_archive(reply, part, file, shutil.disk_usage(jobs).free)
                     unpack(file, folder)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - of Dask, or the reply is invalid
             shutil.rmtree(folder, ignore_errors=True)
             host = attempt.host
             with suppress(Exception):  # of Dask, if the host was lost
