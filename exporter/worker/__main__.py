@@ -26,8 +26,7 @@ def main() -> int:
     prefer_for_oom_kill()
     try:
         from exporter.worker.job_runner import run_job
-        from exporter.worker.process.memory_limit import limit_memory
-        from exporter.worker.process.output_log import flush_output
+        from exporter.worker.process.setup import flush_output, limit_memory
     except ImportError as error:
         sys.stderr.write(f"the worker cannot start: {error}\n")
         return int(ExitCode.ENVIRONMENT)

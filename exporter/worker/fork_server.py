@@ -28,7 +28,7 @@ from exporter.processes.lifetime import (
     show_memory,
 )
 from exporter.worker.__main__ import main as run_worker
-from exporter.worker.process.output_log import flush_output
+from exporter.worker.process.setup import flush_output
 
 #: The number of digits of the secret.
 _SECRET_LENGTH = 32

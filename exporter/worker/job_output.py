@@ -13,18 +13,17 @@ from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record, Stage
-from exporter.worker.dependencies.distributions import list_loaded_packages
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import VariableReads
 from exporter.worker.dependencies.source_files import (
     JobStart,
     digest_dependencies,
     expand_globs,
+    list_loaded_packages,
 )
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure
-from exporter.worker.process.memory_limit import mark_resource_failures
-from exporter.worker.process.output_log import redirect_output
+from exporter.worker.process.setup import mark_resource_failures, redirect_output
 
 #: Stages that serve all opsets of the job.
 _SHARED_STAGES = (Stage.SOURCE, Stage.CAPTURE)

@@ -52,7 +52,7 @@ from exporter.worker.job_output import JobOutput
 from exporter.worker.job_steps import Samples, Step, run_steps
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
-from exporter.worker.model.program_signature import require_matching_inputs
+from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.second_build import LoadedModel, load_model_twice
 from exporter.worker.model.source_loader import Model
 from exporter.worker.opset_checks import (
@@ -62,8 +62,7 @@ from exporter.worker.opset_checks import (
     make_check_context,
 )
 from exporter.worker.process.failure import Failure, report_invalid_entry
-from exporter.worker.process.random_seed import seed_generators
-from exporter.worker.process.thread_count import keep_one_thread
+from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.torch_private.graph_operators import (

@@ -33,7 +33,7 @@ def preload() -> None:
     with contextlib.suppress(ImportError):
         import torch
 
-        from exporter.worker.dependencies.distributions import map_module_owners
+        from exporter.worker.dependencies.source_files import map_module_owners
         from exporter.worker.torch_private.export_speedups import preload_registry
 
         preload_registry()

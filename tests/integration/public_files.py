@@ -22,8 +22,8 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure
+from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private.decompositions import Decompositions
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -109,3 +110,60 @@ def _list_groups(root: str) -> dict[str, Group]:
         str(sources): Group.PROJECT if sources.is_relative_to(root) else Group.EXTERNAL,
         root: Group.PROJECT,  # an environment may be in the same folder
     }
+
+
+#: Packages that run or export a model, and those that they use: no line of them is of a model.
+_TOOLS = frozenset(
+    [
+        "exporter",
+        "functorch",
+        "google",
+        "jinja2",
+        "ml_dtypes",
+        "mpmath",
+        "networkx",
+        "numpy",
+        "onnx",
+        "onnx_ir",
+        "onnxruntime",
+        "onnxscript",
+        "openvino",
+        "packaging",
+        "pydantic",
+        "pydantic_core",
+        "sympy",
+        "torch",
+        "torchgen",
+        "typing_extensions.py",
+    ]
+)
+
+
+@cache
+def find_model_file(file: str | Path, root: Path) -> str:
+    """Return the name of a file that may contain lines of a model.
+
+    A relative path is not a file: torch assigns such names to generated modules.
+
+    Returns:
+        The path relative to the root for a file of the project, `transformers/models/bert.py` for a
+        file of an installed package, and "" for torch, other tools and Python itself.
+    """
+    if not Path(file).is_absolute():
+        return ""
+    real, folder = resolve_path(str(file)).path, str(root.resolve())
+    if classify_path(real, folder) is Group.PROJECT:
+        return os.path.relpath(real, folder)
+    for path in (str(file), real):
+        for prefix in _list_package_prefixes():
+            if path.startswith(prefix):
+                name = path.removeprefix(prefix)
+                return "" if name.partition("/")[0] in _TOOLS else name
+    return ""
+
+
+@cache
+def _list_package_prefixes() -> tuple[str, ...]:
+    """Return the folders of installed packages, as they are named and resolved."""
+    folders = list_package_folders()
+    return tuple(dict.fromkeys(f"{each}/" for each in (*folders, *map(os.path.realpath, folders))))

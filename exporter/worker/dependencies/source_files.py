@@ -15,14 +15,18 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from exporter.cache.fingerprint import (
     ALL_FILES,
+    DISTRIBUTIONS,
     FOLDER,
     LISTING,
     MISSING,
     hash_source,
+    read_loaded_state,
     read_source_state,
 )
 from exporter.cache.search_path import find_checkout
@@ -276,3 +280,23 @@ def _to_text(path: str) -> str:
 def _measure_offset() -> int:
     # If the process waits between the two reads, the difference is too small.
     return max(time.time_ns() - time.monotonic_ns() for _ in range(3))
+
+
+def list_loaded_packages(root: Path) -> dict[str, str]:
+    """Return the state of every installed distribution with a loaded module, by name.
+
+    A package is omitted if it is in the folder of another package, such as those of setuptools,
+    because other processes do not find it.
+    """
+    owners = map_module_owners()
+    loaded = {name.partition(".")[0] for name in list(sys.modules)}
+    names = {owner for name in loaded for owner in owners.get(name, ())}
+    names.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
+    states = {name: read_loaded_state(name, root) for name in sorted(names)}
+    return {name: state for name, state in states.items() if state}
+
+
+@cache
+def map_module_owners() -> dict[str, list[str]]:
+    """Return the distributions of each top-level module; cached, because the search is slow."""
+    return dict(packages_distributions())

@@ -18,8 +18,8 @@ from exporter.records.record import MissingOperator
 from exporter.worker.export.convert import MODES
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import build_tensor_call
-from exporter.worker.model.torch_state import apply_state
-from exporter.worker.process.source_lines import find_node_line
+from exporter.worker.process.error_origin import find_node_line
+from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
 from exporter.worker.torch_private.guards import is_enabled

@@ -18,7 +18,7 @@ from exporter.runtimes.values import Array
 from exporter.worker.diagnose.value_graph import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors, build_tensor_call
-from exporter.worker.model.torch_state import apply_state
+from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 
 _NAME = "PyTorch"

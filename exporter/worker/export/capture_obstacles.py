@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from exporter.worker.process.source_lines import find_source_line
+from exporter.worker.process.error_origin import find_source_line
 from exporter.worker.torch_private.draft_export import DraftFailure, read_draft_report
 
 #: The end of a long expression is left out.

@@ -27,8 +27,8 @@ from exporter.worker.inputs.call import (
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program, order_leaves
 from exporter.worker.model.source_loader import Model
-from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights

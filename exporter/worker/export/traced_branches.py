@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from exporter.worker.dependencies.project_files import find_model_file
+from exporter.worker.dependencies.path_groups import find_model_file
 from exporter.worker.export.captured_conditions import MOST_SAMPLES
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.input_sets import create_size_set

@@ -20,7 +20,7 @@ from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.perturbation import perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
-from exporter.worker.process.random_seed import use_seed
+from exporter.worker.process.setup import use_seed
 
 _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"
 

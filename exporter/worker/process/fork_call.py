@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from exporter.processes.lifetime import die_with_parent
-from exporter.worker.process.output_log import dump_stack_at_time_limit, flush_output
+from exporter.worker.process.setup import dump_stack_at_time_limit, flush_output
 
 
 def can_fork() -> bool:

@@ -15,8 +15,8 @@ from exporter.worker.inputs.call import Tensors, build_tensor_call
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import build_float64_module, find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
+from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.dispatch_modes import compute_in_float64
 from exporter.worker.reference.operator_log import log_operators
 from exporter.worker.reference.outputs import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exporter.worker.dependencies.project_files import find_model_file
+from exporter.worker.dependencies.path_groups import find_model_file
 from exporter.worker.reference.dispatch_modes import create_mode
 from exporter.worker.torch_private import pytree
 

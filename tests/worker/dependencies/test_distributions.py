@@ -12,10 +12,10 @@ import pytest
 
 from exporter.cache import search_path
 from exporter.cache.fingerprint import read_loaded_state, read_package_state
-from exporter.worker.dependencies import distributions
+from exporter.worker.dependencies import source_files
 
 _CACHES = (
-    distributions.map_module_owners,
+    source_files.map_module_owners,
     search_path.list_metadata_folders,
     read_package_state,
 )
@@ -53,10 +53,10 @@ def test_a_vendored_package_is_omitted(packages: Path, monkeypatch: pytest.Monke
     install(packages, "outer_of_test")
     install(packages / "vendor", "inner_of_test")
     monkeypatch.setattr(sys, "path", [str(packages / "vendor"), *sys.path])
-    assert "outer_of_test" not in distributions.list_loaded_packages(packages)
+    assert "outer_of_test" not in source_files.list_loaded_packages(packages)
     for name in ("outer_of_test", "inner_of_test"):
         importlib.import_module(name)
-    loaded = distributions.list_loaded_packages(packages)
+    loaded = source_files.list_loaded_packages(packages)
     assert loaded["outer_of_test"].startswith("1.5 ")
     assert "inner_of_test" not in loaded
 
@@ -69,7 +69,7 @@ def test_metadata_that_a_build_left_in_the_project_does_not_count(
     install(root, "built_of_test")
     monkeypatch.setattr(sys, "path", [str(root), *sys.path])  # as the import of a model does
     importlib.import_module("built_of_test")
-    in_worker = distributions.list_loaded_packages(root)["built_of_test"]
+    in_worker = source_files.list_loaded_packages(root)["built_of_test"]
     monkeypatch.setattr(search_path, "_FIRST_PATH", (str(root), str(packages)))
     clear_caches()
     assert in_worker == read_loaded_state("built_of_test", root)

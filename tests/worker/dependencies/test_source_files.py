@@ -18,9 +18,13 @@ from exporter.cache.fingerprint import (
 )
 from exporter.core.import_object import load_attribute
 from exporter.records.record import Source
-from exporter.worker.dependencies.distributions import list_loaded_packages
 from exporter.worker.dependencies.opened_files import FileAccesses
-from exporter.worker.dependencies.source_files import Dependencies, JobStart, digest_dependencies
+from exporter.worker.dependencies.source_files import (
+    Dependencies,
+    JobStart,
+    digest_dependencies,
+    list_loaded_packages,
+)
 
 
 def start_job(folder: Path) -> JobStart:

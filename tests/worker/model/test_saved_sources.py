@@ -10,8 +10,7 @@ from torch.export import Dim
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
-from exporter.worker.model.exported_program import find_program
-from exporter.worker.model.program_signature import require_matching_inputs
+from exporter.worker.model.exported_program import find_program, require_matching_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export

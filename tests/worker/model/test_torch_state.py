@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from exporter.worker.model.torch_state import apply_state
+from exporter.worker.process.setup import apply_state
 from tests.worker.contracts import make_contract
 
 

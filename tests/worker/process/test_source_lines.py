@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.worker.process.source_lines import find_source_line
+from exporter.worker.process.error_origin import find_source_line
 
 LINEAR = torch.nn.modules.linear.__file__
 PACKAGES = Path(sysconfig.get_path("purelib"))

@@ -19,10 +19,10 @@ from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.custom_ops import load_custom_ops
-from exporter.worker.model.program_signature import require_matching_inputs
+from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.model.torch_state import apply_state
 from exporter.worker.process.failure import Failure, format_error
+from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes

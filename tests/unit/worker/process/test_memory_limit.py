@@ -6,7 +6,7 @@ import pytest
 
 from exporter.cache.staleness import TRANSIENT_STATUSES
 from exporter.records.record import Record, Status
-from exporter.worker.process.memory_limit import mark_resource_failures
+from exporter.worker.process.setup import mark_resource_failures
 from tests.unit.factory import make_record, make_spec
 
 FULL = "OSError: [Errno 28] No space left on device"
