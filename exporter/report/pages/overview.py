@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.device_names import split_device
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.values import split_device
 from exporter.records.record import RunRecord, Status
 from exporter.records.rehearsal import Rehearsal
 from exporter.report.rows.acceptance import AcceptanceHistory

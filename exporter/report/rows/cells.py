@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from exporter.core.command_names import format_command
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.device_names import split_device
+from exporter.manifest.syntax.values import split_device
 from exporter.records.baseline import format_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset, mask_numbers
