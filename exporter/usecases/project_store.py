@@ -17,8 +17,7 @@ from exporter.manifest.schema.settings import check_store
 from exporter.pipeline import BuildFolder
 
 if TYPE_CHECKING:
-    from exporter.cache.store.remote.entry_signature import SigningKey
-    from exporter.cache.store.remote.remote_store import RemoteStore
+    from exporter.cache.store.remote_store import RemoteStore, SigningKey
 
 #: The store's folder, its URL or `off`; it overrides the project's setting.
 STORE_VARIABLE = "EXPORTER_STORE"
@@ -87,9 +86,13 @@ def _open_remote(
             missing.
     """
     # An export without a remote store does not need these modules.
-    from exporter.cache.store.remote.remote_store import SILENCE, RemoteStore
-    from exporter.cache.store.remote.request_pool import TimeLimit
-    from exporter.cache.store.remote.server_access import open_readable, open_writable
+    from exporter.cache.store.remote_store import (
+        SILENCE,
+        RemoteStore,
+        open_readable,
+        open_writable,
+    )
+    from exporter.cache.store.request_pool import TimeLimit
 
     if environment.get(STORE_VARIABLE):
         label = f"{STORE_VARIABLE}: {url}"
@@ -123,7 +126,7 @@ def _read_key(project: Project, environment: Mapping[str, str]) -> SigningKey | 
     Raises:
         ExporterError: MANIFEST if the key cannot be read or is too short.
     """
-    from exporter.cache.store.remote.entry_signature import MIN_KEY_LENGTH, SigningKey
+    from exporter.cache.store.remote_store import MIN_KEY_LENGTH, SigningKey
 
     label, text = KEY_VARIABLE, environment.get(KEY_VARIABLE, "")
     if not text and project.store_key:

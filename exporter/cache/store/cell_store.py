@@ -33,7 +33,7 @@ from exporter.cache.store.eviction import (
     list_entries,
     measure_folder,
 )
-from exporter.cache.store.remote.remote_store import RemoteStore
+from exporter.cache.store.remote_store import RemoteStore
 from exporter.cache.store.store_entry import (
     DamagedEntry,
     StoredFile,

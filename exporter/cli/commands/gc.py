@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from exporter.cache.store import StoreLimits
-from exporter.cache.store.remote.remote_store import RemoteStore
+from exporter.cache.store.remote_store import RemoteStore
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store_limits import limit_options
 from exporter.cli.output.manifest_problems import require_readable_files

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import Store
-from exporter.cache.store.remote.remote_files import FsspecFiles
-from exporter.cache.store.remote.remote_store import RemoteStore
+from exporter.cache.store.remote_files import FsspecFiles
+from exporter.cache.store.remote_store import RemoteStore
 from exporter.cli.entry_point import run
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Project

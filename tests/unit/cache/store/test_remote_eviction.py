@@ -11,7 +11,7 @@ from exporter.cache.store import StoreLimits
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record
 from tests.unit.cache.store.cells import PARTS, make_cell
-from tests.unit.cache.store.remote.servers import (
+from tests.unit.cache.store.servers import (
     KEY,
     FaultyFiles,
     make_machine,

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from exporter.cache.store import Store
-from exporter.cache.store.remote.entry_signature import SigningKey
-from exporter.cache.store.remote.remote_files import FsspecFiles, RemoteFile, WritableFiles
-from exporter.cache.store.remote.remote_store import RemoteStore
-from exporter.cache.store.remote.request_pool import TimeLimit
+from exporter.cache.store.remote_files import FsspecFiles, RemoteFile, WritableFiles
+from exporter.cache.store.remote_store import RemoteStore, SigningKey
+from exporter.cache.store.request_pool import TimeLimit
 from tests.unit.cache.store.cells import WIDE
 
 KEY = SigningKey(b"0123456789abcdef0123456789abcdef")

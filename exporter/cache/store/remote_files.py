@@ -1,11 +1,12 @@
-"""Read and write the files of a remote store by fsspec.
+"""Read and write the files of a remote store by fsspec, or read those of a web server.
 
-fsspec was chosen because one interface covers S3, Google Cloud and Azure, each by the package of
-its users. PyTorch requires it, so it is installed already. It is imported by the first request.
+One interface of fsspec covers S3, Google Cloud and Azure. It is imported by the first request. Its
+support of HTTP requires aiohttp, but Python can read a mirror without another package.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,6 +14,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    UnknownHandler,
+)
 
 from exporter.manifest.resolved.project import split_url
 
@@ -183,3 +196,63 @@ class FsspecFiles:
         path = item["name"].strip("/")
         name = path.removeprefix(self._root.strip("/")).lstrip("/")
         return RemoteFile(name=name, size=item["size"] or 0, changed=changed)
+
+
+#: Seconds after which a blocked read ends.
+_SOCKET_TIMEOUT = 60.0
+_ENTRY_NAME = re.compile(rb"\b[0-9a-f]{32}\.json\b")
+#: The opener of urllib without `file:` and `ftp:`, to which a server could redirect.
+_HANDLERS = (
+    ProxyHandler,
+    UnknownHandler,
+    HTTPHandler,
+    HTTPSHandler,
+    HTTPRedirectHandler,
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+)
+
+
+class HttpFiles:
+    """The files below a URL. The server must list the content of folders.
+
+    Args:
+        url: The URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opener = OpenerDirector()
+        for handler in _HANDLERS:
+            self._opener.add_handler(handler())
+
+    def require_root(self) -> None:
+        """Raise an error if the server does not list the folder."""
+        for _ in self.read_chunks("", CHUNK):
+            break
+
+    def list_folder(self, folder: str) -> list[RemoteFile]:
+        """Return the entries in a folder; empty if it does not exist.
+
+        Servers format listings in many ways. All of them contain the names of entries, which are
+        long and regular.
+        """
+        try:
+            page = b"".join(self.read_chunks(f"{folder}/", CHUNK))
+        except FileNotFoundError:
+            return []
+        names = dict.fromkeys(_ENTRY_NAME.findall(page))
+        return [RemoteFile(name=f"{folder}/{name.decode()}") for name in names]
+
+    def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield at most `size` bytes from the start of a file."""
+        try:
+            with self._opener.open(f"{self._url}/{quote(name)}", timeout=_SOCKET_TIMEOUT) as reader:
+                while size > 0 and (chunk := reader.read(min(size, CHUNK))):
+                    size -= len(chunk)
+                    yield chunk
+        except HTTPError as error:
+            error.close()
+            if error.code in (404, 410):
+                raise FileNotFoundError(f"HTTP status {error.code}") from None
+            raise OSError(f"HTTP status {error.code}: {error.reason}") from None

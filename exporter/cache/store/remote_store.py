@@ -1,26 +1,35 @@
-"""Find cells in a remote store, download their files and upload new cells.
-
-The remote store only saves time. An error, a timeout or a wrong hash is a miss, and a message for
-the user. All requests run in threads. A run waits for them within one time limit.
-"""
+"""Find cells in a remote store, download their files and upload new cells."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from exporter.cache.fingerprint import hash_source
 from exporter.cache.store.blobs import create_scratch_file, move_into_place
-from exporter.cache.store.eviction import EvictionResult, StoreLimits
-from exporter.cache.store.remote.entry_signature import SigningKey, UntrustedEntry, unwrap, wrap
-from exporter.cache.store.remote.remote_eviction import evict_remote
-from exporter.cache.store.remote.remote_files import ReadableFiles, WritableFiles
-from exporter.cache.store.remote.request_pool import (
+from exporter.cache.store.eviction import (
+    EntryUse,
+    EvictionResult,
+    StoreLimits,
+    choose_entries,
+)
+from exporter.cache.store.remote_files import (
+    FsspecFiles,
+    HttpFiles,
+    ReadableFiles,
+    RemoteFile,
+    WritableFiles,
+)
+from exporter.cache.store.request_pool import (
     Request,
     RequestPool,
     TimeLimit,
@@ -31,11 +40,108 @@ from exporter.cache.store.store_entry import (
     StoredFile,
     StoreEntry,
     parse_entry,
+    parse_header,
     serialize_entry,
 )
 from exporter.cache.store.store_statistics import StoreCounters
 from exporter.core.files import CELL_LIMIT
 from exporter.core.text import pluralize
+from exporter.manifest.resolved.project import split_url
+
+#: Characters of a key: 128 bits in hexadecimal digits.
+MIN_KEY_LENGTH = 32
+_UNSIGNED = b"unsigned"
+_SCHEME = b"hmac-sha256 "
+#: Prevents that a signature of another program with the same key is valid here.
+_PURPOSE = b"onnx-exporter-matrix store entry\n"
+
+
+class UntrustedEntry(Exception):
+    """The signature of an entry is missing or wrong; the text describes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A secret that all trusted writers and readers have."""
+
+    secret: bytes = field(repr=False)
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of these bytes."""
+        digest = hmac.new(self.secret, _PURPOSE + data, hashlib.sha256)
+        return _SCHEME + digest.hexdigest().encode()
+
+
+def wrap(data: bytes, key: SigningKey | None) -> bytes:
+    """Return an entry with its signature in the first line."""
+    return (key.sign(data) if key else _UNSIGNED) + b"\n" + data
+
+
+def unwrap(data: bytes, key: SigningKey | None) -> bytes:
+    """Return the entry without its first line.
+
+    Raises:
+        UntrustedEntry: if there is a key and the entry is not signed with it.
+    """
+    signature, _, entry = data.partition(b"\n")
+    if key and signature == _UNSIGNED:
+        raise UntrustedEntry("not signed")
+    if key and not hmac.compare_digest(signature, key.sign(entry)):
+        raise UntrustedEntry("signed with another key or changed")
+    return entry
+
+
+_ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")
+_BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")
+#: Incomplete uploads to a folder.
+_SCRATCH = re.compile(r"tmp/[0-9a-f]{32}")
+
+
+def evict_remote(
+    files: WritableFiles, pool: RequestPool, limits: StoreLimits, *, dry_run: bool
+) -> EvictionResult:
+    """Remove entries and files beyond the limits.
+
+    Raises:
+        OSError: if a request fails.
+    """
+    now = time.time()
+    listing = pool.submit(files.list_all)
+    [all_files] = pool.collect([listing])
+    entries = [file for file in all_files if _ENTRY.fullmatch(file.name)]
+    requests = [pool.submit(partial(_read_use, files, file)) for file in entries]
+    choice = choose_entries([use for use in pool.collect(requests) if use], limits, now)
+    removed = set(choice.paths)
+    unused = []
+    for file in all_files:
+        blob = _BLOB.fullmatch(file.name)
+        is_old_scratch = _SCRATCH.fullmatch(file.name) and choice.is_unused("", file.changed, now)
+        if is_old_scratch or (blob and choice.is_unused(blob[1], file.changed, now)):
+            unused.append(file)
+    evicted = [file for file in entries if file.name in removed]
+    if not dry_run:
+        # An entry without its files is a miss. Files without an entry are removed later.
+        for group in (evicted, unused):
+            pool.collect([pool.submit(partial(files.remove, file.name)) for file in group])
+    return EvictionResult(
+        cells=len(evicted), bytes=_sum_sizes([*evicted, *unused]), remaining=choice.remaining
+    )
+
+
+def _read_use(files: WritableFiles, file: RemoteFile) -> EntryUse | None:
+    """Return the use of an entry, or None if it was removed since the listing."""
+    try:
+        data = b"".join(files.read_chunks(file.name, CELL_LIMIT))
+        return EntryUse(file.name, file.changed, parse_header(unwrap(data, None)).files)
+    except FileNotFoundError:
+        return None
+    except DamagedEntry:
+        return EntryUse(file.name, file.changed, None)
+
+
+def _sum_sizes(files: Sequence[RemoteFile]) -> int:
+    return sum(file.size for file in files)
+
 
 #: Seconds without a response after which a server counts as broken.
 SILENCE = 20.0
@@ -314,3 +420,13 @@ class RemoteStore:
 
 def _name_blob(file: StoredFile) -> str:
     return f"blobs/{file.sha256[:2]}/{file.sha256}"
+
+
+def open_readable(url: str) -> ReadableFiles:
+    """Return the files below a URL for reading."""
+    return HttpFiles(url) if split_url(url)[0] in ("http", "https") else FsspecFiles(url)
+
+
+def open_writable(url: str) -> WritableFiles:
+    """Return the files below a URL for writing."""
+    return FsspecFiles(url)

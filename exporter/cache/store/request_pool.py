@@ -1,8 +1,7 @@
 """Run requests to a server in threads, and limit the time that a run waits for them.
 
 A thread that waits for a server cannot be ended, so the threads are daemons: the program exits
-without them. The packages of fsspec raise exceptions of their own classes. Therefore each exception
-ends only its request.
+without them. The pools of `concurrent.futures` wait for theirs.
 """
 
 from __future__ import annotations

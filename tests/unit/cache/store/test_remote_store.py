@@ -13,15 +13,13 @@ import fsspec
 import pytest
 
 from exporter.cache.store import Store, StoreEntry
-from exporter.cache.store.remote.entry_signature import SigningKey
-from exporter.cache.store.remote.http_files import HttpFiles
-from exporter.cache.store.remote.remote_files import FsspecFiles, WritableFiles
-from exporter.cache.store.remote.remote_store import RemoteStore
-from exporter.cache.store.remote.request_pool import TimeLimit
+from exporter.cache.store.remote_files import FsspecFiles, HttpFiles, WritableFiles
+from exporter.cache.store.remote_store import RemoteStore, SigningKey
+from exporter.cache.store.request_pool import TimeLimit
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import Record
 from tests.unit.cache.store.cells import PARTS, everything, make_cell
-from tests.unit.cache.store.remote.servers import (
+from tests.unit.cache.store.servers import (
     KEY,
     FaultyFiles,
     hang,
@@ -231,7 +229,7 @@ def test_an_old_entry_that_is_used_becomes_new(
     [entry] = (tmp_path / "server" / "entries").rglob("*.json")
     before = entry.read_bytes(), entry.stat().st_mtime_ns
     for age, is_same in ((3600.0, True), (-1.0, False)):
-        monkeypatch.setattr("exporter.cache.store.remote.remote_store._REFRESH_AGE", age)
+        monkeypatch.setattr("exporter.cache.store.remote_store._REFRESH_AGE", age)
         # A reader without the key keeps the signature.
         store = make_machine(tmp_path / f"age{age}", make_remote(folder))
         found = find(store, record)

@@ -1,1 +1,0 @@
-"""Share stored cells between machines through a file server or an object store."""
