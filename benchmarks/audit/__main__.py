@@ -11,13 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
-
 from benchmarks.audit.audit_run import AuditFailure, audit_cell
 from benchmarks.audit.results import Audit, MutantOutcome
 from exporter.cli.output.terminal import align_columns
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 
