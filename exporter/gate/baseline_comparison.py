@@ -156,15 +156,8 @@ def compare_results(
 ) -> tuple[GateFinding, ...]:
     """Compare every cell of baseline, results and manifests.
 
-    Args:
-        baseline: The accepted outcomes.
-        run: The current results.
-        promised: Every cell in the manifests, selected or not.
-        gate: The policy, which defines an action for each kind of finding.
-
-    Returns:
-        The findings, the blocking ones first; empty if every cell is as accepted. Kinds that the
-        policy ignores are not included.
+    `promised` has every cell of the manifests, selected or not. The blocking findings are first;
+    kinds that the policy ignores are not included.
 
     Raises:
         ExporterError: UNREADABLE, if the run has two records for a cell.
@@ -181,14 +174,7 @@ def compare_baselines(
     records: Mapping[CellId, Record] | None = None,
     gate: Gate = DEFAULT_GATE,
 ) -> tuple[GateFinding, ...]:
-    """Compare two sets of outcomes.
-
-    Args:
-        before: The first set.
-        after: The second set; its cells count as promised.
-        records: The records of `after` by cell, for the messages of the findings.
-        gate: The policy.
-    """
+    """Compare two sets of outcomes; the cells of `after` count as promised."""
     outcomes = after.by_cell()
     current = _CurrentResults(
         outcomes=outcomes,
@@ -371,12 +357,7 @@ def accept_some(
 ) -> Baseline:
     """Accept the given cells with a reason; all other cells keep their accepted outcome.
 
-    Args:
-        before: The old baseline.
-        current: The outcomes of all promised cells. If a cell of `cells` is not among them, it is
-            removed from the baseline.
-        cells: The accepted cells.
-        reason: The reason, which the baseline stores with each cell.
+    A cell without a current outcome is removed from the baseline.
     """
     outcomes = {cell: each for cell, each in before.by_cell().items() if cell not in cells}
     dropped = {cell: text for cell, text in before.dropped.items() if cell not in current}

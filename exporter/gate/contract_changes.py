@@ -90,11 +90,7 @@ def find_contract_changes(
 ) -> tuple[GateFinding, ...]:
     """Compare the entries of two manifests, cell by cell; the policy of `before` applies.
 
-    Args:
-        before: The manifests of the revision.
-        after: The current manifests.
-        hashes: The hashes of data files and functions at the revision and now. A file that one
-            side lacks is not compared: large files are often outside of git.
+    Hashes that one side lacks are not compared: large files are often outside of git.
     """
     current = {spec.id: spec for spec in after.models}
     findings = list(_find_weaker_settings(before, after))

@@ -154,13 +154,7 @@ def _contains_failure(change: SourceChange, failing: set[str]) -> bool:
 def _find_entry_change(
     spec: ModelSpec, entry_lines: Sequence[int], diffs: Mapping[str, str]
 ) -> SourceChange | None:
-    """Return the changed lines of the entry, or of the defaults above all entries.
-
-    Args:
-        spec: The entry.
-        entry_lines: The first line of each entry of the same manifest.
-        diffs: The differences by file.
-    """
+    """Return the changed lines of the entry, or of the defaults above all entries."""
     if spec.manifest not in diffs:
         return None
     change = read_change(spec.manifest, diffs[spec.manifest])

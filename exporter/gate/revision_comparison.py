@@ -32,20 +32,7 @@ class ProjectState:
 def compare_with_revision(
     revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
 ) -> tuple[GateFinding, ...]:
-    """Compare the results and the manifests of a branch with a revision.
-
-    Args:
-        revision: The accepted outcomes and the policy.
-        branch: The current manifests and baseline.
-        run: The current results.
-        promised: Every cell in the branch's manifests.
-
-    Returns:
-        The findings, the blocking ones first.
-
-    Raises:
-        ExporterError: UNREADABLE, if the run has two records for a cell.
-    """
+    """Compare the results and the manifests of a branch with a revision; see `compare_results`."""
     findings = compare_results(revision.baseline, run, promised, revision.manifest.project.gate)
     reported = {finding.cell for finding in findings}
     # If a removed cell was accepted, it has the finding `missing` already.

@@ -56,14 +56,7 @@ class UpgradeComparison:
 def compare_upgrade(
     before: RunRecord, after: RunRecord, cells: AbstractSet[CellId], gate: Gate
 ) -> UpgradeComparison:
-    """Compare the selected cells of two results.
-
-    Args:
-        before: The results in place.
-        after: The results with other packages.
-        cells: The selected cells; others are ignored.
-        gate: The policy, which defines an action for each kind of finding.
-    """
+    """Compare the selected cells of two results."""
     old, new = _select_cells(before, cells), _select_cells(after, cells)
     findings = compare_baselines(make_baseline(old), make_baseline(new), new.by_cell(), gate)
     findings += tuple(_list_lost_cells(old, new, cells))

@@ -40,14 +40,7 @@ class ExplainedSetting:
 def explain_cell(
     model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
 ) -> Iterator[ExplainedSetting]:
-    """Yield the settings of one cell, key by key.
-
-    Args:
-        model: The settings of the model with their layers.
-        spec: The resolved model.
-        opset: The opset of the cell.
-        device: The device of the cell.
-    """
+    """Yield the settings of one cell, key by key."""
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)

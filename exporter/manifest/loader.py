@@ -44,13 +44,7 @@ def list_entry_problems(model: EffectiveSettings) -> tuple[Problem, ...]:
 def make_invalid_spec(
     model: EffectiveSettings, problems: Iterable[Problem], devices: Collection[str]
 ) -> ModelSpec:
-    """Return a spec with the problems of an entry.
-
-    Args:
-        model: The settings of the entry.
-        problems: Its problems, which need not be in its own table.
-        devices: Every device of the project.
-    """
+    """Return a spec with the problems of an entry, which need not be in its own table."""
     settings = model.settings
     own_devices = settings.devices if model.has_valid("devices") else ()
     known_devices = [name for name in dict.fromkeys(own_devices) if name in devices]
@@ -120,10 +114,7 @@ class InheritanceGraph:
     ) -> Sequence[Layer]:
         """Return the layers, lowest first: `[defaults]`, the layers of the parent, the entry.
 
-        Args:
-            entry: The entry.
-            report: Receives unknown parents and cycles.
-            children: The entries that inherit from it, to detect cycles.
+        `children` are the entries that inherit from it, to detect cycles.
         """
         children = (*children, entry.id)
         if not entry.parent and "extends" not in entry.entry.broken:

@@ -53,13 +53,7 @@ class History(FrozenModel):
 
 
 def extend_history(history: History, before: Baseline | None, after: Baseline) -> History:
-    """Return the history with the new baseline at its end.
-
-    Args:
-        history: The previous entries.
-        before: The previous baseline, or None if there was none.
-        after: The accepted baseline.
-    """
+    """Return the history with the new baseline at its end."""
     old = {cell: str(outcome) for cell, outcome in before.by_cell().items()} if before else {}
     new = {cell: str(outcome) for cell, outcome in after.by_cell().items()}
     changed = [cell for cell in {**old, **new} if old.get(cell) != new.get(cell)]

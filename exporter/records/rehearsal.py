@@ -63,13 +63,7 @@ class Rehearsal(FrozenModel):
 def make_rehearsal(
     requirements: Sequence[str], run: RunRecord, in_place: Mapping[CellId, Record]
 ) -> Rehearsal:
-    """Return the stored form of a rehearsal.
-
-    Args:
-        requirements: The packages of the rehearsal.
-        run: Its results.
-        in_place: The results that it was compared with.
-    """
+    """Return the stored form of a rehearsal."""
     return Rehearsal(
         requirements=tuple(requirements),
         tools=run.tools,
@@ -81,11 +75,7 @@ def make_rehearsal(
 
 
 def hash_inputs(record: Record | None) -> str:
-    """Return a hash of a record's dependencies without the tools.
-
-    Returns:
-        The hash, or "" without a record.
-    """
+    """Return a hash of a record's dependencies without the tools, or "" without a record."""
     if record is None:
         return ""
     parts = sorted(

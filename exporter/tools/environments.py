@@ -51,13 +51,7 @@ class Recipe:
 
 
 def make_recipe(package: str, version: str, name: str = "", python: str = "") -> Recipe:
-    """Return the recipe.
-
-    Args:
-        package: A key of `RECIPES`.
-        version: `1.17` for its last patch release, or `1.17.3`.
-        name: The name of the tables; empty: made from the version.
-        python: The interpreter; empty: the running one if the release supports it.
+    """Return the recipe; an empty name or interpreter is chosen from the version.
 
     Raises:
         ExporterError: MANIFEST, if the package or the version is unknown.

@@ -88,11 +88,8 @@ def propose_entries(
 ) -> list[ExpectEntry]:
     """Return the complete list of expectations that matches the results.
 
-    Args:
-        spec: The contract.
-        records: Of any cells; records of other models are ignored.
-        today: An expectation with an earlier `until` is ignored.
-        reason: The reason for every new expectation, given by a person.
+    `reason` is the reason of every new expectation, given by a person. An expectation with an
+    `until` before today is ignored.
     """
     results = {
         record.cell: record
@@ -227,9 +224,7 @@ def format_opset_condition(
 ) -> str | int | list[int | str]:
     """Return opsets in the notation of manifests: `13`, `"9..13"`, or a list of both.
 
-    Args:
-        opsets: The selected opsets.
-        promised: All opsets of the model. A range may include an opset if the model lacks it.
+    A range may include an opset that the model does not promise.
     """
     runs: list[list[int]] = [[]]
     for opset in sorted(promised):

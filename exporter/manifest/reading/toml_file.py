@@ -38,14 +38,9 @@ class _Token:
 
 
 def find_key_lines(text: str) -> Mapping[KeyPath, int]:
-    """Return the line of each key, each item of an array and each table header.
+    """Return the line of each key, each item of an array and each table header, from 1.
 
-    Args:
-        text: A document that tomli accepts.
-
-    Returns:
-        Lines from 1, by path; `()` is line 1. A table without a header has the line of its first
-        key.
+    A table without a header has the line of its first key.
     """
     return _Reader(text).read_document()
 
@@ -174,12 +169,7 @@ class TomlFile:
 
 
 def read_toml(path: Path, name: str) -> TomlFile | Problem:
-    """Read one file; return the problem if it cannot be read.
-
-    Args:
-        path: The file.
-        name: Its name in messages.
-    """
+    """Read one file, with its name in messages; return the problem if it cannot be read."""
     content = read_toml_table(path)
     if content.problem:
         location = Location(file=name, line=content.line)

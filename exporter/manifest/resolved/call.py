@@ -71,12 +71,7 @@ class SizeRule(FrozenModel):
 
 
 def complete_sizes(sizes: Mapping[str, int], rules: Mapping[str, SizeRule]) -> dict[str, int]:
-    """Return the sizes with those of all derived axes that they determine.
-
-    Args:
-        sizes: The sizes of the other axes, by name.
-        rules: The rules by the name of the derived axis; cycles get no size.
-    """
+    """Return the sizes with those of all derived axes that they determine; cycles get no size."""
     complete = {name: size for name, size in sizes.items() if name not in rules}
     pending = dict(rules)
     while ready := [name for name, rule in pending.items() if complete.keys() >= {*rule.axes}]:

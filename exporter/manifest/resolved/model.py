@@ -341,9 +341,7 @@ class ModelSpec(FrozenModel):
     def resolve_cell(self, opset: int, device: str | None = None) -> ModelSpec:
         """Return the spec of one cell with its overrides applied.
 
-        Args:
-            opset: The opset of the cell.
-            device: The device of the cell; None skips overrides that depend on the device.
+        Without a device, overrides that depend on it are skipped.
         """
         spec = self
         for override in self.overrides:

@@ -165,12 +165,7 @@ class Manifest(FrozenModel):
     """The problems of manifest files that belong to none of these models."""
 
     def select_toolchain(self, name: str) -> Manifest:
-        """Return the manifest with the cells of one toolchain only.
-
-        Args:
-            name: The toolchain, whose packages this process has; or `current` for the cells with
-                the project's own packages.
-        """
+        """Return the manifest with the cells of one toolchain, or of `current`, only."""
         active = "" if name == CURRENT_TOOLCHAIN else name
         selected = (
             model.model_copy(

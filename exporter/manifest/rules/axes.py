@@ -28,11 +28,8 @@ _COMBINATIONS = 20_000
 def list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) -> tuple[str, ...]:
     """Return the axes of shapes, those that they are computed from, and limits of their sizes.
 
-    A derived axis that no shape has is a limit if its table has one: `max = 64` for a sum.
-
-    Args:
-        tables: All tables of axes; a file's `[defaults]` may contain those of other models.
-        shapes: The axes of the shapes.
+    A derived axis that no shape has is a limit if its table has one: `max = 64` for a sum. The
+    tables may contain axes of other models.
     """
     pending = [*shapes]
     pending += [
@@ -52,13 +49,7 @@ def list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) -> 
 def resolve_size_rules(
     model: EffectiveSettings, tables: Mapping[str, AxisTable], inputs: Collection[str]
 ) -> dict[str, SizeRule]:
-    """Return the valid rules by the name of the derived axis.
-
-    Args:
-        model: Receives the problems.
-        tables: The tables of the model's axes.
-        inputs: The axes of the inputs.
-    """
+    """Return the valid rules by the name of the derived axis."""
     rules = {}
     count = len(model.report)
     for name, table in tables.items():
@@ -88,13 +79,8 @@ def choose_examples(
 ) -> dict[str, int]:
     """Return the examples of all derived axes and of the axes that determine them.
 
-    The sizes of all axes differ if possible, so that the exported graph distinguishes them.
-
-    Args:
-        model: Receives the problems.
-        axes: All axes; those with an example keep it.
-        propose: Returns the sizes to try for an axis, the best first.
-        inputs: The axes of the inputs.
+    The sizes of all axes differ if possible, so that the exported graph distinguishes them. Axes
+    with an example keep it. `propose` returns the sizes to try for an axis, the best first.
     """
     rules = {axis.name: axis.rule for axis in axes if axis.rule}
     by_name = {axis.name: axis for axis in axes}

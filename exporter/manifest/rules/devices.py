@@ -226,12 +226,7 @@ def add_consumer_devices(
 
 
 def format_unknown_device(name: str, devices: Collection[str]) -> str:
-    """Return the message for a device that does not exist.
-
-    Args:
-        name: `cpu`, or `cpu@TOOLCHAIN`.
-        devices: All devices, alone and in each toolchain.
-    """
+    """Return the message for a device `cpu` or `cpu@TOOLCHAIN` that does not exist."""
     base, toolchain = split_device(name)
     bases = {each for each in devices if SEPARATOR not in each}
     if SEPARATOR in name and base in bases:

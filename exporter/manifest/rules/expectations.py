@@ -75,11 +75,7 @@ def check_toolchain(model: EffectiveSettings, path: KeyPath, table: ExpectTable 
 def resolve_condition(
     model: EffectiveSettings, path: KeyPath, table: ExpectTable | SkipTable | OverrideTable
 ) -> tuple[int, ...] | None:
-    """Check the device of a condition and return its opsets.
-
-    Returns:
-        The matching opsets of the model, or None if the condition has no opset.
-    """
+    """Check the device of a condition and return its opsets, or None if it has no opset."""
     devices = model.settings.devices
     if model.has_valid("devices") and not any(
         matches_device(name, table.device) for name in devices

@@ -23,14 +23,7 @@ from exporter.manifest.syntax.values import KeyPath, join_words, quote
 def resolve_tolerance(
     model: EffectiveSettings, path: KeyPath, table: ToleranceTable, devices: Collection[str]
 ) -> Tolerance:
-    """Return the tolerance at `path`.
-
-    Args:
-        model: The settings of the model.
-        path: The path of the table, for messages.
-        table: The tolerance of the user.
-        devices: Every device of the project.
-    """
+    """Return the tolerance at `path`."""
     general = _resolve_bound(table)
     tables = table.__pydantic_extra__ or {}
     for name in tables:
@@ -82,13 +75,7 @@ class Variant:
 def resolve_overrides(
     model: EffectiveSettings, devices: Collection[str], references: References
 ) -> tuple[Override, ...]:
-    """Return the overrides, in order.
-
-    Args:
-        model: The settings of the model.
-        devices: Every device of the project.
-        references: Checks the types in options.
-    """
+    """Return the overrides, in order."""
     overrides = []
     for index, table in enumerate(model.settings.overrides):
         path: KeyPath = ("overrides", index)

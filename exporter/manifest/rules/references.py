@@ -57,13 +57,7 @@ class References:
     _modules: dict[Path, _ModuleNames | Problem] = field(default_factory=dict)
 
     def check_source(self, model: EffectiveSettings, path: KeyPath, text: str) -> str:
-        """Check a source and return it relative to the model's own manifest.
-
-        Args:
-            model: The model, which receives the problems.
-            path: The key of the reference.
-            text: A file with an attribute, a module with an attribute, or a saved model.
-        """
+        """Check a source and return it relative to the model's own manifest."""
         location, _, attribute = text.rpartition(":")
         if not location and text.endswith(SAVED_MODELS):
             return self.check_file(model, path, text)
@@ -97,13 +91,7 @@ class References:
     def check_module_types(
         self, model: EffectiveSettings, path: KeyPath, options: Mapping[str, Any]
     ) -> dict[str, Plain]:
-        """Return the options with checked references to the types of modules.
-
-        Args:
-            model: The model, which receives the problems.
-            path: The key of the options.
-            options: The explicit options.
-        """
+        """Return the options with checked references to the types of modules."""
         types = options.get(FUNCTIONS)
         if not isinstance(types, tuple):
             return {**options}

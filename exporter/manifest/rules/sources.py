@@ -176,13 +176,7 @@ def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
 def resolve_depends(
     model: EffectiveSettings, references: References, variables: tuple[str, ...]
 ) -> Depends:
-    """Return the dependencies; report globs without files and variables that workers lack.
-
-    Args:
-        model: The entry.
-        references: The project's files.
-        variables: Environment variables that the project lists for workers.
-    """
+    """Return the dependencies; report globs without files and variables that workers lack."""
     table = model.settings.depends
     path = ("depends", "files")
     folder = model.find_layer(path).folder

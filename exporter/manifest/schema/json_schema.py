@@ -47,10 +47,8 @@ def format_schema() -> str:
 def read_field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
     """Return the docstring under each field, by class and field.
 
-    pydantic would read them each time that the tool starts.
-
-    Args:
-        modules: A module with a class must precede the modules with its subclasses.
+    pydantic would read them each time that the tool starts. A module with a class must precede
+    the modules with its subclasses.
     """
     classes: dict[str, dict[str, str]] = {}
     for module in modules:

@@ -17,12 +17,6 @@ _STEP = re.compile(r"\[(0|[1-9][0-9]{0,3})\]|\.([A-Za-z_][A-Za-z0-9_]*)", re.ASC
 def parse_call_path(text: str) -> tuple[str, tuple[Step, ...]]:
     """Split `kwargs.past[0].key` into `("kwargs", ("past", 0, "key"))`.
 
-    Args:
-        text: `args[INDEX]` or `kwargs.NAME`, followed by any number of `[INDEX]` and `.KEY`.
-
-    Returns:
-        `"args"` or `"kwargs"`, and at least one step.
-
     Raises:
         ValueError: If the text is not such a path.
     """
@@ -43,9 +37,7 @@ def parse_call_path(text: str) -> tuple[str, tuple[Step, ...]]:
 def is_positional_call(paths: Iterable[str], *, others: bool) -> bool:
     """Return whether all values are positional tensors, as a tracer requires.
 
-    Args:
-        paths: The paths of the tensors.
-        others: Whether the call has other values: constants, numbers, containers with a type.
+    `others` are constants, numbers and containers with a type.
     """
     return not others and all(parse_call_path(path)[0] == "args" for path in paths)
 
@@ -64,14 +56,9 @@ def find_next_position(used: Iterable[tuple[Step, ...]], reserved: frozenset[int
 
 
 def find_conflicts(values: Sequence[tuple[str, str]]) -> Mapping[int, str]:
-    """Return the problems of values that do not fit into one call.
+    """Return a message for the index of each path and name that does not fit into one call.
 
-    Args:
-        values: The path and the name of each value; every path is valid.
-
-    Returns:
-        A message for the index of each value with a problem. A missing position is reported for
-        the value after it.
+    A missing position is reported for the value after it.
     """
     problems: dict[int, str] = {}
     owners: dict[tuple[Step, ...], int] = {}
@@ -130,11 +117,8 @@ def assemble_call(
 ) -> tuple[T, T]:
     """Return the positional and the keyword arguments of a call.
 
-    Args:
-        values: Each place and its value.
-        containers: The type of each declared container, by its place.
-        create: Called with a type and the items of a container. The type is "" if it is not
-            declared. Items with only positions are a list, unless the type is `dict`.
+    `create` is called with a type and the items of a container. The type is "" if it is not
+    declared. Items with only positions are a list, unless the type is `dict`.
 
     Raises:
         ValueError: If a place is inside another value.

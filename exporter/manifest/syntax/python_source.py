@@ -50,9 +50,7 @@ def parse_python(source: bytes) -> ast.Module:
     """Return the syntax tree of a Python file.
 
     Raises:
-        SyntaxError: If it is not valid Python.
-        ValueError: If its bytes are no text.
-        RecursionError, MemoryError: If it is nested too deep.
+        SyntaxError, ValueError, RecursionError, MemoryError: If it cannot be parsed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about the user's code are not for this tool
@@ -107,11 +105,6 @@ class ForwardParameters:
 def read_forward(file: Path, name: str, folders: Sequence[str]) -> ForwardParameters:
     """Return the parameters of the `forward` of a class or of the model that a function builds.
 
-    Args:
-        file: The Python file with the name.
-        name: A class, a function that returns a model, or a model.
-        folders: Folders in which imports are searched before Python's path.
-
     Raises:
         UnreadableForward: If the parameters cannot be read.
     """
@@ -133,15 +126,7 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
 
     Code counts if its name occurs in other code that counts, and so do statements of these files
     that define nothing, because they may change a definition. Comments and formatting do not.
-
-    Args:
-        root: The project's folder, possibly at another revision.
-        file: The file of the function.
-        name: The name of the function.
-        fallback_root: The current folder of the project, in which Python may find its packages.
-
-    Raises:
-        UnreadableForward: If a file is no valid Python.
+    `fallback_root` is the current folder, in which Python may find packages of the project.
     """
     search = _Search((str(file.parent), str(root)))
     codes: dict[str, None] = {}
@@ -154,7 +139,12 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
         if key in seen or not is_own or not is_file(file):
             continue
         seen.add(key)
-        for statement in search.parse(file).body:
+        try:
+            statements = search.parse(file).body
+        except UnreadableForward:  # its bytes are compared
+            codes[f"{file.relative_to(root)}: {file.read_bytes()!r}"] = None
+            continue
+        for statement in statements:
             names = {*list_names([statement])}
             is_definition = names and not isinstance(statement, ast.If | ast.Try)
             is_other = is_definition and names.isdisjoint({name, "*"}) and name != "*"

@@ -195,6 +195,7 @@ def hash_files(root: Path, files: dict[str, str]) -> str:
         ("helpers", "scale(a): ...", "scale(a): pass", True),
         ("tables", "4", "5", True),
         ("others", "5", "6", True),
+        ("others", "DEPTH = 5", "DEPTH = (", True),
     ],
 )
 def test_the_code_of_a_function_contains_the_code_that_it_uses(
