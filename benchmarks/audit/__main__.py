@@ -17,8 +17,7 @@ from exporter.cli.output.terminal import align_columns
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
-from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
+from exporter.planning.plan import Selection, make_plan
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ from exporter.core.text import join_lines
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, Manifest
-from exporter.pipeline.device_environments import locate_environments
+from exporter.pipeline.environments import locate_environments
 from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.records.record import CellId, Record, Status
 from exporter.runtimes import load_kernels

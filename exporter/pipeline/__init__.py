@@ -9,11 +9,11 @@ from exporter.pipeline.decisions.build_results import (
     filter_valid_results,
 )
 from exporter.pipeline.decisions.cell_decisions import BuildOptions, Decisions, decide
+from exporter.pipeline.environments import require_packages, require_sandbox
 from exporter.pipeline.execute.supervisor import BuildObserver
 from exporter.pipeline.folder.build_folder import BuildFolder
-from exporter.pipeline.folder.garbage import Garbage, find_garbage, remove_garbage
+from exporter.pipeline.folder.maintenance import Garbage, find_garbage, remove_garbage
 from exporter.pipeline.folder.stored_records import StoredRecords
-from exporter.pipeline.requirements import require_packages, require_sandbox
 from exporter.pipeline.toolchain_export import require_toolchain
 
 __all__ = [

@@ -18,13 +18,12 @@ from exporter.pipeline.decisions.cell_decisions import (
     add_failed_restores,
     decide,
 )
-from exporter.pipeline.decisions.store_reader import RetentionRules, restore
-from exporter.pipeline.decisions.store_writer import StoreWriter
-from exporter.pipeline.device_environments import create_environments
+from exporter.pipeline.decisions.store_transfer import RetentionRules, StoreWriter, restore
 from exporter.pipeline.engine import Engine
+from exporter.pipeline.environments import create_environments
 from exporter.pipeline.execute.supervisor import BuildObserver, Supervisor
 from exporter.pipeline.folder.build_folder import BuildFolder
-from exporter.pipeline.folder.recovery import recover_killed_runs
+from exporter.pipeline.folder.maintenance import recover_killed_runs
 from exporter.pipeline.folder.stored_records import StoredRecords
 from exporter.pipeline.schedule.cost import estimate_costs
 from exporter.pipeline.schedule.tasks import make_jobs, make_tasks

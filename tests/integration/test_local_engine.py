@@ -288,7 +288,7 @@ def test_endless_output_goes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporter.pipeline.engine.job_monitor._MAX_LOG_SIZE", 100_000)
+    monkeypatch.setattr("exporter.pipeline.engine.local_engine._MAX_LOG_SIZE", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)

@@ -20,7 +20,7 @@ from exporter.cli.options.shards import shard_option
 from exporter.cli.output.summary_lines import print_summary
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
-from exporter.planning.selection import Selection
+from exporter.planning.plan import Selection
 from exporter.processes.worker_starter import make_starter
 from exporter.usecases.noop_check import find_sandbox, list_variables, load_noop_summary
 

@@ -21,7 +21,7 @@ from exporter.core.text import format_bytes, pluralize
 from exporter.environments.inventory import remove_environment
 from exporter.manifest import Project, load_project
 from exporter.pipeline import BuildFolder, find_garbage, remove_garbage
-from exporter.pipeline.device_environments import list_garbage
+from exporter.pipeline.environments import list_garbage
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from exporter.usecases.project_store import open_store

@@ -11,7 +11,7 @@ from exporter.cli.options.selection import no_store_option, root_option, selecti
 from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.plan_table import show_plan
 from exporter.core.errors import ExitCode
-from exporter.planning.selection import Selection
+from exporter.planning.plan import Selection
 from exporter.usecases import build_plan
 
 

@@ -15,7 +15,7 @@ from exporter.environments.inventory import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.syntax.values import join_device
-from exporter.pipeline.device_environments import list_garbage, locate_environment
+from exporter.pipeline.environments import list_garbage, locate_environment
 from exporter.tools.environments import RECIPES, make_recipe
 
 

@@ -19,8 +19,7 @@ from exporter.core.text import pluralize
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.pipeline import require_packages
-from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
+from exporter.planning.plan import Selection, make_plan
 from exporter.processes import make_worker_environment
 from exporter.records.record import Route, RunRecord
 from exporter.tools.operator_calls.client import (

@@ -21,7 +21,7 @@ from exporter.cache.staleness import DURING_EXPORT, CurrentState
 from exporter.environments.installation import find_environment
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.values import split_device
-from exporter.pipeline.device_environments import locate_environment
+from exporter.pipeline.environments import locate_environment
 from exporter.pipeline.folder.stored_records import StoredRecords
 from exporter.planning.expectations import apply_expectations
 from exporter.planning.plan import Plan

@@ -13,7 +13,7 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.staleness import TRANSIENT_STATUSES
 from exporter.cache.store import Store
 from exporter.pipeline.decisions.build_results import RecordValidator
-from exporter.pipeline.decisions.store_reader import StoreHit, look_up
+from exporter.pipeline.decisions.store_transfer import StoreHit, look_up
 from exporter.pipeline.folder.stored_records import StoredRecords
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.record import CellId, Record, Status

@@ -16,12 +16,12 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import Manifest
 from exporter.pipeline.decisions.build_results import RecordValidator
 from exporter.pipeline.decisions.cell_decisions import Decisions
-from exporter.pipeline.decisions.store_writer import StoreWriter
+from exporter.pipeline.decisions.store_transfer import StoreWriter
 from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task
 from exporter.pipeline.execute.job_outcome import evaluate_job, read_log_tail, restrict_job
 from exporter.pipeline.execute.split_jobs import EndedJob, SplitJobs, join_folders
 from exporter.pipeline.folder.carry_over import carry_over, repair_folder
-from exporter.pipeline.folder.flakiness import mark_flaky
+from exporter.pipeline.folder.maintenance import mark_flaky
 from exporter.pipeline.folder.stored_records import FolderRecords, StoredRecords
 from exporter.pipeline.schedule.tasks import make_opset_jobs
 from exporter.planning.plan import Plan

@@ -27,7 +27,7 @@ from exporter.core.text import format_byte_limit, format_bytes, pluralize
 from exporter.environments.inventory import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.pipeline import BuildFolder, RecordValidator, StoredRecords
-from exporter.pipeline.device_environments import (
+from exporter.pipeline.environments import (
     list_garbage,
     locate_environment,
     locate_environments,

@@ -17,8 +17,7 @@ from exporter.environments.inventory import (
     remove_environment,
 )
 from exporter.manifest import load_settings
-from exporter.pipeline import device_environments
-from exporter.pipeline.device_environments import list_garbage
+from exporter.pipeline.environments import list_garbage, locate_environments
 from exporter.tools import environments
 from exporter.tools.environments import RECIPES, make_recipe
 
@@ -129,6 +128,6 @@ def test_the_environment_of_a_device_is_located(
 ) -> None:
     (tmp_path / "pyproject.toml").write_text(str(make_recipe("onnxruntime", "1.17")))
     project = load_settings(tmp_path)
-    device = device_environments.locate_environments(project).find_device("ort117")
+    device = locate_environments(project).find_device("ort117")
     assert device.environment is not None
     assert device.environment.interpreter == ""

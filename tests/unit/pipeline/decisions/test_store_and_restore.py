@@ -340,7 +340,9 @@ def test_nothing_is_stored_if_a_source_changed_during_the_job(tmp_path: Path, wh
 def test_nothing_is_stored_if_a_tool_changed_during_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.decisions.store_writer.have_tools_changed", lambda: True)
+    monkeypatch.setattr(
+        "exporter.pipeline.decisions.store_transfer.have_tools_changed", lambda: True
+    )
     start(tmp_path)
     assert entries(tmp_path) == []
 

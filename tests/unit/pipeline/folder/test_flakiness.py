@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.pipeline.folder.flakiness import describe_flakiness, mark_flaky
+from exporter.pipeline.folder.maintenance import describe_flakiness, mark_flaky
 from exporter.pipeline.folder.stored_records import FolderRecords
 from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Source, Stage

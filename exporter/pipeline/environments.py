@@ -1,14 +1,12 @@
-"""Find and create the environments of devices.
-
-An environment is created only for cells that run. If that fails, its cells are `unavailable` with
-the message of pip, and the other cells run.
-"""
+"""The packages of workers, of devices and of toolchains: require, create and locate them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
 from exporter.environments.installation import (
     InstallationFailure,
@@ -19,6 +17,43 @@ from exporter.environments.installation import (
 from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
 from exporter.manifest.syntax.values import split_device
+from exporter.processes import bubblewrap
+
+#: The packages that every worker imports.
+_WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+
+
+def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "export") -> None:
+    """Find packages that a child process imports.
+
+    Args:
+        names: The packages.
+        extra: The extra of this distribution that installs them.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with the names of all missing packages.
+    """
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ExporterError(
+            ExitCode.ENVIRONMENT,
+            f"{', '.join(missing)} {verb} not installed here: the command needs "
+            f"`pip install 'onnx-exporter-matrix[{extra}]'`",
+        )
+
+
+def require_sandbox(project: Project) -> None:
+    """Check that the system offers the sandbox of the project; a worker checks Landlock itself.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with the reason.
+    """
+    if project.sandbox != "bubblewrap":
+        return
+    if obstacle := bubblewrap.find_obstacle():
+        fix = 'install the package bubblewrap, or use `sandbox = "none"` in [tool.exporter]'
+        raise ExporterError(ExitCode.ENVIRONMENT, f"sandbox: {obstacle}; {fix}")
 
 
 def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:

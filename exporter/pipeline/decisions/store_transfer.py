@@ -1,20 +1,20 @@
-"""Find stale or missing cells in the store and restore them to the build folder.
-
-Restored cells are combined with valid results of the build folder by `carry_over`, which requires
-equal PyTorch outputs. Valid results of the build folder are never replaced.
-"""
+"""Restore finished cells from the store, and add new ones to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
+from exporter.cache.fingerprint import have_tools_changed
 from exporter.cache.store import Store, StoreEntry
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.manifest import Manifest
+from exporter.pipeline.decisions.build_results import RecordValidator
 from exporter.pipeline.folder.carry_over import carry_over, remove_unrecorded_files
-from exporter.pipeline.folder.flakiness import mark_flaky
+from exporter.pipeline.folder.maintenance import mark_flaky
 from exporter.pipeline.folder.stored_records import FolderRecords, StoredRecords
 from exporter.records.record import CellId, Record
 
@@ -79,7 +79,7 @@ def restore(
     stored: StoredRecords,
     rules: RetentionRules,
 ) -> dict[CellId, str]:
-    """Restore the cells of one model.
+    """Restore the cells of one model, beside valid results of the build folder, which stay.
 
     Args:
         job: The job that would build the cells, with an empty folder.
@@ -124,3 +124,38 @@ def restore(
         return dict.fromkeys(model_hits, message)
     stored.replace_model(model, main, store.adopt)
     return problems
+
+
+class StoreWriter:
+    """Writes results to the store.
+
+    Args:
+        manifest: The project.
+        today: The date of the run.
+        store: The store, or None if results are not stored.
+    """
+
+    def __init__(self, manifest: Manifest, today: date, store: Store | None) -> None:
+        self._manifest = manifest
+        self._today = today
+        self._store = store
+
+    def put(self, records: Iterable[Record], folder: JobFolder) -> str:
+        """Store the records that are up to date.
+
+        Args:
+            records: The records of one job.
+            folder: The model's folder with their files.
+
+        Returns:
+            Why nothing is stored from now on. The message is returned once, then "".
+        """
+        if self._store is None or have_tools_changed():
+            return ""
+        validator = RecordValidator(self._manifest, self._today)
+        return self._store.put([each for each in records if validator.is_valid(each)], folder)
+
+    def adopt(self, folder: Path) -> None:
+        """Move the external data of a model's folder into the store before it is deleted."""
+        if self._store is not None:
+            self._store.adopt(folder)

@@ -1,21 +1,58 @@
-"""Environments are created for cells that run, and a failure of one affects only its cells."""
+"""The packages of workers and the environments of devices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
 from exporter.cache.store.store_entry import make_lookup_key
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import InstallationFailure, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
-from exporter.pipeline import BuildOptions, RecordValidator, device_environments, run_plan
+from exporter.pipeline import (
+    BuildOptions,
+    RecordValidator,
+    environments,
+    require_packages,
+    run_plan,
+)
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    def find_spec(name: str) -> ModuleSpec | None:
+        return None if name in missing else ModuleSpec(name, None)
+
+    monkeypatch.setattr("exporter.pipeline.environments.find_spec", find_spec)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (("torch",), "torch is not installed here: the command needs `pip install '"),
+        (("torch", "onnxscript"), "torch, onnxscript are not installed here"),
+    ],
+)
+def test_missing_packages_are_named_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...], message: str
+) -> None:
+    without(monkeypatch, *missing)
+    with pytest.raises(ExporterError, match=message) as caught:
+        require_packages()
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+
+
+def test_a_complete_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch)
+    require_packages()
+
 
 TODAY = date(2026, 1, 1)
 PACKAGES = {"onnxruntime": "1.17.3", "numpy": "1.26.4", "pip": "24.0"}
@@ -29,8 +66,8 @@ class FakeInstaller:
         self.packages: Mapping[str, str] = PACKAGES
         self.created: list[EnvironmentDefinition] = []
         self._error = error
-        monkeypatch.setattr(device_environments, "find_environment", self.find)
-        monkeypatch.setattr(device_environments, "install_environment", self.install)
+        monkeypatch.setattr(environments, "find_environment", self.find)
+        monkeypatch.setattr(environments, "install_environment", self.install)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
         if definition not in self.created:
