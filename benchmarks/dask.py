@@ -24,7 +24,7 @@ from benchmarks.project import matrix_project, write_models
 from exporter.jobs.job import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project
 from exporter.manifest.project_settings import read_project
-from exporter.manifest.reading.problems import ProblemCollector
+from exporter.manifest.reading.toml_file import ProblemCollector
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.pipeline import BuildOptions, Decisions, run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine

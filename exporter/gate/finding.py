@@ -1,4 +1,4 @@
-"""The findings of the gate: one class, and the kinds of findings."""
+"""The findings of the gate, and the edits since the accepted state that cause them."""
 
 from __future__ import annotations
 

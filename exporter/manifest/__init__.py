@@ -41,7 +41,7 @@ from exporter.manifest.resolved.model import (
     select_bound,
 )
 from exporter.manifest.resolved.project import EngineSettings, Manifest, Project
-from exporter.manifest.schema.json_schema import build_schema
+from exporter.manifest.schema.documents import build_schema
 from exporter.manifest.syntax.call_paths import parse_call_path
 
 __all__ = [

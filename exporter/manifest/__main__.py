@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.manifest.schema.json_schema import format_schema
-from exporter.manifest.schema.reference_docs import format_reference
+from exporter.manifest.schema.documents import format_reference, format_schema
 
 
 def main(docs: Path = Path("docs")) -> None:

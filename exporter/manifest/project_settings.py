@@ -13,8 +13,7 @@ from typing import Any
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.manifest.reading.layers import Layer
-from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.reading.toml_file import TomlFile, read_toml
+from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.reading.validation import validate
 from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
 from exporter.manifest.resolved.gate import Gate, GatePolicy, ModelPolicy

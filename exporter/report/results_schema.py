@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from exporter.manifest.schema.json_schema import read_field_texts
+from exporter.manifest.schema.documents import read_field_texts
 from exporter.records import measurements, record
 from exporter.records.record import RunRecord
 

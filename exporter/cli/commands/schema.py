@@ -14,7 +14,7 @@ def schema() -> int:
     Editors complete the keys if a manifest begins with the line `#:schema PATH` of the file that
     contains it.
     """
-    from exporter.manifest.schema.json_schema import format_schema
+    from exporter.manifest.schema.documents import format_schema
 
     click.echo(format_schema(), nl=False)
     return ExitCode.OK

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.core.errors import Problem, suggest_nearest
-from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.schema.entry import OptionsTable, Settings
 from exporter.manifest.schema.tables import AxisTable, Table, list_explicit_values
 from exporter.manifest.syntax.values import KeyPath, quote

@@ -16,8 +16,7 @@ from pydantic_core import ErrorDetails
 
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.manifest.reading.layers import Layer
-from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.schema.entry import Document, Settings
 from exporter.manifest.schema.fields import FORM_TAGS, NestedProblem
 from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable

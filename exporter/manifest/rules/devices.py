@@ -8,8 +8,7 @@ from pathlib import Path
 
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.onnxruntime_releases import Release
-from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.resolved.device import (
     BUILT_IN_RUNTIMES,
     Device,

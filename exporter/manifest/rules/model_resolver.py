@@ -15,20 +15,33 @@ from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import ModelSpec, Output
 from exporter.manifest.rules.axes import resolve_axes
-from exporter.manifest.rules.call_placement import resolve_call_paths, resolve_containers
-from exporter.manifest.rules.cases import resolve_cases, resolve_inputs_from
-from exporter.manifest.rules.custom_ops import resolve_custom_ops
 from exporter.manifest.rules.devices import add_consumer_devices, format_unknown_device
-from exporter.manifest.rules.expectations import resolve_expectations, resolve_skips
 from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
-from exporter.manifest.rules.fills import check_masks, resolve_fill
-from exporter.manifest.rules.overrides import resolve_overrides, resolve_tolerance
+from exporter.manifest.rules.fills import (
+    check_masks,
+    resolve_cases,
+    resolve_fill,
+    resolve_inputs_from,
+)
+from exporter.manifest.rules.overrides import (
+    resolve_expectations,
+    resolve_overrides,
+    resolve_skips,
+    resolve_tolerance,
+)
 from exporter.manifest.rules.references import References
-from exporter.manifest.rules.signature import check_inputs, resolve_dtype, resolve_shapes
+from exporter.manifest.rules.signature import (
+    check_inputs,
+    resolve_call_paths,
+    resolve_containers,
+    resolve_dtype,
+    resolve_shapes,
+)
 from exporter.manifest.rules.sources import (
     check_saved_source,
     has_artifact,
     resolve_artifact,
+    resolve_custom_ops,
     resolve_depends,
     resolve_parameters,
     resolve_weights,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
 from exporter.manifest.reading.layers import Layer, merge_layers
-from exporter.manifest.reading.problems import ProblemCollector
-from exporter.manifest.reading.toml_file import TomlFile
+from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.signature import resolve_shapes
 from exporter.manifest.schema.entry import Settings

@@ -9,8 +9,7 @@ import pytest
 
 from exporter.manifest import build_schema
 from exporter.manifest.schema import entry, settings, tables
-from exporter.manifest.schema.json_schema import format_schema
-from exporter.manifest.schema.reference_docs import format_reference
+from exporter.manifest.schema.documents import format_reference, format_schema
 from exporter.manifest.schema.tables import Table
 
 _DOCS = Path(__file__).parents[4] / "docs"
