@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from exporter.cache.fingerprint import hash_source
 from exporter.cache.store.blobs import (
@@ -33,7 +34,6 @@ from exporter.cache.store.eviction import (
     list_entries,
     measure_folder,
 )
-from exporter.cache.store.remote_store import RemoteStore
 from exporter.cache.store.store_entry import (
     DamagedEntry,
     StoredFile,
@@ -50,6 +50,9 @@ from exporter.cache.store.store_statistics import StoreCounters, StoreStatistics
 from exporter.core.text import format_byte_limit
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CellId, Record
+
+if TYPE_CHECKING:  # an export without a remote store imports no web client
+    from exporter.cache.store.remote_store import RemoteStore
 
 #: Entries of one lookup key. Each edit of a source adds one, and a lookup reads all of them.
 MAX_VARIANTS = 32
