@@ -86,12 +86,8 @@ def _open_remote(
             missing.
     """
     # An export without a remote store does not need these modules.
-    from exporter.cache.store.remote_store import (
-        SILENCE,
-        RemoteStore,
-        open_readable,
-        open_writable,
-    )
+    from exporter.cache.store.remote_files import open_files
+    from exporter.cache.store.remote_store import SILENCE, RemoteStore
     from exporter.cache.store.request_pool import TimeLimit
 
     if environment.get(STORE_VARIABLE):
@@ -113,10 +109,10 @@ def _open_remote(
     is_mirror = not REMOTE_SCHEMES[scheme]
     return RemoteStore(
         label,
-        partial(open_readable, url),
-        None if is_read_only or is_mirror else partial(open_writable, url),
+        partial(open_files, url),
         TimeLimit(project.store_timeout, SILENCE),
         _read_key(project, environment),
+        is_read_only=is_read_only or is_mirror,
     )
 
 

@@ -121,11 +121,6 @@ class Blobs:
         """Return the path of the file with this hash."""
         return self._path / sha256[:2] / sha256
 
-    def list_files(self) -> Iterator[Path]:
-        """Yield the path of each stored file."""
-        for folder in list_folder(self._path):
-            yield from list_folder(folder)
-
 
 def _has_size(path: Path, file: StoredFile) -> bool:
     try:

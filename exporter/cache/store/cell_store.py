@@ -30,8 +30,8 @@ from exporter.cache.store.blobs import (
 from exporter.cache.store.eviction import (
     EvictionResult,
     StoreLimits,
-    evict,
-    list_entries,
+    count_entries,
+    evict_local,
     measure_folder,
 )
 from exporter.cache.store.store_entry import (
@@ -258,7 +258,7 @@ class Store:
 
     def evict(self, *, dry_run: bool = False) -> EvictionResult:
         """Remove entries and files beyond the limits."""
-        result = evict(self.path, self._blobs, self.limits, dry_run=dry_run)
+        result = evict_local(self.path, self.limits, dry_run=dry_run)
         if self._is_writable and not dry_run and self._entries.is_dir():
             with suppress(OSError):  # the next run evicts again
                 self._last_eviction.touch()
@@ -290,7 +290,7 @@ class Store:
 
     def count(self) -> int:
         """Return the number of entries."""
-        return sum(1 for _ in list_entries(self._entries))
+        return count_entries(self.path)
 
     def measure_size(self) -> int:
         """Return the bytes of all files in the store."""

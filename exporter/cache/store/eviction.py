@@ -6,16 +6,16 @@ without an entry is removed after a day, because a run may be about to write the
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.store.blobs import Blobs, list_folder
 from exporter.cache.store.store_entry import (
     DamagedEntry,
     StoredFile,
@@ -23,6 +23,11 @@ from exporter.cache.store.store_entry import (
     read_entry_file,
 )
 
+#: Other files in the folder of a store are not its own, and stay.
+_ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")
+_BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")
+#: Incomplete files.
+_SCRATCH = re.compile(r"tmp/[0-9a-f]{32}")
 #: Seconds after which a file without an entry does not belong to a running export.
 GRACE_PERIOD = 24 * 3600.0
 
@@ -49,75 +54,112 @@ class EvictionResult:
     """The bytes of the remaining files."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryUse:
-    """An entry with its last use and its files."""
-
-    path: str
-    used: float
-    """Seconds since the epoch."""
-    files: tuple[StoredFile, ...] | None
-    """None if the entry is damaged."""
-
-    @property
-    def hashes(self) -> set[str]:
-        """The files that the entry uses."""
-        return {file.sha256 for file in self.files or ()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionChoice:
-    """The entries to remove, and the use of the files afterwards."""
+class StoreFile:
+    """A file of a local or remote store."""
 
-    paths: tuple[str, ...]
-    users: Mapping[str, int]
-    """The number of remaining entries of each file that any entry uses."""
-    remaining: int
-    """The bytes of the used files."""
-
-    def is_unused(self, sha256: str, changed: float, now: float) -> bool:
-        """Return True if a file can be removed: no entry uses it or will use it."""
-        if sha256 in self.users:
-            return not self.users[sha256]
-        return now - changed > GRACE_PERIOD
+    name: str
+    size: int = 0
+    """The bytes that a removal frees."""
+    changed: float = 0.0
+    """Seconds since 1970, or 0 if the server does not report it: the last use of an entry."""
 
 
-def choose_entries(entries: Iterable[EntryUse], limits: StoreLimits, now: float) -> EvictionChoice:
-    """Choose the entries beyond the limits: damaged, old, then the least recently used ones."""
-    by_use = sorted(entries, key=lambda entry: entry.used)
-    users = Counter(sha256 for entry in by_use for sha256 in entry.hashes)
-    sizes = {file.sha256: file.size for entry in by_use for file in entry.files or ()}
+def evict(
+    files: Collection[StoreFile],
+    read: Callable[[Sequence[str]], Iterable[Sequence[StoredFile] | None]],
+    remove: Callable[[Sequence[str]], object],
+    limits: StoreLimits,
+    *,
+    dry_run: bool,
+) -> EvictionResult:
+    """Remove entries beyond the limits, and unused files: damaged, old, then the least used ones.
+
+    Args:
+        files: All files of the store.
+        read: Returns the files of each entry, or None if the entry is damaged.
+        remove: Removes files.
+        limits: The limits.
+        dry_run: True to remove nothing.
+
+    Raises:
+        OSError: if a request fails. An entry that cannot be read may use any file.
+    """
+    now = time.time()
+    entries = [file for file in files if _ENTRY.fullmatch(file.name)]
+    contents = dict(zip(entries, read([each.name for each in entries]), strict=True))
+    sizes = {each.sha256: each.size for used in contents.values() for each in used or ()}
+    hashes = {entry: {each.sha256 for each in used or ()} for entry, used in contents.items()}
+    users = Counter(sha256 for each in hashes.values() for sha256 in each)
     remaining = sum(sizes.values())
-    paths = []
-    for entry in by_use:
-        is_recent = now - entry.used <= limits.age
-        if entry.files is not None and is_recent and remaining <= limits.size:
+    evicted = []
+    for entry in sorted(entries, key=lambda each: each.changed):
+        is_recent = now - entry.changed <= limits.age
+        if contents[entry] is not None and is_recent and remaining <= limits.size:
             continue
-        paths.append(entry.path)
-        for sha256 in entry.hashes:
+        evicted.append(entry)
+        for sha256 in hashes[entry]:
             users[sha256] -= 1
             remaining -= 0 if users[sha256] else sizes[sha256]
-    return EvictionChoice(paths=tuple(paths), users=dict(users), remaining=remaining)
+
+    def is_unused(file: StoreFile) -> bool:
+        blob = _BLOB.fullmatch(file.name)
+        if blob and blob[1] in users:
+            return not users[blob[1]]
+        return bool(blob or _SCRATCH.fullmatch(file.name)) and now - file.changed > GRACE_PERIOD
+
+    unused = [file for file in files if is_unused(file)]
+    if not dry_run:
+        # An entry without its files is a miss. Files without an entry are removed later.
+        for group in (evicted, unused):
+            remove([file.name for file in group])
+    freed = sum(file.size for file in (*evicted, *unused))
+    return EvictionResult(cells=len(evicted), bytes=freed, remaining=remaining)
 
 
-def evict(path: Path, blobs: Blobs, limits: StoreLimits, *, dry_run: bool) -> EvictionResult:
-    """Remove entries and files beyond the limits.
+def evict_local(path: Path, limits: StoreLimits, *, dry_run: bool) -> EvictionResult:
+    """Remove entries and files of a local store beyond the limits.
 
     Raises:
         OSError: if a file cannot be removed.
     """
-    now = time.time()
-    choice = choose_entries(_read_entries(path), limits, now)
-    paths = [Path(each) for each in choice.paths]
-    for blob in blobs.list_files():
-        with suppress(OSError):  # removed by another process
-            if choice.is_unused(blob.name, blob.lstat().st_ctime, now):
-                paths.append(blob)
-    paths += [each for each in list_folder(path / "tmp") if _is_old(each, now)]
-    freed = sum(_measure_freed(each) for each in paths)
-    for each in () if dry_run else paths:
-        _remove(each)
-    return EvictionResult(cells=len(choice.paths), bytes=freed, remaining=choice.remaining)
+
+    def remove(names: Sequence[str]) -> None:
+        for file in (path / name for name in names):
+            file.unlink(missing_ok=True)
+            with suppress(OSError):  # not empty
+                file.parent.rmdir()
+
+    def read(names: Sequence[str]) -> Iterator[Sequence[StoredFile] | None]:
+        for name in names:
+            try:
+                yield parse_header(read_entry_file(path / name)).files
+            except DamagedEntry:
+                yield None
+
+    return evict(list(list_files(path)), read, remove, limits, dry_run=dry_run)
+
+
+def list_files(path: Path) -> Iterator[StoreFile]:
+    """Yield the files of a local store. Links are not followed."""
+    for folder, _, names in os.walk(path):
+        for file in (Path(folder, name) for name in names):
+            with suppress(OSError):  # removed by another process
+                state = file.lstat()
+                if stat.S_ISREG(state.st_mode):
+                    name = file.relative_to(path).as_posix()
+                    is_entry = _ENTRY.fullmatch(name)
+                    yield StoreFile(
+                        name=name,
+                        # A file with a second name elsewhere frees nothing.
+                        size=state.st_size if state.st_nlink == 1 else 0,
+                        changed=state.st_mtime if is_entry else state.st_ctime,
+                    )
+
+
+def count_entries(path: Path) -> int:
+    """Return the number of entries of a local store."""
+    return sum(_ENTRY.fullmatch(file.name) is not None for file in list_files(path))
 
 
 def measure_folder(path: Path) -> int:
@@ -128,47 +170,3 @@ def measure_folder(path: Path) -> int:
             state = each.lstat()
             total += state.st_size if stat.S_ISREG(state.st_mode) else 0
     return total
-
-
-def list_entries(entries: Path) -> Iterator[Path]:
-    """Yield the path of each entry in the folder `entries` of a store."""
-    for group in list_folder(entries):
-        for folder in list_folder(group):
-            yield from list_folder(folder)
-
-
-def _read_entries(path: Path) -> Iterator[EntryUse]:
-    for each in list_entries(path / "entries"):
-        with suppress(OSError):  # removed by another process
-            used = each.lstat().st_mtime
-            try:
-                files = parse_header(read_entry_file(each)).files
-            except DamagedEntry:
-                files = None
-            yield EntryUse(str(each), used, files)
-
-
-def _is_old(path: Path, now: float) -> bool:
-    try:
-        return now - path.lstat().st_ctime > GRACE_PERIOD
-    except OSError:
-        return False  # removed by another process
-
-
-def _measure_freed(path: Path) -> int:
-    """Return the bytes that a removal frees."""
-    freed = 0
-    for each in path.rglob("*") if path.is_dir() else [path]:
-        with suppress(OSError):
-            state = each.lstat()
-            freed += state.st_size if stat.S_ISREG(state.st_mode) and state.st_nlink == 1 else 0
-    return freed
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    path.unlink(missing_ok=True)
-    with suppress(OSError):  # not empty
-        path.parent.rmdir()

@@ -10,10 +10,9 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import (
@@ -27,6 +26,7 @@ from urllib.request import (
     UnknownHandler,
 )
 
+from exporter.cache.store.eviction import StoreFile
 from exporter.manifest.resolved.project import split_url
 
 #: Bytes of one request. Eight of them at 2 MB/s take 16 s, less than the time for a response.
@@ -44,23 +44,13 @@ _CONNECTION_OPTIONS = {
 _SCRATCH = "tmp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteFile:
-    """A file of a remote store."""
-
-    name: str
-    size: int = 0
-    changed: float = 0.0
-    """Seconds since 1970, or 0 if the server does not report it."""
-
-
-class ReadableFiles(Protocol):
+class RemoteFiles(Protocol):
     """The files below a URL. Errors are those of the server's package."""
 
     def require_root(self) -> None:
         """Raise an error if the bucket or the folder cannot be listed."""
 
-    def list_folder(self, folder: str) -> list[RemoteFile]:
+    def list_folder(self, folder: str) -> list[StoreFile]:
         """Return the files of a folder; empty if it does not exist."""
 
     def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
@@ -70,11 +60,7 @@ class ReadableFiles(Protocol):
             FileNotFoundError: if the file does not exist.
         """
 
-
-class WritableFiles(ReadableFiles, Protocol):
-    """The files below a URL, which can be changed."""
-
-    def list_all(self) -> list[RemoteFile]:
+    def list_all(self) -> list[StoreFile]:
         """Return all files."""
 
     def find_size(self, name: str) -> int | None:
@@ -120,7 +106,7 @@ class FsspecFiles:
             if self._bucket:
                 self._files.ls(self._bucket)
 
-    def list_folder(self, folder: str) -> list[RemoteFile]:
+    def list_folder(self, folder: str) -> list[StoreFile]:
         """Return the files of a folder; empty if it does not exist."""
         try:
             items = self._files.ls(f"{self._root}/{folder}", detail=True)
@@ -129,7 +115,7 @@ class FsspecFiles:
         files = (self._describe(item) for item in items if item["type"] == "file")
         return [file for file in files if file.name.startswith(f"{folder}/")]
 
-    def list_all(self) -> list[RemoteFile]:
+    def list_all(self) -> list[StoreFile]:
         """Return all files."""
         try:
             items = self._files.find(self._root, detail=True).values()
@@ -186,7 +172,7 @@ class FsspecFiles:
         if self._needs_rename:
             Path(target).replace(f"{self._root}/{name}")
 
-    def _describe(self, item: dict[str, Any]) -> RemoteFile:
+    def _describe(self, item: dict[str, Any]) -> StoreFile:
         # Each package has its own key for the time, and some omit the leading slash of a name.
         keys = ("mtime", "LastModified", "last_modified", "updated", "created")
         time = next((item[key] for key in keys if item.get(key)), 0.0)
@@ -195,7 +181,7 @@ class FsspecFiles:
         changed = time.timestamp() if isinstance(time, datetime) else float(time)
         path = item["name"].strip("/")
         name = path.removeprefix(self._root.strip("/")).lstrip("/")
-        return RemoteFile(name=name, size=item["size"] or 0, changed=changed)
+        return StoreFile(name=name, size=item["size"] or 0, changed=changed)
 
 
 #: Seconds after which a blocked read ends.
@@ -231,7 +217,7 @@ class HttpFiles:
         for _ in self.read_chunks("", CHUNK):
             break
 
-    def list_folder(self, folder: str) -> list[RemoteFile]:
+    def list_folder(self, folder: str) -> list[StoreFile]:
         """Return the entries in a folder; empty if it does not exist.
 
         Servers format listings in many ways. All of them contain the names of entries, which are
@@ -242,7 +228,7 @@ class HttpFiles:
         except FileNotFoundError:
             return []
         names = dict.fromkeys(_ENTRY_NAME.findall(page))
-        return [RemoteFile(name=f"{folder}/{name.decode()}") for name in names]
+        return [StoreFile(name=f"{folder}/{name.decode()}") for name in names]
 
     def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
         """Yield at most `size` bytes from the start of a file."""
@@ -256,3 +242,10 @@ class HttpFiles:
             if error.code in (404, 410):
                 raise FileNotFoundError(f"HTTP status {error.code}") from None
             raise OSError(f"HTTP status {error.code}: {error.reason}") from None
+
+
+def open_files(url: str) -> RemoteFiles:
+    """Return the files below a URL. Those of a web server can only be read."""
+    if split_url(url)[0] in ("http", "https"):
+        return cast("RemoteFiles", HttpFiles(url))
+    return FsspecFiles(url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import threading
 import time
 from collections import Counter
@@ -12,23 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from exporter.cache.fingerprint import hash_source
 from exporter.cache.store.blobs import create_scratch_file, move_into_place
-from exporter.cache.store.eviction import (
-    EntryUse,
-    EvictionResult,
-    StoreLimits,
-    choose_entries,
-)
-from exporter.cache.store.remote_files import (
-    FsspecFiles,
-    HttpFiles,
-    ReadableFiles,
-    RemoteFile,
-    WritableFiles,
-)
+from exporter.cache.store.eviction import EvictionResult, StoreLimits, evict
+from exporter.cache.store.remote_files import RemoteFiles
 from exporter.cache.store.request_pool import (
     Request,
     RequestPool,
@@ -46,7 +34,8 @@ from exporter.cache.store.store_entry import (
 from exporter.cache.store.store_statistics import StoreCounters
 from exporter.core.files import CELL_LIMIT
 from exporter.core.text import pluralize
-from exporter.manifest.resolved.project import split_url
+
+T = TypeVar("T")
 
 #: Characters of a key: 128 bits in hexadecimal digits.
 MIN_KEY_LENGTH = 32
@@ -91,58 +80,6 @@ def unwrap(data: bytes, key: SigningKey | None) -> bytes:
     return entry
 
 
-_ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")
-_BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")
-#: Incomplete uploads to a folder.
-_SCRATCH = re.compile(r"tmp/[0-9a-f]{32}")
-
-
-def evict_remote(
-    files: WritableFiles, pool: RequestPool, limits: StoreLimits, *, dry_run: bool
-) -> EvictionResult:
-    """Remove entries and files beyond the limits.
-
-    Raises:
-        OSError: if a request fails.
-    """
-    now = time.time()
-    listing = pool.submit(files.list_all)
-    [all_files] = pool.collect([listing])
-    entries = [file for file in all_files if _ENTRY.fullmatch(file.name)]
-    requests = [pool.submit(partial(_read_use, files, file)) for file in entries]
-    choice = choose_entries([use for use in pool.collect(requests) if use], limits, now)
-    removed = set(choice.paths)
-    unused = []
-    for file in all_files:
-        blob = _BLOB.fullmatch(file.name)
-        is_old_scratch = _SCRATCH.fullmatch(file.name) and choice.is_unused("", file.changed, now)
-        if is_old_scratch or (blob and choice.is_unused(blob[1], file.changed, now)):
-            unused.append(file)
-    evicted = [file for file in entries if file.name in removed]
-    if not dry_run:
-        # An entry without its files is a miss. Files without an entry are removed later.
-        for group in (evicted, unused):
-            pool.collect([pool.submit(partial(files.remove, file.name)) for file in group])
-    return EvictionResult(
-        cells=len(evicted), bytes=_sum_sizes([*evicted, *unused]), remaining=choice.remaining
-    )
-
-
-def _read_use(files: WritableFiles, file: RemoteFile) -> EntryUse | None:
-    """Return the use of an entry, or None if it was removed since the listing."""
-    try:
-        data = b"".join(files.read_chunks(file.name, CELL_LIMIT))
-        return EntryUse(file.name, file.changed, parse_header(unwrap(data, None)).files)
-    except FileNotFoundError:
-        return None
-    except DamagedEntry:
-        return EntryUse(file.name, file.changed, None)
-
-
-def _sum_sizes(files: Sequence[RemoteFile]) -> int:
-    return sum(file.size for file in files)
-
-
 #: Seconds without a response after which a server counts as broken.
 SILENCE = 20.0
 #: Parallel requests. More of them are slower, because Python runs one thread at a time.
@@ -161,31 +98,30 @@ class RemoteStore:
 
     Args:
         label: The setting and the URL, for messages.
-        open_files: Opens the files for reading. It is called by the first request.
-        open_writable: Opens the files for writing, or None if the store is never written.
+        open_files: Opens the files. It is called by the first request.
         limit: The time that a run waits.
         key: The key that signs entries, or None to trust all writers.
+        is_read_only: True if the store is never written.
     """
 
     def __init__(
         self,
         label: str,
-        open_files: Callable[[], ReadableFiles],
-        open_writable: Callable[[], WritableFiles] | None,
+        open_files: Callable[[], RemoteFiles],
         limit: TimeLimit,
         key: SigningKey | None = None,
+        *,
+        is_read_only: bool = False,
     ) -> None:
         self.label = label
         self.counters = StoreCounters()
-        self.is_read_only = open_writable is None
+        self.is_read_only = is_read_only
         self.has_key = key is not None
         self._open_files = open_files
-        self._open_writable = open_writable
         self._limit = limit
         self._key = key
         self._lock = threading.Lock()
-        self._readable: ReadableFiles | None = None
-        self._writable: WritableFiles | None = None
+        self._files: RemoteFiles | None = None
         self._reads = RequestPool(limit, _READ_THREADS)
         self._writes = RequestPool(limit, _WRITE_THREADS)
         self._is_stopped = False
@@ -262,14 +198,14 @@ class RemoteStore:
 
             def refresh() -> None:
                 data = b"".join(self._read(name, CELL_LIMIT))
-                self._get_writable().write(name, data)
+                self._get_files().write(name, data)
 
             self._uploads.append(self._writes.submit(refresh))
 
     def remove(self, name: str) -> None:
         """Start the removal of an entry."""
         if not self.is_read_only:
-            self._uploads.append(self._writes.submit(lambda: self._get_writable().remove(name)))
+            self._uploads.append(self._writes.submit(lambda: self._get_files().remove(name)))
 
     def flush(self) -> None:
         """Wait for the uploads within the time limit."""
@@ -301,13 +237,33 @@ class RemoteStore:
             OSError: if a request fails.
         """
         pool = RequestPool(TimeLimit(_GC_SECONDS, _GC_SILENCE), _READ_THREADS)
-        [files] = pool.collect([pool.submit(self._get_writable)])
+        [files] = pool.collect([pool.submit(self._get_files)])
         pool.collect([pool.submit(files.require_root)])
-        return evict_remote(files, pool, limits, dry_run=dry_run)
+        [all_files] = pool.collect([pool.submit(files.list_all)])
+
+        def call_all(function: Callable[[str], T], names: Sequence[str]) -> list[T]:
+            return pool.collect([pool.submit(partial(function, name)) for name in names])
+
+        def read(name: str) -> Sequence[StoredFile] | None:
+            try:
+                data = b"".join(files.read_chunks(name, CELL_LIMIT))
+                return parse_header(unwrap(data, None)).files
+            except FileNotFoundError:  # removed since the listing
+                return ()
+            except DamagedEntry:
+                return None
+
+        return evict(
+            all_files,
+            partial(call_all, read),
+            partial(call_all, files.remove),
+            limits,
+            dry_run=dry_run,
+        )
 
     def test_access(self) -> str:
         """Return why the store cannot be read, or ""."""
-        request = self._reads.submit(lambda: self._get_readable().require_root())
+        request = self._reads.submit(lambda: self._get_files().require_root())
         self._reads.wait([request])
         if request.error:
             return describe_error(request.error)
@@ -315,7 +271,7 @@ class RemoteStore:
 
     def _make_lookup(self, key: str) -> Callable[[], list[StoreEntry]]:
         def look_up() -> list[StoreEntry]:
-            files = self._get_readable()
+            files = self._get_files()
             found_files = files.list_folder(f"entries/{key}")
             found_files.sort(key=lambda file: file.changed, reverse=True)
             entries = []
@@ -359,7 +315,7 @@ class RemoteStore:
         self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]
     ) -> Callable[[], None]:
         def upload() -> None:
-            files = self._get_writable()
+            files = self._get_files()
             for file in entry.files:
                 target = _name_blob(file)
                 with self._lock:
@@ -378,25 +334,17 @@ class RemoteStore:
 
     def _read(self, name: str, size: int) -> Iterator[bytes]:
         """Yield the bytes of a file, and store the time of each response."""
-        for chunk in self._get_readable().read_chunks(name, size):
+        for chunk in self._get_files().read_chunks(name, size):
             self._reads.note_response()
             yield chunk
 
-    def _get_readable(self) -> ReadableFiles:
+    def _get_files(self) -> RemoteFiles:
         with self._lock:
-            if self._readable is None:
-                self._readable = self._open_files()
-                self._reads.note_response()
-            return self._readable
-
-    def _get_writable(self) -> WritableFiles:
-        if self._open_writable is None:
-            raise PermissionError(f"{self.label} is read-only")
-        with self._lock:
-            if self._writable is None:
-                self._writable = self._open_writable()
-                self._writes.note_response()
-            return self._writable
+            if self._files is None:
+                self._files = self._open_files()
+                for pool in (self._reads, self._writes):
+                    pool.note_response()
+            return self._files
 
     def _collect_errors(self, requests: Iterable[Request[Any]]) -> None:
         """Create the message about failed reads."""
@@ -420,13 +368,3 @@ class RemoteStore:
 
 def _name_blob(file: StoredFile) -> str:
     return f"blobs/{file.sha256[:2]}/{file.sha256}"
-
-
-def open_readable(url: str) -> ReadableFiles:
-    """Return the files below a URL for reading."""
-    return HttpFiles(url) if split_url(url)[0] in ("http", "https") else FsspecFiles(url)
-
-
-def open_writable(url: str) -> WritableFiles:
-    """Return the files below a URL for writing."""
-    return FsspecFiles(url)

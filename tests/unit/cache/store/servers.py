@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from exporter.cache.store import Store
-from exporter.cache.store.remote_files import FsspecFiles, RemoteFile, WritableFiles
+from exporter.cache.store.eviction import StoreFile
+from exporter.cache.store.remote_files import FsspecFiles, RemoteFiles
 from exporter.cache.store.remote_store import RemoteStore, SigningKey
 from exporter.cache.store.request_pool import TimeLimit
 from tests.unit.cache.store.cells import WIDE
@@ -28,7 +29,7 @@ class FaultyFiles:
 
     def __init__(
         self,
-        files: WritableFiles,
+        files: RemoteFiles,
         fault: Callable[[], None],
         after: int = 0,
         kinds: tuple[str, ...] = ("read", "write"),
@@ -47,11 +48,11 @@ class FaultyFiles:
         self._check("read")
         self._files.require_root()
 
-    def list_folder(self, folder: str) -> list[RemoteFile]:
+    def list_folder(self, folder: str) -> list[StoreFile]:
         self._check("read")
         return self._files.list_folder(folder)
 
-    def list_all(self) -> list[RemoteFile]:
+    def list_all(self) -> list[StoreFile]:
         self._check("read")
         return self._files.list_all()
 
@@ -95,16 +96,14 @@ def raise_foreign() -> None:
 
 
 def make_remote(
-    files: WritableFiles,
+    files: RemoteFiles,
     *,
     key: SigningKey | None = None,
     limit: TimeLimit | None = None,
     is_read_only: bool = False,
 ) -> RemoteStore:
     limit = limit or TimeLimit(20.0, 20.0)
-    return RemoteStore(
-        "store: test://cells", lambda: files, None if is_read_only else lambda: files, limit, key
-    )
+    return RemoteStore("store: test://cells", lambda: files, limit, key, is_read_only=is_read_only)
 
 
 def make_machine(root: Path, remote: RemoteStore) -> Store:

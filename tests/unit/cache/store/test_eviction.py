@@ -98,17 +98,18 @@ def test_damaged_entries_and_unused_files_are_removed(
 ) -> None:
     record = store_cell(tmp_path, 17, 0)
     path = make_store(tmp_path).locate_entry(record)
-    path.with_name("damaged.json").write_text("{")
+    path.with_name(f"{'0' * 32}.json").write_text("{")
     (tmp_path / "store/blobs/00").mkdir()
     (tmp_path / "store/blobs/00" / ("0" * 64)).write_text("of a run that was killed")
-    (tmp_path / "store/tmp/left").mkdir()
+    left = tmp_path / "store/tmp" / ("0" * 32)
+    left.write_text("")
     store = limited(tmp_path)
     assert store.evict().cells == 1
     assert (tmp_path / "store/blobs/00" / ("0" * 64)).exists(), "a run may be about to need it"
     monkeypatch.setattr("exporter.cache.store.eviction.GRACE_PERIOD", -1.0)
     store.evict()
     assert not (tmp_path / "store/blobs/00").exists()
-    assert not (tmp_path / "store/tmp/left").exists()
+    assert not left.exists()
     assert list_cells(store, record) == [17]
 
 
