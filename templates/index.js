@@ -328,7 +328,6 @@ function panelOf(row, cell) {
         MARKS.get(each.mark).symbol, each.check, each.figures ?? "", each.message ?? ""]))),
     ...section("Detail", outcome.detail ? create("pre", { tabIndex: 0 }, outcome.detail) : null),
     ...section("Notes", listOf(outcome.notes)),
-    ...section("History", historyTable(keyOf(row, cell))),
     ...section("Trend over commits", trendCharts(DATA.head.trends?.[row.model])),
     ...section("Error by opset, relative to its limit", errorChart(row, cell)),
     ...section("Size by opset", sizeChart(row, cell)),
@@ -426,51 +425,6 @@ function sizeChart(row, current) {
   return chart(row, current, [[0, "0", ""], [1, largest.size, ""]], heightOf, (cell) => fileOf(row, cell).size);
 }
 
-// --- accepted baselines -----------------------------------------------------------------------------
-
-function showHistory() {
-  const history = DATA.head.history ?? [];
-  if (!history.length) return;
-  const summaries = history.map(({ counts }, index) => `${index + 1}: ${formatCounts(counts)}`);
-  byId("history").append(
-    create("h2", { id: "history-title" }, "Accepted baselines, the newest last"),
-    historyChart(history, summaries.join("; ")),
-    ...history.map((entry, index) => create("details", {},
-      create("summary", {}, [summaries[index], entry.tools].filter(Boolean).join("; ")),
-      table(["cell", "before", "after"], (entry.changes ?? []).map(formatChange))
-        ?? create("p", {}, "No cell has changed."))));
-  byId("history").hidden = false;
-}
-
-function formatCounts(counts) {
-  return Object.entries(counts).map(([word, count]) => `${count} ${word}`).join(", ");
-}
-
-function formatChange([cell, before, after]) {
-  return [cell, before || "not promised", after || "no longer promised"];
-}
-
-function historyChart(history, label) {
-  const total = (entry) => Object.values(entry.counts).reduce((sum, count) => sum + count, 0);
-  const most = Math.max(...history.map(total), 1);
-  const step = Math.min(48, 800 / history.length);
-  const parts = history.flatMap((entry, index) => {
-    let top = 100;
-    return ["good", "foreseen", "open", "bad"].map((kind) => {
-      const cells = Object.entries(entry.counts)
-        .filter(([word]) => (MARKS.get(word)?.family ?? "open") === kind)
-        .reduce((sum, [, count]) => sum + count, 0);
-      const height = (100 * cells) / most;
-      top -= height;
-      return svg("rect", { x: index * step, width: step * 0.8, y: top, height, class: kind },
-        svg("title", {}, `${index + 1}: ${formatCounts(entry.counts)}`));
-    });
-  });
-  const chart = svg("svg", { viewBox: "0 0 800 101", role: "img", "aria-label": label }, ...parts);
-  chart.classList.add("history");
-  return chart;
-}
-
 // --- trends over commits ------------------------------------------------------------------------------
 
 const TRENDS = [
@@ -509,13 +463,6 @@ function showTrend() {
   if (!charts) return;
   byId("trend").append(create("h2", { id: "trend-title" }, `Trend over ${DATA.head.commits.length} commits`), charts);
   byId("trend").hidden = false;
-}
-
-function historyTable(key) {
-  const lines = (DATA.head.history ?? []).flatMap((entry, index) => (entry.changes ?? [])
-    .filter(([cell]) => cell === key)
-    .map((change) => [String(index + 1), ...formatChange(change).slice(1), entry.tools]));
-  return table(["baseline", "before", "after", "tools"], lines);
 }
 
 // --- the controls --------------------------------------------------------------------------------
@@ -622,7 +569,6 @@ function start() {
     show();
   });
   show();
-  showHistory();
   showTrend();
   openLinked();
   addEventListener("hashchange", openLinked);

@@ -1,1 +1,1 @@
-"""The stored results: records of cells, the baseline and its history."""
+"""The stored results: records of cells, the baseline, and its figures over commits."""

@@ -37,19 +37,6 @@ class TrendPoint:
         return sum(figures.green for figures in self.models.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendStep:
-    """A commit that changed a figure of a model."""
-
-    commit: str
-    """`2a9548ebe314 of 2026-11-21`."""
-    green: str
-    error: str
-    size: str
-    nodes: str
-    latency: str
-
-
 def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint, ...]:
     """Return one point for each version of the baseline."""
     points = []
@@ -62,9 +49,13 @@ def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint
     return tuple(points)
 
 
-def list_steps(trend: Sequence[TrendPoint], model: str) -> tuple[TrendStep, ...]:
-    """Return the commits at which a figure of the model changed, the newest first."""
-    steps: list[TrendStep] = []
+def list_steps(trend: Sequence[TrendPoint], model: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commits at which a figure of the model changed, the newest first.
+
+    Returns:
+        The commit, the green cells, error, size, nodes and latency, as texts.
+    """
+    steps: list[tuple[str, ...]] = []
     before: ModelFigures | None = None
     for point in trend:
         figures = point.models.get(model)
@@ -88,12 +79,12 @@ def _summarize(outcomes: Sequence[CellOutcome]) -> ModelFigures:
     )
 
 
-def _format_step(commit: Commit, figures: ModelFigures) -> TrendStep:
-    return TrendStep(
-        commit=str(commit),
-        green=f"{figures.green} of {figures.cells}",
-        error="" if figures.error is None else f"{figures.error:g}",
-        size="" if figures.bytes is None else format_bytes(figures.bytes),
-        nodes="" if figures.nodes is None else str(figures.nodes),
-        latency="" if figures.latency is None else f"{figures.latency:g}",
+def _format_step(commit: Commit, figures: ModelFigures) -> tuple[str, ...]:
+    return (
+        str(commit),
+        f"{figures.green} of {figures.cells}",
+        "" if figures.error is None else f"{figures.error:g}",
+        "" if figures.bytes is None else format_bytes(figures.bytes),
+        "" if figures.nodes is None else str(figures.nodes),
+        "" if figures.latency is None else f"{figures.latency:g}",
     )

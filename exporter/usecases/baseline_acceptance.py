@@ -1,4 +1,4 @@
-"""Accept the current results: write the baseline, its history and the reports."""
+"""Accept the current results: write the baseline and the reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from exporter.gate import GateFinding, accept_all, accept_some, compare_results
 from exporter.manifest import Manifest
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
-from exporter.records.history import HISTORY_FILE, extend_history, read_history, write_history
 from exporter.records.record import CellId, RunRecord
 from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import ReportPaths, write_reports
@@ -56,7 +55,7 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
 def accept(
     acceptance: Acceptance, cells: Collection[CellId] | None = None, reason: str = ""
 ) -> None:
-    """Write the results into the baseline, and write the history and the reports.
+    """Write the results into the baseline, and write the reports.
 
     Args:
         acceptance: The results and the previous baseline.
@@ -64,8 +63,7 @@ def accept(
         reason: The reason for each of them.
 
     Raises:
-        ExporterError: UNREADABLE if the history cannot be read. ENVIRONMENT if a file cannot be
-            written.
+        ExporterError: ENVIRONMENT if a file cannot be written.
         KeyError: A cell is in neither the manifests, the results nor the baseline.
     """
     manifest, before, run = acceptance.manifest, acceptance.before, acceptance.run
@@ -80,9 +78,5 @@ def accept(
             )
         accepted = accept_some(before, outcomes, cells, reason)
     paths = ReportPaths(manifest.project)
-    history_path = paths.reports / HISTORY_FILE
-    # Read the history first: if it is damaged, nothing is accepted.
-    history = extend_history(read_history(history_path), before if before.cells else None, accepted)
     write_baseline(paths.baseline, accepted)
-    write_history(history_path, history)
     write_reports(manifest, acceptance.current.results.run)

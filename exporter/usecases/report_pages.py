@@ -14,7 +14,6 @@ from exporter.gate import GROWTH_KINDS, compare_results
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_baseline, read_baseline
-from exporter.records.history import HISTORY_FILE, read_history
 from exporter.records.record import RunRecord
 from exporter.records.rehearsal import REHEARSALS, read_rehearsals
 from exporter.records.trends import build_trend
@@ -119,7 +118,7 @@ def list_page_inputs(project: Project) -> list[Path]:
     paths = ReportPaths(project)
     written = (paths.reports / name for name in list_written_pages(paths.note))
     sources = (*paths.folders, *list_plugin_folders())
-    return [*sources, paths.baseline, paths.reports / HISTORY_FILE, paths.note, *written]
+    return [*sources, paths.baseline, paths.note, *written]
 
 
 def _has_content(path: Path, content: str | bytes) -> bool:
@@ -131,7 +130,7 @@ def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory)
     # The pages do not contain the project's root, so a copy of the project has the same key.
     project = manifest.project.model_copy(update={"root": ""})
     accepted = (history.baseline,) if history.baseline else ()
-    values = (run, manifest.model_copy(update={"project": project}), history.history, *accepted)
+    values = (run, manifest.model_copy(update={"project": project}), *accepted)
     texts = (
         *(value.model_dump_json() for value in values),
         read_exporter_state(),
@@ -174,14 +173,9 @@ def _add_commits(
     for commit, content in list_versions(paths.baseline, environment, _MOST_POINTS):
         with suppress(ExporterError):  # an old version may have another format
             versions.append((commit, parse_baseline(content, str(commit))))
-    return AcceptanceHistory(
-        history.baseline,
-        history.history,
-        build_trend(versions),
-        f"commit {head}" if head else "",
-    )
+    stamp = f"commit {head}" if head else ""
+    return AcceptanceHistory(history.baseline, build_trend(versions), stamp)
 
 
 def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:
-    baseline = read_baseline(paths.baseline) if paths.baseline.exists() else None
-    return AcceptanceHistory(baseline, read_history(paths.reports / HISTORY_FILE))
+    return AcceptanceHistory(read_baseline(paths.baseline) if paths.baseline.exists() else None)

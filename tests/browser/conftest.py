@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from exporter.manifest import Manifest
-from exporter.records.history import History
 from exporter.records.record import RunRecord
 from exporter.report import render_pages
-from exporter.report.rows.acceptance import AcceptanceHistory
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 
@@ -39,12 +37,9 @@ class Opener:
         manifest: Manifest,
         run: RunRecord,
         fragment: str = "",
-        history: History | None = None,
         **context: Any,
     ) -> Any:
-        page_text = render_pages(manifest, run, history=AcceptanceHistory(history=history))[
-            "index.html"
-        ]
+        page_text = render_pages(manifest, run)["index.html"]
         self.file.write_text(page_text, encoding="utf-8")
         self.contexts.append(self.browser.new_context(**context))
         page = self.contexts[-1].new_page()

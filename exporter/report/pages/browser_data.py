@@ -10,11 +10,9 @@ from typing import TypeVar
 from exporter.core.command_names import format_command
 from exporter.core.text import format_bytes, format_two_digits, join_lines, pluralize
 from exporter.manifest import Manifest, ModelSpec, Project, Style
-from exporter.records.history import History
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.records.trends import ModelFigures
 from exporter.report.pages.browser_schema import (
-    AcceptedData,
     CellData,
     CellView,
     CheckData,
@@ -27,11 +25,7 @@ from exporter.report.pages.browser_schema import (
     RowData,
     TrendData,
 )
-from exporter.report.rows.acceptance import (
-    AcceptanceHistory,
-    format_changed_tools,
-    format_export_tools,
-)
+from exporter.report.rows.acceptance import AcceptanceHistory, format_export_tools
 from exporter.report.rows.cells import Cell, find_lowest_opset, format_head
 from exporter.report.rows.check_table import summarize_result
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells
@@ -88,7 +82,6 @@ def build_index_data(
             spec.id: _list_figures([point.models.get(spec.id) for point in history.trend])
             for spec in (manifest.models if history.trend else ())
         },
-        history=tuple(_list_baselines(history.history)),
         problems=tuple(join_lines(str(problem)) for problem in manifest.problems),
     )
     return IndexData(head=head, rows=rows)
@@ -121,22 +114,6 @@ def _list_operators(cells: Iterable[Cell]) -> str:
     names = {name for record in records if record.artifact for name in record.artifact.operators}
     names |= {item.operator for record in records for item in record.missing}
     return join_lines(" ".join(sorted(names)))
-
-
-def _list_baselines(history: History) -> Iterable[AcceptedData]:
-    before: dict[str, str] = {}
-    for entry in history.entries:
-        yield AcceptedData(
-            tools=format_changed_tools(before, entry)
-            if before
-            else format_export_tools(entry.tools),
-            counts={join_lines(word): count for word, count in entry.counts.items()},
-            changes=tuple(
-                (join_lines(str(each.cell)), join_lines(each.before), join_lines(each.after))
-                for each in entry.changes
-            ),
-        )
-        before = entry.tools
 
 
 def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[MarkData, ...]:

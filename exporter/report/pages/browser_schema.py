@@ -116,17 +116,6 @@ class RowData(FrozenModel):
     cells: Items[CellData]
 
 
-class AcceptedData(FrozenModel):
-    """One accepted baseline."""
-
-    tools: str
-    """Tools with a new version; for the first baseline, the tools that export."""
-    counts: dict[str, int]
-    """Cells by the word of their mark."""
-    changes: Items[tuple[str, str, str]] = ()
-    """Cell, old outcome, new outcome."""
-
-
 class ClusterData(FrozenModel):
     """Cells that fail in the same way, as a filter."""
 
@@ -167,7 +156,6 @@ class IndexHead(FrozenModel):
     """By model."""
     compared_with: str = ""
     """The state that changed cells are compared with."""
-    history: Items[AcceptedData] = ()
     problems: Items[str] = ()
     """The problems of manifest files that belong to no cell."""
 

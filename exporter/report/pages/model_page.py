@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from exporter.manifest import ModelSpec, Project
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import TRACER_PREFIX
-from exporter.records.trends import TrendStep, list_steps
+from exporter.records.trends import list_steps
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
     ArtifactNote,
@@ -77,7 +77,7 @@ class ModelPage:
     """Empty unless the project requests them."""
     operators: OperatorCounts
     notes: tuple[ArtifactNote, ...]
-    trend: tuple[TrendStep, ...]
+    trend: tuple[tuple[str, ...], ...]
     """The newest first; empty for pages that a commit can contain."""
     export_command: str
 

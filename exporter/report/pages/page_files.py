@@ -15,7 +15,6 @@ from exporter.core.text import replace_invisible
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.baseline import Baseline
-from exporter.records.history import HistoryEntry
 from exporter.records.record import RunRecord
 from exporter.records.rehearsal import Rehearsal
 from exporter.report.pages.browser_data import build_index_data
@@ -137,7 +136,7 @@ def render_comparison(
     by_model = collect_cells(manifest, run)
     data = build_index_data(manifest, run, by_model, AcceptanceHistory(before))
     head = data.head.model_copy(update={"compared_with": "the first file"})
-    changes = format_changed_tools(before.tools, HistoryEntry(tools=run.tools, counts={}))
+    changes = format_changed_tools(before.tools, run.tools)
     stamp = f"compared with {format_export_tools(before.tools) or 'the first file'}"
     text = f"{stamp}; changed: {changes}" if changes else stamp
     return render_index(data.model_copy(update={"head": head}), templates, text)

@@ -35,11 +35,11 @@ def test_a_step_is_a_commit_that_changes_a_figure() -> None:
     assert len(trend) == COMMITS
     assert [point.green for point in trend] == [2] * RED + [1] * (COMMITS - RED)
     steps = list_steps(trend, "alexnet")
-    assert [step.commit.split(" ")[0] for step in steps] == [
+    assert [step[0].split(" ")[0] for step in steps] == [
         f"{index:012x}" for index in (RED, GROWN, 0)
     ]
-    assert [step.green for step in steps] == ["1 of 2", "2 of 2", "2 of 2"]
-    assert [step.size for step in steps] == ["2.00 kB", "2.00 kB", "1.23 kB"]
+    assert [step[1] for step in steps] == ["1 of 2", "2 of 2", "2 of 2"]
+    assert [step[3] for step in steps] == ["2.00 kB", "2.00 kB", "1.23 kB"]
     assert list_steps(trend, "unknown") == ()
 
 
@@ -47,7 +47,7 @@ def test_pages_have_trends_only_with_commits() -> None:
     versions = make_versions()
     manifest = make_manifest(make_spec())
     run = make_run(make_record("alexnet/17/cpu"), make_record("alexnet/18/cpu"))
-    history = AcceptanceHistory(versions[-1][1], None, build_trend(versions), "commit 1a2b")
+    history = AcceptanceHistory(versions[-1][1], build_trend(versions), "commit 1a2b")
     data = build_index_data(manifest, run, collect_cells(manifest, run), history)
     assert len(data.head.commits) == COMMITS
     assert data.head.trends["alexnet"].nodes == (7,) * COMMITS
