@@ -32,8 +32,8 @@ from exporter.worker.export.attempts import (
     list_routes,
     require_capture,
 )
-from exporter.worker.export.converter_warnings import collect_converter_warnings
 from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.exporter_warnings import collect_converter_warnings
 from exporter.worker.export.parameter_names import (
     describe_named_weights,
     rename_weights,

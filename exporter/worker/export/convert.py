@@ -15,9 +15,9 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
 from exporter.manifest.rules.references import FUNCTIONS
 from exporter.records.record import Stage
+from exporter.worker.export.exporter_warnings import collect_tracer_warnings
 from exporter.worker.export.graph_names import separate_aliased_outputs, write_declared_sizes
 from exporter.worker.export.positional_module import PositionalModule, needs_wrapping, unwrap_names
-from exporter.worker.export.tracer_warnings import collect_tracer_warnings
 from exporter.worker.inputs.call import (
     Call,
     Tensors,

@@ -14,7 +14,7 @@ from exporter.jobs.reference import Reference
 from exporter.records.record import CheckResult, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
-from exporter.worker.export.converter_warnings import collect_converter_warnings
+from exporter.worker.export.exporter_warnings import collect_converter_warnings
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs

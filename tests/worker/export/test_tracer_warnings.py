@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.worker.export.convert import convert_module
-from exporter.worker.export.tracer_warnings import collect_tracer_warnings
+from exporter.worker.export.exporter_warnings import collect_tracer_warnings
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
