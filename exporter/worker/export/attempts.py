@@ -19,8 +19,7 @@ import torch
 
 from exporter.manifest import ModelSpec
 from exporter.records.record import Attempt, Route, Stage, Status
-from exporter.worker.export.capture import capture_program
-from exporter.worker.export.capture_obstacles import list_obstacles
+from exporter.worker.export.capture import capture_program, list_obstacles
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.module_functions import resolve_function_types

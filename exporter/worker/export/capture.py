@@ -6,6 +6,7 @@ One kind of capture in one state of PyTorch is tried; see `attempts.py` for the 
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,10 +17,11 @@ from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
+from exporter.worker.process.error_origin import find_source_line
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private.capture_patches import defers_guards, patch_capture
-from exporter.worker.torch_private.draft_export import export_draft
+from exporter.worker.torch_private.draft_export import DraftFailure, export_draft, read_draft_report
 
 
 def capture_program(
@@ -102,3 +104,35 @@ def _make_hint(spec: ModelSpec, name: str) -> Any:
         # A derived axis has no hint for its rule: torch finds the relation if the model needs it.
         return Dim.DYNAMIC
     return Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)
+
+
+#: The end of a long expression is left out.
+_MOST_CHARACTERS = 80
+
+
+def list_obstacles(program: Any, root: Path) -> tuple[str, ...]:
+    """Return a line for each place; paths are relative to the root."""
+    lines = (_describe(failure, root) for failure in read_draft_report(program))
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
+def _describe(failure: DraftFailure, root: Path) -> str:
+    """Return the line of one place, or "" if another one contains it."""
+    data = failure.data
+    trace = "\n".join(f'File "{file}", line {line}' for file, line, _ in failure.frames)
+    source = find_source_line(trace, root)
+    number = source.rpartition(":")[2]
+    code = next((text for _, line, text in failure.frames if str(line) == number), "")
+    prefix = f'{source}: "{code}"' if code else source or "a line outside of the model"
+    expression = str(data.get("expr", ""))[:_MOST_CHARACTERS]
+    match failure.kind:
+        case "DATA_DEPENDENT_ERROR":
+            return f"{prefix} depends on values: {expression} was {data.get('result')}"
+        case "GUARD_ADDED" if data.get("prefix") != "runtime_assert":
+            sizes = ", ".join(str(each) for each in data.get("symbol_to_sources", {}).values())
+            return f"{prefix} limits sizes ({sizes}): {expression}"
+        case "MISSING_FAKE_KERNEL":
+            return f"the operator {data.get('op')} has no fake kernel; add one by register_fake"
+        case "MISMATCHED_FAKE_KERNEL":
+            return f"the fake kernel of {data.get('op')} is wrong: {data.get('reason')}"
+    return ""
