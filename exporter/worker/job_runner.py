@@ -24,6 +24,7 @@ from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.export.artifact_copy import copy_artifact
 from exporter.worker.export.attempts import (
     Captures,
+    ExportContext,
     ExportedGraph,
     FileOrigin,
     export_module,
@@ -32,7 +33,6 @@ from exporter.worker.export.attempts import (
     list_routes,
     require_capture,
 )
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.exporter_warnings import collect_converter_warnings
 from exporter.worker.export.parameter_names import (
     describe_named_weights,

@@ -13,8 +13,7 @@ from exporter.jobs.job_folder import write_json
 from exporter.jobs.reference import list_groups
 from exporter.records.record import UNPROVED_PREFIX, CellId, Record, Stage
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_record
-from exporter.worker.export.attempts import FileOrigin
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext, FileOrigin
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.job_output import JobOutput

@@ -8,8 +8,8 @@ from contextlib import suppress
 import torch
 
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.capture import capture_program, list_obstacles
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 

@@ -28,7 +28,7 @@ from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.process.failure import Failure
 
 #: The longest diagnosis of one cell, and the share of the model's time for all its cells.

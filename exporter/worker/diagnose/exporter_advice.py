@@ -22,7 +22,7 @@ from exporter.worker.diagnose.reexport import (
 )
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.diagnose.value_graph import FileGraph
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 
 
 def advise_other_exporter(

@@ -40,7 +40,7 @@ from exporter.worker.diagnose.runtime_values import measure_error
 from exporter.worker.diagnose.schema_shapes import find_violation_in_file
 from exporter.worker.diagnose.stored_state import describe_stored_state
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.process.failure import Failure
 
 #: If PyTorch's error is within this factor of the file's error, both are rounding.

@@ -21,7 +21,7 @@ from exporter.worker.diagnose.runtime_values import (
     measure_error,
 )
 from exporter.worker.diagnose.value_graph import FileGraph
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.inputs.arrays import from_numpy
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure

@@ -15,8 +15,8 @@ import torch
 
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import MissingOperator
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.convert import MODES
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.process.error_origin import find_node_line
 from exporter.worker.process.setup import apply_state

@@ -15,9 +15,14 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.manifest.rules.exporters import COMMON_OPTIONS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
-from exporter.worker.export.attempts import Captures, export_module, export_program, list_routes
+from exporter.worker.export.attempts import (
+    Captures,
+    ExportContext,
+    export_module,
+    export_program,
+    list_routes,
+)
 from exporter.worker.export.convert import translate_program
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.process.error_origin import find_node_line

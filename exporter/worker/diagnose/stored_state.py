@@ -12,7 +12,7 @@ import torch
 
 from exporter.core.text import join_names
 from exporter.worker.diagnose.replay import ExpectedSession, SampleReplay
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.inputs.arrays import from_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model

@@ -10,25 +10,88 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import onnx_ir as ir
 import torch
 
+from exporter.core.import_object import load_attribute
+from exporter.core.text import join_names
+from exporter.jobs.job import OpsetJob
 from exporter.manifest import ModelSpec
+from exporter.manifest.rules.references import FUNCTIONS
 from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.capture import capture_program, list_obstacles
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.export_context import ExportContext
-from exporter.worker.export.module_functions import resolve_function_types
 from exporter.worker.inputs.call import Tensors
+from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportContext:
+    """One model at one opset."""
+
+    model: Model
+    inputs: Tensors
+    """The declared inputs."""
+    spec: ModelSpec
+    job: OpsetJob
+    root: Path
+    """The project's root; source lines of the model are relative to it."""
+    program: Any | None = None
+    """The captured `torch.export.ExportedProgram`; None under TorchScript or without capture."""
+    decompositions: Decompositions = field(default_factory=Decompositions)
+    custom: CustomOps = NO_CUSTOM_OPS
+
+    @property
+    def opset(self) -> int:
+        """The opset of the file."""
+        return self.job.opset
+
+    @property
+    def route(self) -> Route:
+        """The exporter and the kind of capture."""
+        return self.job.route
+
+
+_KEY = f"options.{FUNCTIONS}"
+
+
+def resolve_function_types(context: ExportContext) -> ModelSpec:
+    """Return the contract with a set of types in place of the references to them.
+
+    Only the call of `torch.onnx.export` reads this contract, because no file can contain a type.
+
+    Raises:
+        Failure: At stage `convert`, if a reference is no type of a module of this model.
+    """
+    references = context.spec.options.get(FUNCTIONS)
+    if not isinstance(references, list) or not isinstance(context.model, torch.nn.Module):
+        return context.spec
+    folder = (context.root / context.spec.manifest).parent
+    available = {type(module) for module in context.model.modules()}
+    types: set[type] = set()
+    for reference in references:
+        with wrap_errors(Stage.CONVERT):
+            kind = load_attribute(str(reference), folder)
+        if not isinstance(kind, type):
+            problem = f"{reference} is a {type(kind).__name__}, expected a class"
+            raise Failure(Stage.CONVERT, f"{_KEY}: {problem}")
+        if kind not in available:
+            names = join_names(sorted(each.__name__ for each in available))
+            message = f"{_KEY}: the model has no module of the type {reference}; it has {names}"
+            raise Failure(Stage.CONVERT, message)
+        types.add(kind)
+    options = {**context.spec.options, FUNCTIONS: types}
+    return context.spec.model_copy(update={"options": options})
+
 
 _Result = TypeVar("_Result")
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import SWEEP, Reference, Sample
 from exporter.records.record import TRACER_PREFIX
-from exporter.worker.export.attempts import FileOrigin
+from exporter.worker.export.attempts import ExportContext, FileOrigin
 from exporter.worker.export.captured_conditions import choose_breaking_sizes, read_conditions
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.export.operator_regions import choose_revealing_draws
 from exporter.worker.export.traced_branches import choose_branch_sizes
 from exporter.worker.inputs.input_sets import InputSet, create_size_set

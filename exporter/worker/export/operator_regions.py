@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from exporter.records.record import Route
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.inputs.input_sets import InputSet, create_draw_set
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from exporter.worker.dependencies.path_groups import find_model_file
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.captured_conditions import MOST_SAMPLES
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.input_sets import create_size_set
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.size_combinations import count_elements

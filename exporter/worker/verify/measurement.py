@@ -18,7 +18,7 @@ from exporter.processes.request import send_request
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.records.record import Record, Status
 from exporter.runtimes import RuntimeProcessEnd, open_session
-from exporter.worker.export.export_context import ExportContext
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.verify.session_process import SessionFigures, SessionRequest
 

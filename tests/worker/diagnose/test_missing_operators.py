@@ -8,8 +8,8 @@ import pytest
 
 from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.diagnose.missing_operators import find_missing_operators
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.process.failure import Failure
 from tests.worker.diagnose.cases import case_of, wrong_contract
 from tests.worker.diagnose.test_fault_analysis import line_with

@@ -17,6 +17,7 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Route, Stage
 from exporter.worker.export.attempts import (
     Captures,
+    ExportContext,
     ExportedGraph,
     export_module,
     export_program,
@@ -25,7 +26,6 @@ from exporter.worker.export.attempts import (
     require_capture,
 )
 from exporter.worker.export.capture import capture_program
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from exporter.manifest.rules.references import FUNCTIONS
+from exporter.worker.export.attempts import ExportContext, resolve_function_types
 from exporter.worker.export.convert import convert_module
-from exporter.worker.export.export_context import ExportContext
-from exporter.worker.export.module_functions import resolve_function_types
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import declare_output, make_contract
 from tests.worker.diagnose.cases import case_of

@@ -13,9 +13,9 @@ from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
 from exporter.tools.operators.protocol import OperatorGaps, SurveyRequest, SurveyResponse
 from exporter.worker.diagnose.missing_operators import find_missing_operators, group_missing_nodes
+from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.export_context import ExportContext
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.custom_ops import load_custom_ops
