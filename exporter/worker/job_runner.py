@@ -21,7 +21,6 @@ from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import watch_variables
 from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.diagnose.explanation import explain_failure
-from exporter.worker.export.artifact_copy import copy_artifact
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
@@ -44,7 +43,7 @@ from exporter.worker.export.weights_as_inputs import (
     move_weights_to_inputs,
     store_weights,
 )
-from exporter.worker.export.write_onnx import rename_exporter_reports, write_artifact
+from exporter.worker.export.write_onnx import copy_artifact, rename_exporter_reports, write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
