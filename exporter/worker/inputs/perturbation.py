@@ -10,8 +10,57 @@ from __future__ import annotations
 import torch
 
 from exporter.manifest import Fill
-from exporter.worker.inputs.binary_values import choose_binary_changes, is_binary
 from exporter.worker.inputs.input_sets import InputSet
+
+_SEED = 0
+#: The share of the elements to change.
+_SHARE = 0.5
+
+
+def is_binary(tensor: torch.Tensor) -> bool:
+    """Return True for booleans, and for integers that are all 0 or 1."""
+    if tensor.dtype is torch.bool:
+        return True
+    if tensor.is_floating_point() or tensor.is_complex():
+        return False
+    return bool(((tensor == 0) | (tensor == 1)).all())
+
+
+def choose_binary_changes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return True for the elements of a binary tensor that a probe changes.
+
+    In every row, along every axis, an unchanged element of each value remains. Along the last axis
+    the first one remains: an element of a causal mask sees only the elements before it. A single
+    element changes. Along the only axis the last element remains instead, because models read the
+    first one as a number.
+    """
+    axes = [axis for axis, size in enumerate(tensor.shape) if size > 1]
+    if not axes:
+        return torch.ones_like(tensor, dtype=torch.bool)
+    *outer, row = axes
+    values = tensor.to(torch.bool)
+    is_single_axis = tensor.ndim == 1 or row < tensor.ndim - 1
+    find_anchor = _find_last if is_single_axis else _find_first
+    anchors = find_anchor(values, row) | find_anchor(~values, row)
+    generator = torch.Generator().manual_seed(_SEED)
+    changes = (torch.rand(tensor.shape, generator=generator) < _SHARE) & ~anchors
+    is_unchanged = ~changes.any(row, keepdim=True)
+    changes |= _find_last(~anchors, row) & is_unchanged
+    for axis in outer:
+        for members in (values, ~values):
+            unchanged = members & ~changes
+            is_lost = members.any(axis, keepdim=True) & ~unchanged.any(axis, keepdim=True)
+            changes &= ~(_find_first(members, axis) & is_lost)
+    return changes
+
+
+def _find_first(members: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return the first True of each row along an axis."""
+    return members & (members.cumsum(axis) == 1)
+
+
+def _find_last(members: torch.Tensor, axis: int) -> torch.Tensor:
+    return _find_first(members.flip(axis), axis).flip(axis)
 
 
 def mirror_values(

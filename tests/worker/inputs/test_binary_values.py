@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from exporter.worker.inputs.binary_values import choose_binary_changes, is_binary
-from exporter.worker.inputs.perturbation import choose_nearby_values
+from exporter.worker.inputs.perturbation import (
+    choose_binary_changes,
+    choose_nearby_values,
+    is_binary,
+)
 
 _SHAPES = [(3, 7), (2, 2), (1, 2), (1, 9), (7, 2), (3, 1), (4,), (2, 1, 5, 5), (2, 5, 1), (1, 1, 3)]
 
