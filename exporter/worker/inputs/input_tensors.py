@@ -12,6 +12,7 @@ from exporter.core.import_object import load_attribute
 from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.file_readers import fit_to_shape, read_fill
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.inputs_from import (
     draw_from_function,
@@ -20,9 +21,7 @@ from exporter.worker.inputs.inputs_from import (
 )
 from exporter.worker.inputs.mask_fills import draw_mask_fill, pad_rows
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
-from exporter.worker.inputs.picture_reader import read_fill
 from exporter.worker.inputs.special_values import set_special_values
-from exporter.worker.inputs.tensor_reader import fit_to_shape
 from exporter.worker.process.failure import Failure, wrap_errors
 
 #: Draws of other values before the declared ones are kept.
