@@ -7,8 +7,7 @@ import torch
 
 from exporter.manifest import Axis
 from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.mask_fills import draw_lengths, draw_mask
+from exporter.worker.inputs.input_tensors import draw_inputs, draw_lengths, draw_mask
 from tests.worker.contracts import ROOT, declare_input, make_contract, make_fill
 
 _SIDES = ("left", "right", "random")
