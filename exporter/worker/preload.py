@@ -10,8 +10,6 @@ import contextlib
 import gc
 import importlib
 
-from exporter.worker.torch_private.preloaded_modules import PRIVATE_MODULES
-
 _MODULES = (
     "exporter.worker.job_runner",
     "onnx.reference",
@@ -19,7 +17,6 @@ _MODULES = (
     "sympy.tensor.tensor",
     "onnxscript.optimizer",
     "onnxscript.version_converter",
-    *PRIVATE_MODULES,
 )
 
 
@@ -35,6 +32,11 @@ def preload() -> None:
 
         from exporter.worker.dependencies.source_files import map_module_owners
         from exporter.worker.torch_private.export_speedups import preload_registry
+        from exporter.worker.torch_private.guards import PRIVATE_MODULES
+
+        for name in PRIVATE_MODULES:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
 
         preload_registry()
         map_module_owners()

@@ -61,7 +61,8 @@ class SizeTerm:
         Raises:
             ArithmeticError: If the term has no value there; also ValueError.
         """
-        return eval(self._code, {"__builtins__": {}, **_FUNCTIONS}, sizes)
+        scope = {"__builtins__": {}, **_FUNCTIONS}
+        return eval(self._code, scope, sizes)  # noqa: S307 - the code has only `_NODES`
 
 
 def parse_term(text: str) -> SizeTerm | None:

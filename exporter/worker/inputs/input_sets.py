@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import gcd
 from typing import Literal
 
-from exporter.manifest import Axis, Case, Input, ModelSpec
-from exporter.worker.inputs.size_combinations import choose_combinations, count_elements
+from exporter.manifest import Axis, Case, ModelSpec
+from exporter.worker.inputs.size_combinations import (
+    choose_combinations,
+    count_elements,
+    count_shape,
+)
 
 Allows = Callable[[int], bool]
 Special = Literal["ends", "highest", "lowest", "constant", "rising"]
@@ -108,7 +111,7 @@ def _choose_special_values(
         return
     has_room = all(
         item.fill.kind in _MASKS[1:]
-        or (item.fill.kind != "bernoulli" and _count(item, declared) > 1)
+        or (item.fill.kind != "bernoulli" and count_shape(item.shape, declared) > 1)
         for item in inputs
     )
     kinds: list[tuple[str, Special]] = [("special", "ends")] if has_room else []
@@ -145,7 +148,7 @@ def _pad_masks(
         fits = [
             sizes
             for sizes in (declared, *sizes_of_sets)
-            if count_elements(spec, sizes) <= _LARGE and _count_rows(item, sizes) > 1
+            if count_elements(spec, sizes) <= _LARGE and count_shape(item.shape[:-1], sizes) > 1
         ]
         if fits:
             sizes = max(fits, key=lambda each: each[row])
@@ -156,15 +159,6 @@ def _pad_masks(
                 changed_input=item.name,
                 is_padded=True,
             )
-
-
-def _count(item: Input, sizes: Mapping[str, int]) -> int:
-    return math.prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in item.shape)
-
-
-def _count_rows(item: Input, sizes: Mapping[str, int]) -> int:
-    dims = item.shape[:-1]
-    return math.prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in dims)
 
 
 def create_size_set(spec: ModelSpec, sizes: Mapping[str, int]) -> InputSet:

@@ -53,18 +53,22 @@ def choose_combinations(
 def count_elements(spec: ModelSpec, sizes: Sizes) -> int:
     """Return the number of elements of the largest tensor in the contract."""
     shapes = [*(item.shape for item in spec.inputs), *(item.shape for item in spec.outputs)]
-    return max(_count(shape, sizes) for shape in shapes)
+    return max(count_shape(shape, sizes) for shape in shapes)
 
 
 def _measure_work(spec: ModelSpec, sizes: Sizes, declared: Sizes) -> float:
     """Return the elements of the inputs as a multiple of the exported ones."""
     return max(
-        (_count(item.shape, sizes) / max(_count(item.shape, declared), 1) for item in spec.inputs),
+        (
+            count_shape(item.shape, sizes) / max(count_shape(item.shape, declared), 1)
+            for item in spec.inputs
+        ),
         default=1.0,
     )
 
 
-def _count(shape: Sequence[int | str], sizes: Sizes) -> int:
+def count_shape(shape: Sequence[int | str], sizes: Sizes) -> int:
+    """Return the number of elements of a tensor."""
     return prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in shape)
 
 

@@ -23,6 +23,17 @@ GROUPS = {
     "node_metadata": ("torch",),
     "rewrite_rules": ("onnxscript",),
 }
+#: The private modules that an export imports; the fork server imports them once for all workers.
+PRIVATE_MODULES = (
+    "torch.export._trace",
+    "torch._dynamo",
+    # Imported during a capture or a decomposition.
+    "torch._inductor.compiler_bisector",
+    "torch._inductor.sizevars",
+    "torch.onnx._internal.exporter._core",
+    "torch.onnx._internal.exporter._torchlib.ops",
+    "torch.onnx._internal.torchscript_exporter.utils",
+)
 #: The minor versions that were tested, by package.
 _TESTED: dict[str, tuple[tuple[int, int], ...]] = {
     "torch": ((2, 13),),
