@@ -18,7 +18,7 @@ from torch.export.graph_signature import InputKind
 from exporter.manifest import Input, ModelSpec
 from exporter.worker.export.size_terms import SizeTerm, list_combinations, parse_term
 from exporter.worker.inputs.call import build_call
-from exporter.worker.inputs.size_combinations import count_elements
+from exporter.worker.inputs.input_sets import count_elements
 from exporter.worker.model.exported_program import order_leaves
 from exporter.worker.torch_private.graph_operators import list_conditions
 

@@ -19,9 +19,8 @@ import torch
 from exporter.worker.dependencies.path_groups import find_model_file
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.captured_conditions import MOST_SAMPLES
-from exporter.worker.inputs.input_sets import create_size_set
+from exporter.worker.inputs.input_sets import count_elements, create_size_set
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.size_combinations import count_elements
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 

@@ -9,12 +9,12 @@ from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,
     choose_usual_sets,
+    count_elements,
     create_draw_set,
     create_size_set,
     find_distant_size,
     is_affordable,
 )
-from exporter.worker.inputs.size_combinations import count_elements
 
 #: A factor of 1,000 reveals a bound that normal noise never reaches, or a threshold near 0.
 _FACTORS = (1e-3, 0.1, 10.0, 1e3)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.manifest.resolved.call import SizeRule
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.size_combinations import choose_combinations
+from exporter.worker.inputs.input_sets import choose_combinations, choose_usual_sets
 from tests.unit.planning.test_plan import spec
 
 
