@@ -34,8 +34,7 @@ from exporter.worker.torch_private import pytree
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights
 from exporter.worker.torch_private.export_speedups import speed_up_conversion
-from exporter.worker.torch_private.module_hooks import restore_module_hooks
-from exporter.worker.torch_private.tensor_internals import is_fake
+from exporter.worker.torch_private.internals import is_fake, restore_module_hooks
 
 
 class PositionalModule(torch.nn.Module):

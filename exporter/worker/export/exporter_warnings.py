@@ -16,7 +16,7 @@ from typing import TextIO
 from exporter.records.record import TRACER_PREFIX
 from exporter.worker.dependencies.path_groups import find_model_file
 from exporter.worker.process.failure import format_message
-from exporter.worker.torch_private.tensor_internals import TracerWarning
+from exporter.worker.torch_private.internals import TracerWarning
 
 
 @contextmanager

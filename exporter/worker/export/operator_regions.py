@@ -21,7 +21,7 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.dispatch_modes import create_mode
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.torch_private import pytree
-from exporter.worker.torch_private.tensor_internals import read_schema
+from exporter.worker.torch_private.internals import read_schema
 
 #: Draws until one reveals the operator.
 _DRAWS = 64

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from exporter.worker.torch_private import pytree
-from exporter.worker.torch_private.tensor_internals import TorchDispatchMode, read_schema
+from exporter.worker.torch_private.internals import TorchDispatchMode, read_schema
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 #: Operators that copy elements of a tensor without computing.

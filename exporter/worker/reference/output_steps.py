@@ -19,7 +19,7 @@ from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.reference.dispatch_modes import create_mode
 from exporter.worker.reference.eager_run import BufferSnapshot, call_model
 from exporter.worker.reference.outputs import list_leaves
-from exporter.worker.torch_private.tensor_internals import read_schema
+from exporter.worker.torch_private.internals import read_schema
 
 #: Operators whose second argument is the scale of a tensor.
 _WITH_SCALE = (

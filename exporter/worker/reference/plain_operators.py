@@ -17,7 +17,7 @@ import torch
 
 from exporter.runtimes.values import Array
 from exporter.worker.reference.dispatch_modes import create_mode
-from exporter.worker.torch_private.tensor_internals import read_schema
+from exporter.worker.torch_private.internals import read_schema
 
 #: Shorter sums are within 8 units in the last place in any order.
 _LONG = 1024

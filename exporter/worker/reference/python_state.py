@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from exporter.worker.model.source_loader import Model
-from exporter.worker.torch_private.tensor_internals import count_writes
+from exporter.worker.torch_private.internals import count_writes
 
 #: Packages whose classes and modules do not keep values of one model.
 _LIBRARIES = frozenset({"torch", "builtins", "numpy"})

@@ -15,7 +15,7 @@ import torch
 
 from exporter.worker.reference.dispatch_modes import create_mode
 from exporter.worker.torch_private import pytree
-from exporter.worker.torch_private.tensor_internals import read_schema
+from exporter.worker.torch_private.internals import read_schema
 
 #: Units in the last place by which results change: of the result, or of the terms of a sum.
 _UNITS = (1, 4)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from exporter.worker.reference.dispatch_modes import create_mode
-from exporter.worker.torch_private.tensor_internals import read_schema
+from exporter.worker.torch_private.internals import read_schema
 
 #: Elements of the largest tensor whose selections are recorded: 32 MB of float64.
 _LARGEST = 1 << 22

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.forked_calls import CallLimits, Returned, call_each_in_forks
+from exporter.worker.torch_private.internals import create_fake_mode
 from exporter.worker.torch_private.registries import (
     DynamoRegistry,
     Operator,
@@ -24,7 +25,6 @@ from exporter.worker.torch_private.registries import (
     list_parameters,
     list_program_operators,
 )
-from exporter.worker.torch_private.tensor_internals import create_fake_mode
 
 _SHAPES = ((2, 3, 4, 4), (1, 1, 3), (2, 3, 4), (3, 3), (3,))
 _DTYPES = (torch.float32, torch.int64, torch.bool)

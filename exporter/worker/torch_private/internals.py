@@ -1,14 +1,13 @@
-"""Private parts of tensors and operators: schemas, write counters, modes of the dispatcher.
-
-torch documents `TorchDispatchMode` and `TracerWarning`, but keeps them in private modules.
-"""
+"""Private parts of tensors, modules and trees of values."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.jit._trace import TracerWarning
@@ -42,3 +41,25 @@ def is_fake(value: Any) -> bool:
 def create_fake_mode() -> AbstractContextManager[Any]:
     """Return a mode in which operators compute shapes and dtypes, but no values."""
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+
+
+_NAMES = ("_forward_pre_hooks", "_forward_hooks")
+
+
+@contextmanager
+def restore_module_hooks(model: object) -> Iterator[None]:
+    """Remove the hooks that the modules of a model get inside the context."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    tables: list[dict[int, Any]] = [
+        table
+        for module in modules
+        for name in _NAMES
+        if isinstance(table := vars(module).get(name), dict)
+    ]
+    before = [set(table) for table in tables]
+    try:
+        yield
+    finally:
+        for table, keys in zip(tables, before, strict=True):
+            for key in [key for key in table if key not in keys]:
+                del table[key]
