@@ -13,6 +13,7 @@ import torch
 
 from exporter.jobs.job import OpsetJob
 from exporter.manifest import Axis, ModelSpec
+from exporter.manifest.rules.references import FUNCTIONS
 from exporter.planning.plan import choose_route
 from exporter.records.record import Route, Stage
 from exporter.worker.export.attempts import (
@@ -24,8 +25,10 @@ from exporter.worker.export.attempts import (
     follow_route,
     list_routes,
     require_capture,
+    resolve_function_types,
 )
 from exporter.worker.export.capture import capture_program
+from exporter.worker.export.convert import convert_module
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
@@ -33,6 +36,7 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.model_snapshot import ModelSnapshot
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
+from tests.worker.diagnose.cases import case_of
 
 
 def declare(net: str, **changes: object) -> ModelSpec:
@@ -260,3 +264,44 @@ def test_a_constant_without_values_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="fake tensor") as caught:
         export(spec, 18, tmp_path)
     assert "constant without values" in caught.value.attempts[-1].message
+
+
+def _context(types: list[str] | bool) -> ExportContext:
+    spec = make_contract(
+        "TwoLayers",
+        outputs=(declare_output("y", "batch", 3),),
+        options={FUNCTIONS: types},
+    )
+    return case_of(spec, 17, dynamo=False)
+
+
+def _resolve(types: list[str] | bool) -> Any:
+    return resolve_function_types(_context(types)).options[FUNCTIONS]
+
+
+def test_references_become_types() -> None:
+    assert _resolve(["torch.nn:Linear"]) == {torch.nn.Linear}
+    assert _resolve(True) is True
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("torch.nn:Dropout", "has no module of the type torch.nn:Dropout; it has Linear"),
+        ("torch.nn:functional", "torch.nn:functional is a module, expected a class"),
+        ("torch.nn:Linar", "has no attribute 'Linar'"),
+    ],
+)
+def test_references_that_are_no_types_of_the_model(reference: str, message: str) -> None:
+    with pytest.raises(Failure, match=message):
+        _resolve([reference])
+
+
+def test_a_second_export_in_one_process(tmp_path: Path) -> None:
+    context = _context(["torch.nn:Linear"])
+    spec = resolve_function_types(context)
+    for name in ("a.onnx", "b.onnx"):
+        graph, _ = convert_module(context.model, spec, context.inputs, 17, tmp_path / name)
+        assert [function.name for function in graph.functions.values()] == ["Linear"]
+        assert [value.name for value in graph.graph.outputs] == [spec.outputs[0].name]
+    assert not any(vars(each)["_forward_hooks"] for each in context.model.modules())
