@@ -38,7 +38,11 @@ from exporter.worker.torch_private.internals import is_fake, restore_module_hook
 
 
 class PositionalModule(torch.nn.Module):
-    """Calls the wrapped module with each tensor at the path of its `at`."""
+    """Calls the wrapped module with each tensor at the path of its `at`.
+
+    With keyword arguments or constants, the tracer creates a graph input for every Python number.
+    It also sorts inputs by the signature of `forward`.
+    """
 
     def __init__(self, model: torch.nn.Module, spec: ModelSpec) -> None:
         super().__init__()

@@ -75,7 +75,11 @@ _SKIPPED = re.compile(
 
 @contextmanager
 def collect_converter_warnings() -> Iterator[list[str]]:
-    """Collect the errors of the converter while the context is active, each once."""
+    """Collect the errors of the converter while the context is active, each once.
+
+    dynamo writes opset 18. If the conversion to another opset fails, the file remains at 18 or a
+    node keeps its old meaning, and only the log has a message.
+    """
     handler = _NoteHandler()
     logger = logging.getLogger(_LOGGER)
     logger.addHandler(handler)

@@ -29,7 +29,8 @@ def is_binary(tensor: torch.Tensor) -> bool:
 def choose_binary_changes(tensor: torch.Tensor) -> torch.Tensor:
     """Return True for the elements of a binary tensor that a probe changes.
 
-    In every row, along every axis, an unchanged element of each value remains. Along the last axis
+    A mask row without any allowed element has no defined result, whether 0 or 1 means allowed. So
+    in every row, along every axis, an unchanged element of each value remains. Along the last axis
     the first one remains: an element of a causal mask sees only the elements before it. A single
     element changes. Along the only axis the last element remains instead, because models read the
     first one as a number.
