@@ -51,7 +51,7 @@ COMMANDS = {
     "expectations": "Show the changes of `expect` that match the results.",
     "diff": "Compare two results.json or baseline.json.",
     "rehearse": "Export with other packages and show the regressions; `-- 'torch==2.14.*'`.",
-    "ops": "Write the table of all ATen operators; `-- alexnet` lists the missing ones of a model.",
+    "ops": "List the operators of a model that an exporter lacks; `-- alexnet`.",
     "environments": "List the environments of runtimes; `-- add onnxruntime 1.17` prints one.",
     "gc": "Remove everything from the build folder that no manifest needs.",
     "doctor": "Check the environment.",
@@ -139,7 +139,7 @@ for _name, _purpose in COMMANDS.items():
 @nox.session(venv_backend="none", requires=["environment"])
 def operators(session: nox.Session) -> None:
     """Measure the calls of all operators, in half an hour; `-- topk` prints those of a function."""
-    Environment.run(session, "exporter", "ops", "--measure", *session.posargs)
+    Environment.run(session, "python", "-m", "benchmarks.operators", *session.posargs)
 
 
 @nox.session

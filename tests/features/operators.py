@@ -51,8 +51,8 @@ OPERATORS = (
                 == [("prims.bessel_j0.default", 2, 1), ("aten.special_airy_ai.default", 1, 1)]
             ),
         },
-        note="`exporter ops net` lists them without an export; `exporter ops` writes a table of "
-        "all ATen operators and the opsets of both exporters.",
+        note="`exporter ops net` lists them without an export; reports/OPERATORS.md has the "
+        "measured support of all ATen operators.",
     ),
     Feature(
         name="an operator that dynamo takes apart",
@@ -73,8 +73,8 @@ OPERATORS = (
                 "Squeeze" in proof.operators(18)
             ),
         },
-        note="`squeeze` of two axes. The table of `exporter ops` lists it as *by decomposition*. "
-        "TorchScript has a function for `squeeze`, which refuses this call.",
+        note="`squeeze` of two axes. Dynamo decomposes it. TorchScript has a function for "
+        "`squeeze`, which refuses this call.",
     ),
 )
 RUNTIMES = (
@@ -131,6 +131,6 @@ RUNTIMES = (
 
 SECTION = Section(
     name="Operators and runtimes",
-    text="`exporter ops` lists the convertible operators; `devices` names the runtimes.",
+    text="`exporter ops MODEL` lists missing operators; `devices` names the runtimes.",
     rows=(*OPERATORS, *RUNTIMES),
 )

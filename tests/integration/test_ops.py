@@ -1,4 +1,4 @@
-"""`exporter ops` writes the operator table and lists the missing operators of a model."""
+"""`exporter ops` lists the missing operators of a model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode
-from exporter.manifest import load_project
 from exporter.records.record import Status
-from exporter.tools.operators.client import _table_path
-from exporter.tools.operators.protocol import OperatorRow, OperatorTable
 from tests.integration.project import read_cells, run_exporter
 
 MODELS = """
@@ -48,10 +45,6 @@ source = "models.py:Lacking"
 [models.never]
 extends = "good"
 """
-ROWS = (
-    OperatorRow(operator="aten::relu", overloads=("default",), torchscript=(17,), translated=(18,)),
-    OperatorRow(operator="aten::special_airy_ai", overloads=("default",)),
-)
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +67,6 @@ def test_every_record_lists_the_operators_of_its_model(project: Path) -> None:
         assert records[cell].status is Status.ERROR
         used = [key for key in records[cell].torch_operators if key.startswith(name)]
         assert any("airy_ai" in key for key in used), "also if the conversion fails"
-
-
-def test_the_table_lists_the_models_of_each_operator(project: Path) -> None:
-    # The test stores the table, because reading all operators of torch takes minutes.
-    table = OperatorTable(
-        tools={"torch": "2"}, torchscript=(17,), dynamo=(18,), rows=ROWS, folded=2
-    )
-    path = _table_path(load_project(project))
-    path.parent.mkdir()
-    path.write_text(table.to_json(), encoding="utf-8")
-    command = run_exporter(project, "ops")
-    assert command.returncode == ExitCode.OK, command.stderr
-    text = (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8")
-    links = "[good](models/good.md), [lacking](models/lacking.md)"
-    assert f"| `relu` |  | 17 | 18 | {links} |" in text
-    assert "| `special_airy_ai` |  | [lacking](models/lacking.md) |" in text
-    assert "Models without an export: never." in text
-    (project / "reports" / "OPERATORS.md").unlink()
-    run_exporter(project, "ops")
-    assert (project / "reports" / "OPERATORS.md").read_text(encoding="utf-8") == text
 
 
 def test_a_model_with_missing_operators_is_red_and_lists_all_of_them(project: Path) -> None:

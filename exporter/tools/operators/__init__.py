@@ -1,1 +1,1 @@
-"""The command `ops`: the operators that the exporters support, and those that a model lacks."""
+"""The command `ops`: the operators of a model that an exporter lacks."""

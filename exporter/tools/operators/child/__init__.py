@@ -1,1 +1,1 @@
-"""The child process that imports torch, like a worker, and lists supported operators."""
+"""The child process that imports torch and lists the operators that a model lacks."""

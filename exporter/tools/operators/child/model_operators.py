@@ -11,7 +11,7 @@ from exporter.jobs.job import OpsetJob
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
-from exporter.tools.operators.protocol import OperatorGaps, SurveyRequest, SurveyResponse
+from exporter.tools.operators.survey import OperatorGaps, SurveyRequest, SurveyResponse
 from exporter.worker.diagnose.missing_operators import find_missing_operators, group_missing_nodes
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.capture import capture_program

@@ -12,10 +12,10 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from benchmarks.operators.opinfo import FunctionSample
+from benchmarks.operators.results import CallOutcome, CallResult
 from exporter.core.text import join_lines, redact
-from exporter.tools.operator_calls.protocol import CallOutcome, CallResult
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.opinfo import FunctionSample
 from exporter.worker.torch_private.pytree import tree_leaves, tree_structure, tree_unflatten
 
 _MESSAGE_LENGTH = 300

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exporter.worker.torch_private.opinfo import (
+from benchmarks.operators.opinfo import (
     FunctionSample,
     SampledFunction,
     list_argument_names,

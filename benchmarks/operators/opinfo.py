@@ -59,6 +59,12 @@ def _make_generator(test: Any) -> Callable[[], Iterator[FunctionSample]]:
     return generate
 
 
+def list_packets() -> frozenset[str]:
+    """Return the names of all ATen operators, such as `aten::add`."""
+    names: Sequence[str] = torch._C._dispatch_get_all_op_names()
+    return frozenset(name.partition(".")[0] for name in names if name.startswith("aten::"))
+
+
 def list_called_operators(call: Callable[[], Any]) -> tuple[str, ...]:
     """Return the ATen operators that Python calls, such as `aten::add`, each once."""
     with profile() as recorded:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from exporter.tools.operator_calls.protocol import (
+from benchmarks.operators.results import (
     CallOutcome,
     CallResult,
-    MeasuredCall,
-    TestedFunction,
-)
-from exporter.tools.operator_calls.support_table import (
     CallSupport,
     ColumnSupport,
+    MeasuredCall,
     OperatorMeasurement,
+    TestedFunction,
     summarize_calls,
 )
 

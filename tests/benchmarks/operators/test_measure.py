@@ -12,13 +12,11 @@ from torch import Tensor
 
 pytest.importorskip("expecttest", reason="torch's tests need it")
 
-from exporter.tools.operator_calls.child import measure
-from exporter.tools.operator_calls.child.call_export import export_call
-from exporter.tools.operator_calls.child.call_samples import select_calls
-from exporter.tools.operator_calls.function_files import locate_function
-from exporter.tools.operator_calls.protocol import CallResult, MeasureRequest, TestedFunction
-from exporter.tools.operator_calls.support_table import CallSupport, summarize_calls
-from exporter.worker.torch_private.opinfo import FunctionSample, SampledFunction
+from benchmarks.operators import measure
+from benchmarks.operators.call_export import export_call
+from benchmarks.operators.call_samples import select_calls
+from benchmarks.operators.opinfo import FunctionSample, SampledFunction
+from benchmarks.operators.results import CallResult, CallSupport, TestedFunction, summarize_calls
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -27,20 +25,23 @@ PACKETS = frozenset({"aten::add", "aten::relu", "aten::rand_like"})
 NAMES = ("abs", "special.airy_ai", "std", "topk", "uniform")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_column() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "OPSETS", {"torchscript": (18,)})
+        yield
+
+
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TestedFunction]:
     folder = tmp_path_factory.mktemp("calls")
-    request = MeasureRequest(folder=str(folder), functions=NAMES, torchscript=(18,), dynamo=())
     done: list[tuple[int, int]] = []
-    response = measure.measure_functions(request, lambda *progress: done.append(progress))
-    assert set(response.functions) == set(NAMES)
+    tested = measure.measure_functions(NAMES, folder, lambda *progress: done.append(progress))
     assert done[-1] == (len(NAMES), len(NAMES))
     # A second measurement reads the files.
-    measure.measure_functions(request, lambda *_: pytest.fail("measured again"))
-    return {
-        name: TestedFunction.model_validate_json(locate_function(folder, name).read_bytes())
-        for name in NAMES
-    }
+    again = measure.measure_functions(NAMES, folder, lambda *_: pytest.fail("measured again"))
+    assert again == tested
+    return {each.name: each for each in tested}
 
 
 def test_each_operator_has_the_support_that_its_calls_show(
@@ -65,13 +66,8 @@ def test_random_functions_are_not_compared(functions: dict[str, TestedFunction])
 
 
 def test_an_unknown_function_is_a_problem_with_the_nearest_name(tmp_path: Path) -> None:
-    request = MeasureRequest(
-        folder=str(tmp_path), functions=("topkk",), torchscript=(18,), dynamo=()
-    )
-    response = measure.measure_functions(request, lambda *_: None)
-    assert response.problems == (
-        "topkk: torch's tests have no such function; did you mean 'topk'?",
-    )
+    with pytest.raises(ValueError, match="no such function; did you mean 'topk'"):
+        measure.measure_functions(["topkk"], tmp_path, lambda *_: None)
 
 
 def test_dynamo_files_are_compared_at_each_opset() -> None:
@@ -138,8 +134,7 @@ def test_a_crash_costs_one_call() -> None:
         return torch.add(x, number)
 
     samples = [FunctionSample((torch.ones(2), number), {}) for number in (1, 2, 3)]
-    request = MeasureRequest(folder="", torchscript=(18,), dynamo=())
-    tested = measure._measure_function(_sampled(*samples, function=dies), PACKETS, request)
+    tested = measure._measure_function(_sampled(*samples, function=dies), PACKETS)
     assert [call.outcomes[COLUMN].result for call in tested.calls] == [
         CallResult.RIGHT,
         CallResult.CRASH,

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
+import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import torch
 
 from benchmarks.forked_calls import CallLimits, Returned, call_each_in_forks, call_in_fork
-from exporter.core.errors import suggest_nearest
-from exporter.core.files import write_text
-from exporter.tools.operator_calls.child.call_export import export_call
-from exporter.tools.operator_calls.child.call_samples import (
+from benchmarks.operators.call_export import export_call
+from benchmarks.operators.call_samples import (
     SelectedCall,
     SelectedCalls,
     draw_samples,
     select_calls,
 )
-from exporter.tools.operator_calls.function_files import locate_function
-from exporter.tools.operator_calls.protocol import (
-    CallOutcome,
-    CallResult,
-    MeasuredCall,
-    MeasureRequest,
-    MeasureResponse,
-    TestedFunction,
-)
-from exporter.worker.torch_private.export_speedups import speed_up_conversion
-from exporter.worker.torch_private.opinfo import (
+from benchmarks.operators.opinfo import (
     FunctionSample,
     SampledFunction,
+    list_packets,
     list_sampled_functions,
 )
-from exporter.worker.torch_private.registries import list_aten_operators, split_operator_name
+from benchmarks.operators.results import CallOutcome, CallResult, MeasuredCall, TestedFunction
+from exporter.cache.fingerprint import read_package_state
+from exporter.core.errors import suggest_nearest
+from exporter.core.files import write_text
+from exporter.manifest.syntax.opsets import NATIVE_OPSETS
+from exporter.worker.torch_private.export_speedups import speed_up_conversion
 
+#: Increase it if calls are selected, exported or compared in another way.
+_METHOD = 1
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")
+#: The first opset that both exporters write.
+_COMMON_OPSET = 18
+OPSETS = {name: (_COMMON_OPSET, last) for name, (_, last) in NATIVE_OPSETS.items()}
+COLUMNS = [f"{name} {opset}" for name, opsets in OPSETS.items() for opset in opsets]
 #: One call of one exporter at its opsets; most need less than a second.
 _LIMITS = CallLimits(cpu_seconds=40, seconds=120, memory=8 << 30)
 
@@ -53,33 +57,50 @@ class _CallTask:
 
 
 def measure_functions(
-    request: MeasureRequest, on_progress: Callable[[int, int], None]
-) -> MeasureResponse:
-    """Measure all selected functions that have no file yet.
+    names: Sequence[str], folder: Path, on_progress: Callable[[int, int], None]
+) -> list[TestedFunction]:
+    """Measure functions that the folder has no results of for the installed tools.
+
+    Args:
+        names: Functions of torch's tests, such as `nn.functional.conv2d`; empty: all.
+        folder: The folder of the results.
+        on_progress: Called with the number of finished functions, and of all that run.
 
     Raises:
-        ImportError: if torch's tests cannot be imported.
+        ImportError: If torch's tests cannot be imported.
+        ValueError: If torch's tests have no function of a name.
     """
     functions = list_sampled_functions()
-    problems = tuple(
-        f"{name}: torch's tests have no such function{suggest_nearest(name, functions)}"
-        for name in request.functions
-        if name not in functions
-    )
-    if problems:
-        return MeasureResponse(functions=(), problems=problems)
-    names = [name for name in functions if not request.functions or name in request.functions]
-    packets = frozenset(split_operator_name(operator)[0] for operator in list_aten_operators())
-    folder = Path(request.folder)
-    missing = [name for name in names if not locate_function(folder, name).is_file()]
+    for name in names:
+        if name not in functions:
+            hint = suggest_nearest(name, functions)
+            raise ValueError(f"{name}: torch's tests have no such function{hint}")
+    paths = {
+        name: _prepare_folder(folder) / f"{quote(name, safe='')}.json"
+        for name in names or functions
+    }
+    packets = list_packets()
+    missing = [name for name, path in paths.items() if not path.is_file()]
     with _silence_torch(), speed_up_conversion():
         if missing:
-            _warm_up(request)
+            _warm_up()
         for done, name in enumerate(missing, start=1):
-            tested = _measure_function(functions[name], packets, request)
-            write_text(locate_function(folder, name), tested.to_json(indent=None))
+            tested = _measure_function(functions[name], packets)
+            write_text(paths[name], tested.to_json(indent=None))
             on_progress(done, len(missing))
-    return MeasureResponse(functions=tuple(names))
+    return [TestedFunction.model_validate_json(path.read_bytes()) for path in paths.values()]
+
+
+def _prepare_folder(folder: Path) -> Path:
+    """Return the folder of the calls with the installed tools, and remove those of others."""
+    state = [f"{_METHOD} {OPSETS}", *(read_package_state(name) for name in _PACKAGES)]
+    digest = hashlib.sha256("\n".join(state).encode()).hexdigest()
+    current = folder / f"calls-{digest[:16]}"
+    for old in folder.glob("calls-*"):
+        if old != current:
+            shutil.rmtree(old, ignore_errors=True)
+    current.mkdir(parents=True, exist_ok=True)
+    return current
 
 
 @contextmanager
@@ -97,25 +118,22 @@ def _silence_torch() -> Iterator[None]:
         logging.disable(before)
 
 
-def _warm_up(request: MeasureRequest) -> None:
+def _warm_up() -> None:
     """Export a call, so that forks have the modules and tables of both exporters."""
     sample = FunctionSample((torch.ones(2),), {})
-    export_call("torchscript", torch.relu, sample, request.torchscript)
-    export_call("dynamo", torch.relu, sample, request.dynamo)
+    for exporter, opsets in OPSETS.items():
+        export_call(exporter, torch.relu, sample, opsets)
 
 
-def _measure_function(
-    function: SampledFunction, packets: frozenset[str], request: MeasureRequest
-) -> TestedFunction:
+def _measure_function(function: SampledFunction, packets: frozenset[str]) -> TestedFunction:
     selected = call_in_fork(lambda: select_calls(function, packets), _LIMITS)
     if not isinstance(selected, Returned):
         return TestedFunction(name=function.name, problem=f"{selected.kind}: {selected.message}")
     selection: SelectedCalls = selected.value
-    exporters = {"torchscript": request.torchscript, "dynamo": request.dynamo}
     tasks = [
         _CallTask(call, exporter, opsets)
         for call in selection.calls
-        for exporter, opsets in exporters.items()
+        for exporter, opsets in OPSETS.items()
     ]
     samples: list[FunctionSample] = []
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from exporter.tools.operator_calls.support_table import (
+from benchmarks.operators.page import make_page, resolve_packet
+from benchmarks.operators.results import (
     CallSupport,
     ColumnSupport,
     MeasuredOperator,
     OperatorMeasurement,
 )
-from exporter.tools.operators.measured_view import view_measurement
-from exporter.tools.operators.operators_page import render_operators
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page
-from tests.unit.tools.operators.test_operators_page import MANIFEST, RUN, TABLE
 
 COLUMNS = ("torchscript 18", "dynamo 18")
 FULL = ColumnSupport(support=CallSupport.FULL, right=4)
@@ -49,54 +45,56 @@ MEASUREMENT = OperatorMeasurement(
 )
 
 
-def test_the_counts_are_complete() -> None:
-    view = view_measurement(MEASUREMENT, known=6)
-    assert view.counts == (
-        ("full", (2, 3)),
-        ("partial", (1, 0)),
-        ("none", (1, 1)),
-        ("wrong", (1, 0)),
-        ("no kernel", (0, 1)),
-    )
-    assert (view.operators, view.unmeasured, view.calls) == (5, 1, 20)
-    assert view.full == ("abs",)
+USES = {"aten.add.Tensor": {"unet", "alexnet"}, "aten::abs_": {"unet"}, "mine::op": {"unet"}}
+
+
+def test_the_page_has_rows_and_first_failed_calls() -> None:
+    text = make_page(MEASUREMENT, USES)
+    lines = text.splitlines()
+    assert "20 calls of 5 ATen operators" in text
+    assert "| support | torchscript 18 | dynamo 18 |" in lines
+    assert {"| full | 2 | 3 |", "| wrong | 1 | 0 |", "| no kernel | 0 | 1 |"} <= set(lines)
+    links = "[alexnet](models/alexnet.md), [unet](models/unet.md)"
+    assert f"| `add` | partial, 3 of 4 right: alpha=2 | full | {links} |" in lines
+    assert "| `airy_ai` | none | none |  |" in lines
+    assert "| `std` | wrong, 2 of 4 right | full |  |" in lines
+    assert "| `cos` | full | no kernel |  |" in lines
+    assert "Full support in all columns: `abs`." in lines
+    assert "| `cos` | dynamo 18 | `cos(x)` | no Cos |" in lines
+    assert "| `abs` | [unet](models/unet.md) |" in lines
+    assert "| `mine::op` | [unet](models/unet.md) |" in lines
+    assert "Measured with torch 2.13.0." in lines
+    assert any("cov: crash" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "packet"),
+    [
+        ("aten::add", "aten::add"),
+        ("aten::add_", "aten::add"),
+        ("aten.add.Tensor", "aten::add"),
+        ("aten.add_.Tensor", "aten::add"),
+        ("aten::_set_item_", "aten::_set_item_"),
+        ("own.thing.default", "own::thing"),
+    ],
+)
+def test_a_use_belongs_to_the_row_of_its_operator(name: str, packet: str) -> None:
+    assert resolve_packet(name, {"aten::add", "aten::_set_item_"}) == packet
 
 
 def test_equal_failures_of_several_columns_are_one_row() -> None:
-    view = view_measurement(MEASUREMENT, known=6)
-    (row,) = [row for row in view.failures if row.operator == "airy_ai"]
-    assert row.columns == "TorchScript 18, dynamo 18"
-    assert row.message.endswith("to ONNX this opset version is not supported")
-
-
-def test_the_page_has_rows_and_first_failed_calls(tmp_path: Path) -> None:
-    text = render_operators(MANIFEST, TABLE, RUN, MEASUREMENT, tmp_path)
-    lines = text.splitlines()
-    assert "| support | TorchScript 18 | dynamo 18 |" in lines
-    assert "| wrong | 1 | 0 |" in lines
-    assert "| `add` | partial, 3 of 4 right: alpha=2 | full |" in lines
-    assert "| `airy_ai` | none | none |" in lines
-    assert "| `std` | wrong, 2 of 4 right | full |" in lines
-    assert "| `cos` | full | no kernel |" in lines
-    assert "Full support in all columns: `abs`." in lines
-    assert "| `cos` | dynamo 18 | `cos(x)` | no Cos |" in lines
-    assert "Measured with torch 2.13.0." in lines
-    assert any("cov: crash" in line for line in lines)
-    page = Page.of(text)
-    assert "Measured calls" in page.headings
-
-
-def test_without_a_measurement_the_page_has_no_such_section(tmp_path: Path) -> None:
-    assert "Measured" not in render_operators(MANIFEST, TABLE, RUN, None, tmp_path)
+    (row,) = [line for line in make_page(MEASUREMENT, {}).splitlines() if "`airy_ai(x)`" in line]
+    assert row.startswith("| `airy_ai` | torchscript 18, dynamo 18 | ")
+    assert row.endswith("to ONNX this opset version is not supported |")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_message_forges_nothing(text: str, tmp_path: Path) -> None:
+def test_a_message_forges_nothing(text: str) -> None:
     hostile = failed(CallSupport.PARTIAL, 1, text, call=text, message=text)
     item = operator("add", hostile, FULL)
     measurement = MEASUREMENT.model_copy(update={"operators": (item,), "problems": (text,)})
     plain = MEASUREMENT.model_copy(update={"problems": ("",)})
-    page = Page.of(render_operators(MANIFEST, TABLE, RUN, measurement, tmp_path))
-    expected = Page.of(render_operators(MANIFEST, TABLE, RUN, plain, tmp_path))
+    page = Page.of(make_page(measurement, {}))
+    expected = Page.of(make_page(plain, {}))
     assert page.headings == expected.headings
     assert set(page.links) <= set(expected.links)

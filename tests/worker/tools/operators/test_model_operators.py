@@ -11,7 +11,7 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Stage
 from exporter.tools.operators.child import model_operators
 from exporter.tools.operators.child.model_operators import find_operator_gaps
-from exporter.tools.operators.protocol import OperatorGaps, SurveyRequest, SurveyResponse
+from exporter.tools.operators.survey import OperatorGaps, SurveyRequest, SurveyResponse
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private import guards
 from tests.worker.contracts import ROOT
