@@ -24,7 +24,7 @@ from exporter.records.record import Record, Status
 _SCRIPT = Path(__file__).with_name("sleeping_worker.py")
 
 
-def start_sleeping(variables: Mapping[str, str], _sandbox: str) -> ForkServerStarter:
+def start_sleeping(variables: Mapping[str, str]) -> ForkServerStarter:
     """Return a starter of sleeping workers."""
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(_SCRIPT)]
     return ForkServerStarter(variables, command)

@@ -9,7 +9,7 @@ from exporter.pipeline.decisions.build_results import (
     filter_valid_results,
 )
 from exporter.pipeline.decisions.cell_decisions import BuildOptions, Decisions, decide
-from exporter.pipeline.environments import require_packages, require_sandbox
+from exporter.pipeline.environments import require_packages
 from exporter.pipeline.execute.supervisor import BuildObserver
 from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.pipeline.folder.maintenance import Garbage, find_garbage, remove_garbage
@@ -32,7 +32,6 @@ __all__ = [
     "find_garbage",
     "remove_garbage",
     "require_packages",
-    "require_sandbox",
     "require_toolchain",
     "run_plan",
 ]

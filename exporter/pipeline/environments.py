@@ -17,7 +17,6 @@ from exporter.environments.installation import (
 from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
 from exporter.manifest.syntax.values import split_device
-from exporter.processes import bubblewrap
 
 #: The packages that every worker imports.
 _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -41,19 +40,6 @@ def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "e
             f"{', '.join(missing)} {verb} not installed here: the command needs "
             f"`pip install 'onnx-exporter-matrix[{extra}]'`",
         )
-
-
-def require_sandbox(project: Project) -> None:
-    """Check that the system offers the sandbox of the project; a worker checks Landlock itself.
-
-    Raises:
-        ExporterError: ENVIRONMENT, with the reason.
-    """
-    if project.sandbox != "bubblewrap":
-        return
-    if obstacle := bubblewrap.find_obstacle():
-        fix = 'install the package bubblewrap, or use `sandbox = "none"` in [tool.exporter]'
-        raise ExporterError(ExitCode.ENVIRONMENT, f"sandbox: {obstacle}; {fix}")
 
 
 def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:

@@ -28,8 +28,6 @@ class WorkerCommand:
     """The output is appended to this file."""
     folder: Path
     """The current directory."""
-    writable: tuple[Path, ...] = ()
-    """The folders that a worker in a sandbox can write to."""
 
 
 class WorkerProcess(Protocol):
@@ -88,13 +86,9 @@ class Spawner:
 
     def start(self, command: WorkerCommand) -> WorkerProcess:
         """Start a worker."""
-        return self.spawn(self._command, command)
-
-    def spawn(self, program: Sequence[str], command: WorkerCommand) -> WorkerProcess:
-        """Start a program with the path of the job."""
         with command.log.open("ab") as output:
             process = subprocess.Popen(
-                [*program, str(command.job)],
+                [*self._command, str(command.job)],
                 cwd=command.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -18,7 +18,6 @@ from exporter.pipeline import (
     Decisions,
     Results,
     require_packages,
-    require_sandbox,
     run_plan,
 )
 from exporter.pipeline.engine import Engine, LocalEngine
@@ -94,7 +93,6 @@ def export(
     plan = options.make_plan(manifest)
     build_options = options.make_build_options(manifest, environment)
     require_packages()
-    require_sandbox(project)
     jobs = options.jobs or project.jobs or get_default_jobs()
     engine = _choose_engine(project, options, environment, observer, jobs) or LocalEngine(
         jobs, starter

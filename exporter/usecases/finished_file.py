@@ -15,7 +15,7 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs.job import Announcement
 from exporter.manifest import Manifest, ModelSpec
 from exporter.manifest.resolved.project import NO_STORE
-from exporter.pipeline import BuildObserver, Decisions, require_packages, require_sandbox, run_plan
+from exporter.pipeline import BuildObserver, Decisions, require_packages, run_plan
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.processes import ProcessStarter
@@ -59,7 +59,6 @@ def prove_finished_file(
         ExporterError: ENVIRONMENT if PyTorch or another package is missing.
     """
     require_packages()
-    require_sandbox(manifest.project)
     update: dict[str, object] = {
         "artifact": str(file.path.resolve()),
         "opsets": (file.opset,),

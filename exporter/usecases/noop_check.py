@@ -23,11 +23,6 @@ def list_variables(root: Path) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
-def find_sandbox(root: Path) -> str:
-    """Return the restriction of workers, `none` if the settings are invalid."""
-    return str(read_settings(root).get("sandbox", "none"))
-
-
 def find_build_folder(root: Path) -> Path:
     """Return the build folder of the project, the default if the settings are invalid."""
     name = read_settings(root).get("build")

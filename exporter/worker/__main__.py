@@ -35,7 +35,7 @@ def main() -> int:
         temporary.mkdir(exist_ok=True)
         # Files of other programs are no dependencies, and a model's own files do not remain.
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-    if job.sandbox == "landlock":  # Bubblewrap restricted the process before its start
+    if job.sandbox == "landlock":
         try:
             restrict_process((Path(job.folder), temporary, Path("/dev")))
         except OSError as error:

@@ -14,7 +14,7 @@ from exporter.processes import ForkServerStarter, Spawner
 _WORKER = Path(__file__).with_name("worker.py")
 
 
-def make_host_starter(variables: Mapping[str, str], sandbox: str) -> ForkServerStarter:
+def make_host_starter(variables: Mapping[str, str]) -> ForkServerStarter:
     """Return a starter of the quick worker."""
     environment = {**variables, "FAULTS_FOLDER": os.environ["FAULTS_FOLDER"]}
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(_WORKER)]

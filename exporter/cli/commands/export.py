@@ -22,7 +22,7 @@ from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.planning.plan import Selection
 from exporter.processes.worker_starter import make_starter
-from exporter.usecases.noop_check import find_sandbox, list_variables, load_noop_summary
+from exporter.usecases.noop_check import list_variables, load_noop_summary
 
 if TYPE_CHECKING:
     from exporter.cli.options.engines import EngineArguments
@@ -70,7 +70,7 @@ def export(
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
-    with closing(make_starter(os.environ, list_variables(root), find_sandbox(root))) as starter:
+    with closing(make_starter(os.environ, list_variables(root))) as starter:
         if not flags["dry_run"] and not engine.uses_cluster(root):
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()

@@ -140,7 +140,7 @@ def _verify_with_entry(
         _choose_devices(root, names)
     require_packages()
     project = manifest.project
-    with closing(make_starter(os.environ, project.environment, project.sandbox)) as starter:
+    with closing(make_starter(os.environ, project.environment)) as starter:
         for path in paths:
             try:
                 number = int(opset) if opset else read_opset(path, environment)

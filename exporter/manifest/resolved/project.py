@@ -66,7 +66,7 @@ def split_url(store: str) -> tuple[str, str]:
 
 
 #: The restriction of workers.
-Sandbox = Literal["none", "landlock", "bubblewrap"]
+Sandbox = Literal["none", "landlock"]
 
 
 class Project(FrozenModel):

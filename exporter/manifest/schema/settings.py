@@ -277,8 +277,7 @@ class ProjectTable(Table):
     sandbox: Sandbox = "none"
     """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model can write
     only to the folder of its job, has no TCP, and can neither signal nor open other processes. It
-    can read all files. `"bubblewrap"` (the program `bwrap` on Linux) also removes all networks and
-    other processes from view; each model then starts a Python of its own, which takes seconds."""
+    can read all files. SECURITY.md has a command that also hides networks and processes."""
     opsets: Opsets = Field(default_factory=tuple)
     """Opsets of models without `opsets`."""
     devices: DevicesField = ()

@@ -38,7 +38,6 @@ from exporter.pipeline.cluster.protocol import (
 )
 from exporter.pipeline.cluster.shared_starter import JobStarter, SharedStarter
 from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
-from exporter.processes.bubblewrap import find_obstacle
 from exporter.processes.spawner import ProcessStarter
 from exporter.processes.worker_starter import make_worker_starter
 from exporter.records.record import Record
@@ -110,8 +109,6 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     context, job = request.context, request.job
     if differences := find_tool_differences(context):
         return host.refuse(*differences)
-    if job.sandbox == "bubblewrap" and (obstacle := find_obstacle()):
-        return host.refuse(f"sandbox: {obstacle}")
     root = _copy_project(context, host)
     if root is None:
         return host.refuse()
@@ -122,7 +119,7 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     job = _move_job(job, context, root)
     host.report(None)
     events = _HostEvents(host.report)
-    shared = _get_starter(variables, job.sandbox)
+    shared = _get_starter(variables)
     with suppress(KeyboardInterrupt):  # `is_cancelled`: the engine has reported the end
         engine = LocalEngine(1, JobStarter(shared, host.is_cancelled))
         engine.run([Task(job=job, seconds=request.seconds)], events)
@@ -171,9 +168,9 @@ def end_run(run: str) -> None:
     _remove_copy(run)
 
 
-def make_host_starter(variables: Mapping[str, str], sandbox: str) -> ProcessStarter:
+def make_host_starter(variables: Mapping[str, str]) -> ProcessStarter:
     """Return the starter of worker processes with these variables."""
-    return make_worker_starter(variables, sandbox)
+    return make_worker_starter(variables)
 
 
 class _HostEvents:
@@ -249,12 +246,12 @@ def _move_job(job: Job, context: RunContext, root: Path) -> Job:
     return job.model_copy(update={"root": str(root), "build": str(build), "folder": folder})
 
 
-def _get_starter(variables: Mapping[str, str], sandbox: str) -> SharedStarter:
+def _get_starter(variables: Mapping[str, str]) -> SharedStarter:
     """Return the starter with these variables, which all jobs share."""
-    key = (sandbox, *sorted(variables.items()))
+    key = tuple(sorted(variables.items()))
     with _LOCK:
         if key not in _STARTERS:
-            _STARTERS[key] = SharedStarter(make_host_starter(variables, sandbox))
+            _STARTERS[key] = SharedStarter(make_host_starter(variables))
         return _STARTERS[key]
 
 

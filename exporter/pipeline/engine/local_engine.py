@@ -147,7 +147,6 @@ class _RunningJob:
             job=folder.job,
             log=log,
             folder=Path(task.job.root),
-            writable=(folder.path, folder.temporary),
         )
         self._process = starter.start(command)
         self._started = self._read_at = time.monotonic()

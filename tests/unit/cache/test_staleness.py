@@ -272,6 +272,6 @@ def test_an_installation_changes_the_site_stamps(
 
 def test_another_sandbox_makes_results_stale_in_both_directions() -> None:
     plain = compute_fingerprint(spec())
-    restricted = compute_fingerprint(spec(), sandbox="bubblewrap")
+    restricted = compute_fingerprint(spec(), sandbox="landlock")
     assert compute_fingerprint(spec(), sandbox="none") == plain
     assert {part for part in plain if plain[part] != restricted[part]} == {"environment"}
