@@ -48,11 +48,7 @@ class _FileStamps(FrozenModel):
 
 
 class ArtifactVerifier:
-    """Compares the files of a build folder with records. Each file is read once.
-
-    Args:
-        build: The build folder.
-    """
+    """Compares the files of a build folder with records. Each file is read once."""
 
     def __init__(self, build: Path) -> None:
         self._build = build
@@ -92,11 +88,7 @@ class ArtifactVerifier:
         return self.find_problem(record.artifact) or self.find_reference_problem(folder)
 
     def find_reference_problem(self, folder: str) -> str:
-        """Return why the reference or a sample of a model differs from the written one, or "".
-
-        Args:
-            folder: The model's folder, relative to the build folder.
-        """
+        """Return why the reference or a sample of a model differs from the written one, or ""."""
         if folder not in self._reference_problems:
             self._reference_problems[folder] = self._examine_reference(folder)
         return self._reference_problems[folder]

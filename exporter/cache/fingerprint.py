@@ -17,7 +17,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -78,10 +78,7 @@ def compute_fingerprint(
 ) -> dict[str, str]:
     """Return the parts that all cells of a model share: entry, checks, variables and tools.
 
-    Args:
-        spec: The contract.
-        variables: The names of environment variables that the project lists, with wildcards.
-        sandbox: The restriction of workers: a model that fails in one may pass without it.
+    A model that fails in a sandbox may pass without it, so the sandbox is a part.
     """
     export_overrides, check_overrides = _split_overrides(spec.overrides)
     # Key by key, because a table selects the excluded fields of the outputs' items.
@@ -199,16 +196,9 @@ def read_package_state(name: str, overlay: str = "", root: Path | None = None) -
     """Return the version of an installed distribution and a hash of its list of files.
 
     The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
-    the same in every environment with the same wheel.
-
-    Args:
-        name: The distribution.
-        overlay: The package folder of an environment that adds to the current one.
-        root: A project. The state of an editable installation in it is the location, because
-            records have the states of its files.
-
-    Returns:
-        The state, or "" if the distribution is not installed.
+    the same in every environment with the same wheel. The state of an editable installation in a
+    project is its location, because records have the states of its files. The overlay is the
+    package folder of an environment that adds to the current one.
     """
     path = [overlay, *list_metadata_folders()] if overlay else list(list_metadata_folders())
     for installed in distributions(name=name, path=path):
@@ -236,10 +226,7 @@ def _list_wheel_files(installed: Distribution) -> str:
 def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
     """Return the current state of an item of `Record.packages`.
 
-    Args:
-        name: A distribution, the path of a file outside of the project, or `SEARCH_PATH`.
-        root: The project's root.
-        overlay: The package folder of an environment that adds to the current one.
+    The name is a distribution, the path of a file outside of the project, or `SEARCH_PATH`.
     """
     if name == SEARCH_PATH:
         return read_search_path(root, os.environ.get("PYTHONPATH", ""))
@@ -332,9 +319,6 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
     """Return the parts of all cells: Python, the platform, this package, the other tools.
 
     The switch of private functions is a part if it is set, because some groups change results.
-
-    Args:
-        overlay: The package folder of an environment that adds to the current one.
     """
     _read_first_site_stamps()  # before the states are read
     parts = {
@@ -349,10 +333,7 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
 
 
 def _read_version(name: str) -> str:
-    try:
-        return distribution(name).version
-    except PackageNotFoundError:
-        return "missing"
+    return read_package_state(name).partition(" ")[0] or "missing"
 
 
 def _read_platform() -> str:

@@ -26,6 +26,7 @@ from exporter.cache.fingerprint import (
 )
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
+from exporter.core.toml_table import read_setting
 
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
@@ -91,12 +92,7 @@ def save_snapshot(
 ) -> None:
     """Write the snapshot, unless an input may have changed during the export.
 
-    Args:
-        root: The project's folder.
-        build: Its build folder.
-        inputs: All inputs of the export.
-        summary: The summary to print if no input changes.
-        since: `read_filesystem_clock` before the first input was read.
+    `since` is `read_filesystem_clock` before the first input was read.
     """
     try:
         state, newest = _read_state(root, inputs)
@@ -115,16 +111,7 @@ def save_snapshot(
 
 
 def load_snapshot(root: Path, build: Path, day: str) -> ExportSummary | None:
-    """Return the summary of the last export if no input changed.
-
-    Args:
-        root: The project's folder.
-        build: Its build folder.
-        day: The current date.
-
-    Returns:
-        The summary, or None if an input changed or there is no snapshot.
-    """
+    """Return the summary of the last export if no input changed."""
     try:
         snapshot = json.loads(read_regular_file(build / _SNAPSHOT, PROJECT_LIMIT))
         if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
@@ -200,6 +187,11 @@ def _stamp_file(path: str, label: str = "") -> tuple[str, int]:
         stamp += f"{target.st_mode} {target.st_size} {target.st_ino} {target.st_ctime_ns};"
         return stamp, max(state.st_ctime_ns, target.st_ctime_ns)
     return stamp, state.st_ctime_ns
+
+
+def find_build_folder(root: Path) -> Path:
+    """Return the build folder of the project, the default if the settings are invalid."""
+    return root.absolute() / read_setting(root, "build", "build")
 
 
 def get_today() -> date:

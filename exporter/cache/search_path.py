@@ -28,10 +28,6 @@ def read_search_path(root: Path, variable: str) -> str:
     """Return the folders in their order, those of the repository relative to the project.
 
     So checkouts at other places have the same state.
-
-    Args:
-        root: The project's root.
-        variable: The value of `PYTHONPATH`.
     """
     folders = dict.fromkeys(map(os.path.realpath, _list_folders(variable)))
     names = (make_portable(folder, root) for folder in folders if folder != _OWN_FOLDER)

@@ -39,9 +39,7 @@ _REASONS = {
 class CurrentState:
     """The current project files and installed packages. Each one is read once.
 
-    Args:
-        root: The project's root. The sources of records are relative to it.
-        overlay: The package folder of an environment that adds to the current one.
+    The overlay is the package folder of an environment that adds to the current one.
     """
 
     def __init__(self, root: Path, overlay: str = "") -> None:
@@ -53,12 +51,7 @@ class CurrentState:
     def find_staleness_reason(self, record: Record, parts: Mapping[str, str]) -> str:
         """Return why a record is stale by its fingerprint and sources.
 
-        Args:
-            record: The stored record.
-            parts: The current fingerprint of its cell, or the parts to compare.
-
-        Returns:
-            The reason, or "" if nothing changed.
+        The parts may be some of the current fingerprint of its cell.
         """
         for part, after in parts.items():
             before = record.fingerprint.get(part)

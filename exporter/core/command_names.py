@@ -19,10 +19,7 @@ _COMMAND = re.compile(r"`exporter ([a-z]+)(?: ([^`]*))?`")
 def format_command(command: str, name: str, arguments: str = "") -> str:
     """Return the command line to type: `nox -s export -- 'net/*'`.
 
-    Args:
-        command: The project's setting with `{}` for the name: `nox -s {} --`.
-        name: The command: `export`.
-        arguments: The arguments, quoted for a shell.
+    `{}` in the setting of the project is replaced by the name; `arguments` are quoted for a shell.
     """
     line = command.replace(NAME_PLACEHOLDER, name)
     return f"{line} {arguments}" if arguments else line.removesuffix(" --")
@@ -41,8 +38,7 @@ def read_command(root: Path) -> str:
     Returns:
         The setting, or the default if the settings are invalid: a message must always be printed.
     """
-    from exporter.core.toml_table import read_settings
+    from exporter.core.toml_table import read_setting
 
-    command = read_settings(root).get("command")
-    is_valid = isinstance(command, str) and NAME_PLACEHOLDER in command
-    return command if isinstance(command, str) and is_valid else DEFAULT_COMMAND
+    command = read_setting(root, "command", DEFAULT_COMMAND)
+    return command if NAME_PLACEHOLDER in command else DEFAULT_COMMAND

@@ -36,10 +36,6 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 def open_regular_file(path: Path, *, may_be_link: bool = False) -> BufferedReader:
     """Open a file for reading.
 
-    Args:
-        path: The file.
-        may_be_link: Whether the path may be a link to a file.
-
     Raises:
         OSError: if the file cannot be read or is no regular file.
     """
@@ -54,10 +50,6 @@ def open_regular_file(path: Path, *, may_be_link: bool = False) -> BufferedReade
 
 def read_regular_file(path: Path, limit: int) -> bytes:
     """Return the content of a file.
-
-    Args:
-        path: The file, not a link.
-        limit: The largest number of bytes.
 
     Raises:
         OSError: if the file cannot be read, is no regular file or is larger than the limit.
@@ -75,11 +67,7 @@ def read_regular_file(path: Path, limit: int) -> bytes:
 
 
 def empty_regular_file(path: Path) -> None:
-    """Remove the content of a file.
-
-    Raises:
-        OSError: if the file cannot be written or is no regular file.
-    """
+    """Remove the content of a file."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
     descriptor = os.open(path, os.O_WRONLY | _NO_WAIT | _NO_LINK)
@@ -146,12 +134,7 @@ _FILE_ACCESS = stat.S_IRUSR | stat.S_IWUSR
 
 
 def make_accessible(folder: Path, *, is_recursive: bool = True) -> None:
-    """Give this user access to a folder or file, as far as the system permits it.
-
-    Args:
-        folder: The folder; need not exist.
-        is_recursive: Whether its content becomes accessible, too.
-    """
+    """Give this user access to a folder or file, as far as the system permits it."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
         if stat.S_ISDIR(mode) and mode & _FOLDER_ACCESS != _FOLDER_ACCESS:
@@ -225,10 +208,6 @@ def _name_user(user: int) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of the file in hex, read in blocks.
-
-    Raises:
-        OSError: if the file cannot be read or is no regular file, such as a pipe.
-    """
+    """Return the SHA-256 of the file in hex, read in blocks."""
     with open_regular_file(path, may_be_link=True) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

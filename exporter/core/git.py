@@ -55,11 +55,6 @@ class Checkout:
 def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iterator[Checkout]:
     """Yield the project at the commit that `revision` and `HEAD` share.
 
-    Args:
-        root: The project's folder, in a repository.
-        revision: A branch, a tag or a commit.
-        environment: The environment variables for git.
-
     Raises:
         ExporterError: MANIFEST if the revision does not exist. ENVIRONMENT if git is missing, if
             the folder is not in a repository, or if the clone is too shallow.
@@ -168,9 +163,7 @@ def _remove_outer_links(files: Path, project: Path) -> tuple[str, ...]:
     """Remove the links that lead out of the repository, because git has no content for them.
 
     Otherwise an absolute link would lead to the current file, which is not that of the revision.
-
-    Returns:
-        Their paths, relative to the project.
+    The result has their paths, relative to the project.
     """
     removed = []
     for folder, folders, names in os.walk(files):
@@ -194,14 +187,9 @@ def find_last_change(
 ) -> Commit | None:
     """Return the last commit up to `commit` that changed a file.
 
-    Args:
-        file: A file in a repository.
-        environment: The environment variables for git.
-        commit: A commit's hash. None for `HEAD`; the file must then be unchanged since.
-
-    Returns:
-        None if git cannot find it: the folder is not in a repository, the file has uncommitted
-        changes, or the history of a shallow clone ends before that commit.
+    Without a commit it is `HEAD`, and the file must be unchanged since. The result is None if git
+    cannot find it: the folder is not in a repository, the file has uncommitted changes, or the
+    history of a shallow clone ends before that commit.
     """
     git = _Git(file.parent, environment)
     try:
@@ -220,13 +208,7 @@ def list_versions(
 ) -> list[tuple[Commit, bytes]]:
     """Return the last versions of a file with their commits, the oldest first.
 
-    Args:
-        file: A file in a repository.
-        environment: The environment variables for git.
-        limit: The largest number of versions.
-
-    Returns:
-        Empty if git cannot read the history. A shallow clone has only its own commits.
+    There are none if git cannot read the history. A shallow clone has only its own commits.
     """
     git = _Git(file.parent, environment)
     versions = []
@@ -257,14 +239,8 @@ def diff_files(
 ) -> dict[str, str]:
     """Return the differences between files of a commit and of the work tree.
 
-    Args:
-        root: The project's folder, in a repository.
-        commit: A commit's hash.
-        files: Paths from the root; unchanged ones are omitted.
-        environment: The environment variables for git.
-
-    Returns:
-        Unified differences by path, sorted. Empty if git cannot compare.
+    They are unified differences by path from the root, sorted, without unchanged files. There are
+    none if git cannot compare.
     """
     git = _Git(root, environment)
     # Another program or a filter of the user would change the format.

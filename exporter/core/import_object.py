@@ -127,11 +127,7 @@ def find_plugins(group: str) -> dict[str, EntryPoint]:
 
 
 def load_plugin(entry_point: EntryPoint) -> object:
-    """Import the object that the entry point names.
-
-    Raises:
-        PluginError: if the import fails.
-    """
+    """Import the object that the entry point names."""
     try:
         return entry_point.load()
     except Exception as error:

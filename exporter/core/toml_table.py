@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli
 
@@ -118,6 +118,8 @@ _EXPLANATIONS = (
 )
 
 
+T = TypeVar("T")
+
 #: The file and the keys of the project's settings.
 SETTINGS_FILE = "pyproject.toml"
 SETTINGS_KEYS = ("tool", "exporter")
@@ -188,6 +190,11 @@ def find_settings(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, t
     return (table, ()) if isinstance(table, dict) else (None, ())
 
 
-def read_settings(root: Path) -> dict[str, Any]:
-    """Return `[tool.exporter]` of the project at `root`, or {} if it cannot be read."""
-    return find_settings(read_toml_table(root / SETTINGS_FILE).table)[0] or {}
+def read_setting(root: Path, key: str, default: T) -> T:
+    """Return a value of `[tool.exporter]`, or the default if it has another type or is missing.
+
+    For messages, and for processes that start before the settings are validated.
+    """
+    settings = find_settings(read_toml_table(root / SETTINGS_FILE).table)[0] or {}
+    value = settings.get(key)
+    return value if isinstance(value, type(default)) else default

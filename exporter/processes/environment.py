@@ -68,9 +68,7 @@ def make_worker_environment(
 ) -> dict[str, str]:
     """Return the allowed variables of `parent` and the fixed variables of all workers.
 
-    Args:
-        parent: The environment of the parent.
-        patterns: More names, with wildcards, that the project lists.
+    The patterns are more names, with wildcards, that the project lists.
     """
     patterns = tuple(patterns)
     allowed = {name: value for name, value in parent.items() if _is_allowed(name, patterns)}
@@ -80,12 +78,7 @@ def make_worker_environment(
 
 
 def is_fixed(name: str, patterns: Iterable[str] = ()) -> bool:
-    """Return True if a variable has one value in all workers.
-
-    Args:
-        name: The variable.
-        patterns: The names that the project lists, with wildcards.
-    """
+    """Return True if a variable has one value in all workers."""
     return name in _FIXED or (name in _LOCALE and not _matches(name, patterns))
 
 
@@ -101,10 +94,6 @@ def list_shared_variables(
     """Return the variables that workers on other hosts receive from this process.
 
     All results depend on them. A secret is one of them only if the project lists it.
-
-    Args:
-        parent: The environment of the parent.
-        patterns: The names that the project lists, with wildcards.
     """
     patterns, defaults = tuple(patterns), (*_SEMANTIC, TORCH_PRIVATE)
     return {
@@ -119,10 +108,6 @@ def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:
     """Return a hash of the variables that results depend on.
 
     A secret counts only by its name, because a short value could be found from its hash.
-
-    Args:
-        parent: The environment of the parent.
-        patterns: Names that the project lists, with wildcards.
     """
     patterns = tuple(patterns)
     states = [

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.noop_snapshot import ExportSummary, NoopInputs, get_today, read_filesystem_clock
+from exporter.cache.noop_snapshot import (
+    ExportSummary,
+    NoopInputs,
+    find_build_folder,
+    get_today,
+    read_filesystem_clock,
+)
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.store import StoreStatistics
 from exporter.jobs.job import Announcement
@@ -29,7 +35,6 @@ from exporter.records.record import Record
 from exporter.usecases.build_plan import ExportOptions
 from exporter.usecases.engine_choice import select_engine
 from exporter.usecases.failure_stop import FailFastObserver
-from exporter.usecases.noop_check import find_build_folder
 from exporter.usecases.report_pages import list_page_inputs, preload_pages, write_reports
 
 #: Bytes for one worker: a model of 500 MB with its float64 copy and its files.

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cache.noop_snapshot import get_today
+from exporter.cache.noop_snapshot import find_build_folder, get_today, load_snapshot
 from exporter.cli.options.engines import engine_options
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.options.shards import shard_option
 from exporter.cli.output.summary_lines import print_summary
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
+from exporter.core.toml_table import read_setting
 from exporter.planning.plan import Selection
 from exporter.processes.worker_starter import make_starter
-from exporter.usecases.noop_check import list_variables, load_noop_summary
 
 if TYPE_CHECKING:
     from exporter.cli.options.engines import EngineArguments
@@ -63,14 +63,17 @@ def export(
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
     started = time.monotonic()
-    names = ("dry_run", "force", "thorough", "timings", "stats")
-    has_options = shard or build or toolchain or any(flags[name] for name in names)
+    options_of_run = ("dry_run", "force", "thorough", "timings", "stats")
+    has_options = shard or build or toolchain or any(flags[name] for name in options_of_run)
     if selection.is_everything and not has_options:
-        summary = load_noop_summary(root, get_today())
+        build_folder = find_build_folder(root)
+        summary = load_snapshot(root.absolute(), build_folder, get_today().isoformat())
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
-    with closing(make_starter(os.environ, list_variables(root))) as starter:
+    # The first worker starts before the settings are validated.
+    variables: list[str] = read_setting(root, "environment", [])
+    with closing(make_starter(os.environ, map(str, variables))) as starter:
         if not flags["dry_run"] and not engine.uses_cluster(root):
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()

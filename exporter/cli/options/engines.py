@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.core.toml_table import read_settings
+from exporter.core.toml_table import read_setting
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package
     from exporter.manifest.resolved.project import EngineKind
@@ -31,9 +31,8 @@ class EngineArguments:
 
     def uses_cluster(self, root: Path) -> bool:
         """Return True if no worker starts in this process. The settings may be invalid."""
-        settings = read_settings(root).get("engine")
-        kind = settings.get("kind") if isinstance(settings, dict) else None
-        return (self.kind or kind) == "dask"
+        settings: dict[str, object] = read_setting(root, "engine", {})
+        return (self.kind or settings.get("kind")) == "dask"
 
 
 def engine_options(function: Callable[..., int]) -> Callable[..., int]:

@@ -61,11 +61,7 @@ class Access:
 
 
 class AccessTracer:
-    """The tracer of this process.
-
-    Args:
-        connection: The socket to the process that collects the paths.
-    """
+    """The tracer of this process."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -64,8 +64,7 @@ class FileAccesses:
 class OpenedFiles:
     """The files that are used during `watch`.
 
-    Args:
-        trace: True to trace this process until its end, if the system can do it.
+    It traces until the end of the process, because that cannot be undone.
     """
 
     def __init__(self, *, trace: bool = False) -> None:

@@ -79,11 +79,8 @@ def _read_link(path: str) -> str:
 def classify_path(path: str, root: str) -> Group:
     """Return the group of a real path: that of the innermost listed folder.
 
-    The result is cached, because each cell needs it for thousands of modules.
-
-    Args:
-        path: The absolute path without links.
-        root: The project's root without links.
+    The result is cached, because each cell needs it for thousands of modules. Both paths have no
+    links.
     """
     groups = _list_groups(root)
     while path and path not in groups:

@@ -60,11 +60,8 @@ class VariableReads:
         """Return the states of the variables that the project's code read, by sorted name.
 
         A state is that before the code of the model could set the variable. If the job read a file
-        in a cache, another cache may have another one.
-
-        Args:
-            files: The absolute paths of the files that the job read, without links.
-            root: The project's root. The folder of a cluster's host may be in a cache.
+        in a cache, another cache may have another one. The copy of a project on the host of a
+        cluster may be in a cache itself. The paths have no links.
         """
         names = set(self._by_project) - {WITHHELD}
         folders = [str(Path.home() / ".cache"), *filter(None, map(self._first.get, CACHES))]

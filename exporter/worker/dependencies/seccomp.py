@@ -100,13 +100,7 @@ def is_supported() -> bool:
 def install_filter(supervisor: int) -> int:
     """Install the filter for this thread, its later threads and its later children.
 
-    The filter remains until the process ends.
-
-    Args:
-        supervisor: The process that receives the notifications.
-
-    Returns:
-        The file descriptor of the notifications, for the supervisor.
+    The filter remains until the process ends. The supervisor receives the notifications.
 
     Raises:
         OSError: if the kernel refuses, for example because another filter sends notifications.

@@ -85,13 +85,8 @@ def digest_dependencies(
 ) -> Dependencies:
     """Return the states of all files and folders that a job used.
 
-    Args:
-        root: The project's root.
-        since: The start of the job. If a file changed later, its state is empty, because the
-            loaded content may be another.
-        accesses: The paths that the job used.
-        ignored: The folders of the job and of the environments of its devices.
-        declared: Files that the manifest names.
+    If a file changed after the start of the job, its state is empty, because the loaded content may
+    be another. The ignored folders are those of the job and of its devices' environments.
     """
     folders = [str(folder.resolve()) for folder in ignored]
     collector = _Collector(str(root.resolve()), folders, since, accesses.written)
@@ -113,12 +108,7 @@ def digest_dependencies(
 
 
 def expand_globs(folder: Path, patterns: Iterable[str]) -> tuple[list[Path], list[str]]:
-    """Return the files that globs match, and all folders in which a new file could match.
-
-    Args:
-        folder: The folder of the manifest.
-        patterns: The globs.
-    """
+    """Return the files that globs match, and all folders in which a new file could match."""
     files: list[Path] = []
     folders: list[str] = []
     for pattern in patterns:
@@ -191,10 +181,7 @@ class _Collector:
     def add_folder(self, path: str, pattern: str, *, is_own: bool = False) -> None:
         """Add the list of names in a folder; a folder in an archive is represented by the file.
 
-        Args:
-            path: The folder.
-            pattern: `LISTING` or `ALL_FILES`.
-            is_own: True if code of the project listed it, so that it counts outside, too.
+        A listing outside of the project counts if code of the project requested it (`is_own`).
         """
         resolved = self._resolve(path)
         if resolved is None:

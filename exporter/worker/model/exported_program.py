@@ -62,13 +62,8 @@ def _widen_dtype(value: Any) -> Any:
 def order_leaves(program: ExportedProgram, args: Any, kwargs: Any) -> list[Any] | None:
     """Return the leaves of a call in the order of the program's inputs.
 
-    Args:
-        program: The captured program.
-        args: The positional arguments, with any objects instead of tensors.
-        kwargs: The keyword arguments in any order.
-
-    Returns:
-        None if the call has another structure than the program's.
+    The result is None if the call has another structure than the program's. The arguments may have
+    any objects instead of tensors.
     """
     spec = program.call_spec.in_spec
     if spec is None:
@@ -93,9 +88,6 @@ def require_matching_inputs(model: object, spec: ModelSpec) -> None:
     Without this comparison, the program would fail with an assertion of its own. A dimension
     that is dynamic in one and fixed in the other is not compared here: the check `signature`
     finds it in the file.
-
-    Raises:
-        Failure: Stage `source`.
     """
     program = find_program(model)
     if program is None:

@@ -39,11 +39,7 @@ class LoadedModel:
 
 
 def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
-    """Return the model, compared with another build in a fork.
-
-    Raises:
-        Failure: Stage `source`, as `load_model`.
-    """
+    """Return the model, compared with another build in a fork."""
     if spec.is_saved_program or spec.is_saved_script:
         return LoadedModel(model=load_model(spec, root))
     other = None

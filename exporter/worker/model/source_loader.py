@@ -26,11 +26,7 @@ _UNSAFE = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")
 
 
 def require_hash(spec: ModelSpec, folder: Path) -> None:
-    """Compare the file with the hash in the manifest, before any code of the model runs.
-
-    Raises:
-        Failure: Stage `source`.
-    """
+    """Compare the file with the hash in the manifest, before any code of the model runs."""
     if not spec.weights_sha256:
         return
     file = spec.weights or spec.source  # a saved model contains its weights
@@ -46,15 +42,7 @@ def require_hash(spec: ModelSpec, folder: Path) -> None:
 def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
     """Load the file of `spec.weights` into the model.
 
-    Args:
-        model: The model to change.
-        spec: The contract.
-        folder: The folder of the relative path.
-
-    Raises:
-        Failure: Stage `source`, if the file is not readable, if it contains other values than
-            tensors by name, or if it does not fit the model. The message has the missing and
-            unexpected names.
+    A failure has the missing and unexpected names.
     """
     if not isinstance(model, torch.nn.Module):
         raise Failure(
@@ -153,11 +141,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
 
 
 def import_source(spec: ModelSpec, root: Path) -> None:
-    """Import the source of a model under its seed, without building the model.
-
-    Raises:
-        Failure: Stage `source`, if the import fails.
-    """
+    """Import the source of a model under its seed, without building the model."""
     with wrap_errors(Stage.SOURCE):
         prepend_to_path(root)
         seed_generators(spec.seed)  # the import builds a model that is an object of the module

@@ -73,12 +73,7 @@ class ErrorOrigin:
 
 
 def find_origin(error: BaseException, root: Path) -> ErrorOrigin:
-    """Return the node that was processed, or else the innermost line of the model.
-
-    Args:
-        error: The exception; its causes are searched first.
-        root: The root of the project.
-    """
+    """Return the node that was processed, or else the innermost line of the model."""
     causes = list(_list_causes(error))
     node = next((node for cause in causes for node in _find_nodes(cause)), None)
     operator = format_operator(node) if node is not None else ""

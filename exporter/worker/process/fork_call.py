@@ -33,11 +33,8 @@ def can_fork() -> bool:
 def compute_in_fork(function: Callable[[], Any]) -> Any | None:
     """Return the result of a function in a fork without output; this process does not change.
 
-    Args:
-        function: Returns tensors, text and numbers in lists, tuples and dicts.
-
-    Returns:
-        None if the function raises an exception, or if its process ends.
+    The result may contain tensors, text and numbers in lists, tuples and dicts. It is None if the
+    function raises an exception, or if its process ends.
     """
     with _keep_exit_status():
         return _compute_in_fork(function)

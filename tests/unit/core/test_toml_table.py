@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from exporter.core.toml_table import find_settings, read_settings, read_toml_table
+from exporter.core.toml_table import find_settings, read_setting, read_toml_table
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,15 @@ def test_the_settings_are_found_or_the_wrong_key_is_returned(
 def test_a_project_without_valid_settings_has_none(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "pyproject.toml").write_text(text)
-    assert read_settings(tmp_path) == {}
+    assert read_setting(tmp_path, "build", "build") == "build"
+
+
+def test_a_setting_of_another_type_is_the_default(tmp_path: Path) -> None:
+    text = '[tool.exporter]\nbuild = 3\nsandbox = "landlock"\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert read_setting(tmp_path, "build", "build") == "build"
+    assert read_setting(tmp_path, "sandbox", "none") == "landlock"
+    assert read_setting(tmp_path, "engine", {}) == {}
 
 
 def test_a_problem_has_its_line(tmp_path: Path) -> None:
