@@ -11,8 +11,7 @@ import click
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.findings import show_findings
-from exporter.cli.output.manifest_problems import open_project
+from exporter.cli.output.tables import open_project, show_findings
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text

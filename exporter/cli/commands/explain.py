@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, select_one_cell
-from exporter.cli.output.manifest_problems import print_file_problems
+from exporter.cli.output.tables import print_file_problems
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.manifest import explain_cell, load_layers

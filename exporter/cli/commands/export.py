@@ -17,8 +17,7 @@ from exporter.cache.noop_snapshot import find_build_folder, get_today, load_snap
 from exporter.cli.options.engines import engine_options
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.options.shards import shard_option
-from exporter.cli.output.summary_lines import print_summary
-from exporter.cli.output.terminal import print_line
+from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode
 from exporter.core.toml_table import read_setting
 from exporter.planning.plan import Selection
@@ -79,11 +78,14 @@ def export(
             starter.prepare()
         # A no-op must not import the build.
         from exporter.cache.noop_snapshot import ExportSummary
-        from exporter.cli.output.manifest_problems import open_project, print_file_problems
-        from exporter.cli.output.plan_table import show_plan
         from exporter.cli.output.progress import ModelEvents, observe_progress
-        from exporter.cli.output.store_usage import show_statistics
         from exporter.cli.output.summary import make_summary
+        from exporter.cli.output.tables import (
+            open_project,
+            print_file_problems,
+            show_plan,
+            show_statistics,
+        )
         from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
 

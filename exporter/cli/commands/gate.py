@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.findings import format_hints, show_findings
 from exporter.cli.output.github import (
     Annotation,
     annotate,
@@ -17,8 +16,7 @@ from exporter.cli.output.github import (
     format_problems,
     shorten_page,
 )
-from exporter.cli.output.manifest_problems import open_project
-from exporter.cli.output.result_notes import print_result_notes
+from exporter.cli.output.tables import format_hints, open_project, print_result_notes, show_findings
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import write_text

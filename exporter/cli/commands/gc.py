@@ -14,7 +14,7 @@ from exporter.cache.store import StoreLimits
 from exporter.cache.store.remote_store import RemoteStore
 from exporter.cli.options.selection import root_option
 from exporter.cli.options.store_limits import limit_options
-from exporter.cli.output.manifest_problems import require_readable_files
+from exporter.cli.output.tables import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes, pluralize

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, selection_options
-from exporter.cli.output.call_table import HEADER, build_call_rows
-from exporter.cli.output.manifest_problems import open_project
+from exporter.cli.output.tables import HEADER, build_call_rows, open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.manifest_problems import open_project
 from exporter.cli.output.summary import make_summary
-from exporter.cli.output.summary_lines import print_summary
-from exporter.cli.output.terminal import print_line
+from exporter.cli.output.tables import open_project
+from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize
 from exporter.manifest import Manifest

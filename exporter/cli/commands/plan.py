@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
-from exporter.cli.output.manifest_problems import open_project
-from exporter.cli.output.plan_table import show_plan
+from exporter.cli.output.tables import open_project, show_plan
 from exporter.core.errors import ExitCode
 from exporter.planning.plan import Selection
 from exporter.usecases import build_plan

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option
-from exporter.cli.output.manifest_problems import open_project
-from exporter.cli.output.result_notes import print_result_notes
+from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize

@@ -19,8 +19,8 @@ from exporter.core.errors import Problem
 from exporter.core.text import escape_ci_commands, remove_controls
 
 if TYPE_CHECKING:  # `--version` must not import pydantic
+    from exporter.cache.noop_snapshot import ExportSummary
     from exporter.records.record import Status
-
 
 #: The least columns for a wrapped column.
 _NARROW = 24
@@ -144,3 +144,20 @@ def align_columns(rows: Iterable[Sequence[str]]) -> list[str]:
         "  ".join(entry.ljust(width) for entry, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
+    """Print the summary line by line, and the time of the export in the last one."""
+    *lines, (counts, color) = summary.lines
+    for line, line_color in lines:
+        print_line(line, color=line_color, wraps=True)
+    print_line(
+        counts if seconds is None else f"{counts} in {_format_duration(seconds)}", color=color
+    )
+
+
+def _format_duration(seconds: float) -> str:
+    """Return `8.2 s` or `2:05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.cli.options.selection import root_option, select_one_cell
-from exporter.cli.output.manifest_problems import open_project
+from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.pipeline import BuildFolder, require_packages

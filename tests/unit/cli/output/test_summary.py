@@ -10,7 +10,7 @@ from exporter.cli.output.summary import (
     format_grid,
     make_summary,
 )
-from exporter.cli.output.summary_lines import print_summary
+from exporter.cli.output.terminal import print_summary
 from exporter.pipeline import Decisions
 from exporter.planning.plan import Selection, make_plan
 from exporter.records.baseline import parse_cell

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import StoreStatistics
-from exporter.cli.output.store_usage import show_statistics
+from exporter.cli.output.tables import show_statistics
 from tests.unit.factory import make_manifest
 
 
