@@ -8,19 +8,18 @@ unchanged.
 from __future__ import annotations
 
 import os
-import posixpath
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
 
-#: The modes of a submodule and of a symbolic link in a tree.
-_SUBMODULE, _LINK = "160000", "120000"
+#: The mode of a submodule in a tree.
+_SUBMODULE = "160000"
 #: Seconds for one git command.
 _TIMEOUT = 120
 
@@ -81,7 +80,7 @@ def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iter
         files = Path(folder).resolve() / "files"
         project = files / prefix
         project.mkdir(parents=True)  # git creates no folder for an empty tree
-        _RevisionFiles.read(_Git(Path(top), environment), base, Path(folder)).write(prefix)
+        _write_files(_Git(Path(top), environment), base, Path(folder))
         day = git.run("show", "--no-patch", "--format=%cs", base)
         yield Checkout(
             name=name,
@@ -91,86 +90,37 @@ def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iter
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RevisionFiles:
-    """The files of a commit of the whole repository, in a separate index.
+def _write_files(git: _Git, commit: str, folder: Path) -> None:
+    """Write the files of a commit and of its fetched submodules into `folder/files`.
 
-    The separate index keeps the work tree and its index unchanged.
+    A separate index keeps the work tree and its index unchanged.
     """
-
-    git: _Git
-    folder: Path
-    """The index, and the folder `files` of the written files."""
-    entries: Mapping[str, tuple[str, str]]
-    """The mode and the object of each file, by its path in the repository."""
-
-    @classmethod
-    def read(cls, git: _Git, commit: str, folder: Path) -> _RevisionFiles:
-        """Read the list of files of a commit; `git` runs in the top folder of the repository."""
-        index = git.select_index(folder / "index")
-        index.run("read-tree", "--no-sparse-checkout", commit)
-        entries = {}
-        for line in index.run("ls-files", "--stage", "-z").split("\0"):
+    index = git.select_index(folder / "index")
+    index.run("read-tree", "--no-sparse-checkout", commit)
+    index.run("checkout-index", "--all", f"--prefix={folder}/files/")
+    for line in index.run("ls-files", "--stage", "-z").split("\0"):
+        if line.startswith(_SUBMODULE):
             fields, _, name = line.partition("\t")
-            if name:
-                mode, id, _ = fields.split()
-                entries[name] = (mode, id)
-        return cls(git=index, folder=folder, entries=entries)
-
-    def write(self, prefix: str) -> None:
-        """Write the files of a folder, and the files of the repository that its links lead to."""
-        pending, written = [prefix.rstrip("/")], set[str]()
-        while pending:
-            names = [name for name in self._select(pending) if name not in written]
-            written.update(names)
-            modules = [name for name in names if self.entries[name][0] == _SUBMODULE]
-            files = "".join(f"{name}\0" for name in names if name not in modules)
-            output = f"--prefix={self.folder}/files/"
-            self.git.run("checkout-index", "-z", "--stdin", output, input=files)
-            for name in modules:
-                self._write_submodule(name, self.entries[name][1])
-            pending = [self._read_link(name) for name in names if self.entries[name][0] == _LINK]
-
-    def _select(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yield each file that is one of the paths, below one, or a link or submodule above one."""
-        for path in paths:
-            if path in ("", "."):
-                yield from self.entries
-            elif path in self.entries:
-                yield path
-            else:
-                yield from (name for name in self.entries if name.startswith(f"{path}/"))
-                above = (str(parent) for parent in PurePosixPath(path).parents)
-                yield from (name for name in above if name in self.entries)
-
-    def _read_link(self, name: str) -> str:
-        """Return the path in the repository that a link leads to; others are never selected."""
-        text = str((self.folder / "files" / name).readlink())
-        return posixpath.normpath(posixpath.join(posixpath.dirname(name), text))
-
-    def _write_submodule(self, name: str, commit: str) -> None:
-        """Write the files of a submodule that is fetched."""
-        module = _Git(self.git.folder / name, self.git.environment)
-        # A folder without a repository of its own would read the outer one.
-        if not (module.folder / ".git").exists():
-            return
-        index = module.select_index(self.folder / "submodule")
-        if index.try_run("read-tree", "--no-sparse-checkout", commit) is not None:
-            index.run("checkout-index", "--all", f"--prefix={self.folder}/files/{name}/")
+            module = _Git(git.folder / name, git.environment).select_index(folder / "submodule")
+            # A folder without a repository of its own would read the outer one.
+            if not (module.folder / ".git").exists():
+                continue
+            if module.try_run("read-tree", "--no-sparse-checkout", fields.split()[1]) is not None:
+                module.run("checkout-index", "--all", f"--prefix={folder}/files/{name}/")
 
 
 def _remove_outer_links(files: Path, project: Path) -> tuple[str, ...]:
     """Remove the links that lead out of the repository, because git has no content for them.
 
     Otherwise an absolute link would lead to the current file, which is not that of the revision.
-    The result has their paths, relative to the project.
+    Returns those of the project, relative to it.
     """
     removed = []
     for folder, folders, names in os.walk(files):
         for path in (Path(folder, name) for name in (*folders, *names)):
             if path.is_symlink() and not _is_inside(path, files):
                 path.unlink()
-                removed.append(os.path.relpath(path, project))
+                removed += [os.path.relpath(path, project)] if path.is_relative_to(project) else []
     return tuple(sorted(removed))
 
 
