@@ -13,7 +13,7 @@ from collections.abc import Callable
 from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProcess
 
 #: Seconds between two looks at a worker, which read its folder.
-_INTERVAL = 0.05
+_POLL_INTERVAL = 0.05
 
 
 class SharedStarter:
@@ -55,7 +55,7 @@ class JobStarter:
         Raises:
             KeyboardInterrupt: if the job must end; the engine then ends its worker.
         """
-        time.sleep(min(seconds, _INTERVAL))
+        time.sleep(min(seconds, _POLL_INTERVAL))
         if self._is_cancelled():
             raise KeyboardInterrupt
 
@@ -80,7 +80,7 @@ class _LockedWorker:
     def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while self.poll() is None and time.monotonic() < until:
-            time.sleep(_INTERVAL)
+            time.sleep(_POLL_INTERVAL)
         return self.poll() is not None
 
     def signal_group(self, number: signal.Signals) -> None:
