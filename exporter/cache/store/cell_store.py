@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ from exporter.cache.store.store_entry import (
     read_entry_file,
     serialize_entry,
 )
-from exporter.cache.store.store_statistics import StoreCounters, StoreStatistics
+from exporter.cache.store.store_statistics import StoreStatistics
 from exporter.core.text import format_byte_limit
 from exporter.jobs.job_folder import JobFolder
 from exporter.records.record import CellId, Record
@@ -98,7 +99,7 @@ class Store:
         self.limits = limits
         self.is_read_only = is_read_only
         self.remote = remote
-        self._counters = StoreCounters()
+        self._counts: Counter[str] = Counter()
         self._entries = path / "entries"
         self._scratch = path / "tmp"
         self._last_eviction = path / "bounded"
@@ -120,7 +121,7 @@ class Store:
         """
         results = {cell: self.find(cell, parts, is_valid) for cell, parts in inputs.items()}
         missing = [cell for cell, result in results.items() if not result.entry]
-        self._counters.add(local_hits=len(results) - len(missing))
+        self._counts.update(local_hits=len(results) - len(missing))
         if self.remote:
             keys = {cell: _split_key(make_lookup_key(cell, inputs[cell])) for cell in missing}
             candidates = self.remote.find(keys.values())
@@ -129,7 +130,7 @@ class Store:
                 if entry := next(valid, None):
                     results[cell] = StoreResult(entry=entry)
         found_count = sum(results[cell].entry is not None for cell in missing)
-        self._counters.add(remote_hits=found_count, misses=len(missing) - found_count)
+        self._counts.update(remote_hits=found_count, misses=len(missing) - found_count)
         return results
 
     def download(self, entries: Collection[StoreEntry]) -> None:
@@ -194,7 +195,7 @@ class Store:
                 self._remove(self.locate_entry(entry.record))
                 self._remove(self._blobs.locate(file.sha256))
                 return f"{file.path} is {problem} in the store"
-        self._counters.add(restored_bytes=sum(file.size for file in entry.files))
+        self._counts.update(restored_bytes=sum(file.size for file in entry.files))
         with suppress(OSError):
             if self._is_writable:  # the timestamp is the time of the last use
                 os.utime(self.locate_entry(entry.record))
@@ -282,11 +283,10 @@ class Store:
 
     def make_statistics(self) -> StoreStatistics:
         """Return the counts of this run."""
-        counts = self._counters.get_counts()
         if self.remote is None:
-            return StoreStatistics(**counts)
+            return StoreStatistics(**self._counts)
         waited = round(self.remote.waited_seconds, 3)
-        return StoreStatistics(**counts, **self.remote.counters.get_counts(), waited_seconds=waited)
+        return StoreStatistics(**self._counts, **self.remote.counts, waited_seconds=waited)
 
     def count(self) -> int:
         """Return the number of entries."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import (
@@ -44,40 +44,8 @@ _CONNECTION_OPTIONS = {
 _SCRATCH = "tmp"
 
 
-class RemoteFiles(Protocol):
-    """The files below a URL. Errors are those of the server's package."""
-
-    def require_root(self) -> None:
-        """Raise an error if the bucket or the folder cannot be listed."""
-
-    def list_folder(self, folder: str) -> list[StoreFile]:
-        """Return the files of a folder; empty if it does not exist."""
-
-    def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yield at most `size` bytes from the start of a file.
-
-        Raises:
-            FileNotFoundError: if the file does not exist.
-        """
-
-    def list_all(self) -> list[StoreFile]:
-        """Return all files."""
-
-    def find_size(self, name: str) -> int | None:
-        """Return the bytes of a file, or None if it does not exist."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a small file."""
-
-    def upload(self, source: Path, name: str, on_response: Callable[[], None]) -> None:
-        """Write the content of a local file. `on_response` is called after each part of it."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
-
-
-class FsspecFiles:
-    """The files below a URL that fsspec supports.
+class RemoteFiles:
+    """The files below a URL that fsspec supports. Errors are those of the server's package.
 
     Args:
         url: The URL, or another one of fsspec such as `memory://store`.
@@ -124,7 +92,11 @@ class FsspecFiles:
         return [self._describe(item) for item in items]
 
     def read_chunks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yield at most `size` bytes from the start of a file."""
+        """Yield at most `size` bytes from the start of a file.
+
+        Raises:
+            FileNotFoundError: if the file does not exist.
+        """
         for start in range(0, size, CHUNK):
             end = min(start + CHUNK, size)
             chunk: bytes = self._files.cat_file(f"{self._root}/{name}", start=start, end=end)
@@ -199,8 +171,8 @@ _HANDLERS = (
 )
 
 
-class HttpFiles:
-    """The files below a URL. The server must list the content of folders.
+class HttpFiles(RemoteFiles):
+    """The files of a web server, which must list the content of folders. They are only read.
 
     Args:
         url: The URL.
@@ -247,5 +219,5 @@ class HttpFiles:
 def open_files(url: str) -> RemoteFiles:
     """Return the files below a URL. Those of a web server can only be read."""
     if split_url(url)[0] in ("http", "https"):
-        return cast("RemoteFiles", HttpFiles(url))
-    return FsspecFiles(url)
+        return HttpFiles(url)
+    return RemoteFiles(url)

@@ -31,7 +31,6 @@ from exporter.cache.store.store_entry import (
     parse_header,
     serialize_entry,
 )
-from exporter.cache.store.store_statistics import StoreCounters
 from exporter.core.files import CELL_LIMIT
 from exporter.core.text import pluralize
 
@@ -114,7 +113,8 @@ class RemoteStore:
         is_read_only: bool = False,
     ) -> None:
         self.label = label
-        self.counters = StoreCounters()
+        #: Names of `StoreStatistics`.
+        self.counts: Counter[str] = Counter()
         self.is_read_only = is_read_only
         self.has_key = key is not None
         self._open_files = open_files
@@ -173,7 +173,7 @@ class RemoteStore:
         self._collect_errors(requests.values())
         done = [file for file, request in requests.items() if True in request.results]
         size = sum(file.size for file in done)
-        self.counters.add(
+        self._count(
             downloaded_files=len(done),
             downloaded_bytes=size,
             failed_downloads=len(requests) - len(done),
@@ -211,7 +211,7 @@ class RemoteStore:
         """Wait for the uploads within the time limit."""
         self._writes.wait(self._uploads)
         failed = [request for request in self._uploads if request.error or not request.is_done]
-        self.counters.add(failed_uploads=len(failed))
+        self._count(failed_uploads=len(failed))
         if failed:
             error = next((request.error for request in failed if request.error), None)
             reason = self._writes.problem or describe_error(error)
@@ -325,10 +325,10 @@ class RemoteStore:
                     if hash_source(source) != file.sha256:
                         raise OSError(f"{source} changed since the export")
                     files.upload(source, target, self._writes.note_response)
-                    self.counters.add(uploaded_files=1, uploaded_bytes=file.size)
+                    self._count(uploaded_files=1, uploaded_bytes=file.size)
                 self._writes.note_response()
             files.write(name, wrap(serialize_entry(entry), self._key))
-            self.counters.add(uploaded_cells=1)
+            self._count(uploaded_cells=1)
 
         return upload
 
@@ -360,10 +360,14 @@ class RemoteStore:
             count = pluralize(len(errors), "request")
             self._errors.append(f"{count} failed: {describe_error(errors[0])}; {_TEST}")
 
+    def _count(self, **counts: int) -> None:
+        with self._lock:
+            self.counts.update(counts)
+
     def _reject(self, reason: str) -> None:
         with self._lock:
             self._rejected[reason] += 1
-        self.counters.add(rejected=1)
+        self._count(rejected=1)
 
 
 def _name_blob(file: StoredFile) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-
 from exporter.core.frozen_model import FrozenModel
 
 
@@ -30,21 +27,3 @@ class StoreStatistics(FrozenModel):
     """Cells that are not in the remote store because of an error or the time limit."""
     waited_seconds: float = 0.0
     """The time that the run waited for the remote store."""
-
-
-class StoreCounters:
-    """Counters with the names of `StoreStatistics`, which several threads increase."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-
-    def add(self, **counts: int) -> None:
-        """Increase counters."""
-        with self._lock:
-            self._counts.update(counts)
-
-    def get_counts(self) -> dict[str, int]:
-        """Return the current counts."""
-        with self._lock:
-            return dict(self._counts)

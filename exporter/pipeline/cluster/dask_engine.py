@@ -202,22 +202,16 @@ class _Attempt:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Received:
-    """A reply of a host, and the folder with the files of the job."""
+    """A reply of a host with the files of the job, or a problem."""
 
-    key: str
-    reply: HostReply
-    folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """A problem with a reply, or with a host if there is no key."""
-
-    key: str
-    host: str
-    problem: str
+    key: str = ""
+    """"" for a problem of the host and not of a job."""
+    host: str = ""
+    problem: str = ""
+    reply: HostReply | None = None
+    folder: Path | None = None
 
 
 class _ClusterRun:
@@ -243,7 +237,7 @@ class _ClusterRun:
         self._waiting: deque[_Attempt] = deque()
         self._running: dict[str, _Attempt] = {}
         #: Finished tasks by their keys, and values from the threads.
-        self._news: queue.Queue[str | HostEvent | _Received | _Failed] = queue.Queue()
+        self._news: queue.Queue[str | HostEvent | _Received] = queue.Queue()
         self._count = 0
 
     def run(self, tasks: Sequence[Task]) -> None:
@@ -357,7 +351,8 @@ class _ClusterRun:
         except Exception:  # noqa: BLE001 - of Dask: the host or the scheduler was lost
             return
         if problem:
-            self._news.put(_Failed("", address, f"cannot store the project: {problem}"))
+            problem = f"cannot store the project: {problem}"
+            self._news.put(_Received(host=address, problem=problem))
 
     def _receive(self, key: str, attempt: _Attempt) -> None:
         """Receive the reply and the files of a job."""
@@ -374,9 +369,9 @@ class _ClusterRun:
             host = attempt.host
             with suppress(Exception):  # of Dask, if the host was lost
                 host, *_ = self._client.who_has([attempt.future])[key]
-            self._news.put(_Failed(key, host, _describe(error)))
+            self._news.put(_Received(key=key, host=host, problem=_describe(error)))
         else:
-            self._news.put(_Received(key, reply, folder))
+            self._news.put(_Received(key=key, host=reply.host, reply=reply, folder=folder))
 
     def _receive_archive(self, reply: HostReply, part: bytes, file: BinaryIO, limit: int) -> None:
         """Write the archive of a job to a file, and verify it."""
@@ -414,11 +409,7 @@ class _ClusterRun:
                 seconds = 0.0001
                 attempt = self._running.get(news if isinstance(news, str) else news.key)
                 if isinstance(news, _Received):
-                    if attempt:
-                        self._handle_reply(news, attempt)
-                    shutil.rmtree(news.folder, ignore_errors=True)
-                elif isinstance(news, _Failed):
-                    self._handle_failure(news, attempt)
+                    self._handle_received(news, attempt)
                 elif attempt and isinstance(news, HostEvent):
                     self._handle_event(news, attempt)
                 elif attempt and isinstance(news, str):
@@ -460,14 +451,28 @@ class _ClusterRun:
             )
             raise ExporterError(ExitCode.ENVIRONMENT, message)
 
-    def _handle_reply(self, received: _Received, attempt: _Attempt) -> None:
-        reply, job = received.reply, attempt.task.job
+    def _handle_received(self, received: _Received, attempt: _Attempt | None) -> None:
+        if not received.key:
+            self._hosts.refuse(received.host, (received.problem,))
+        elif attempt and received.reply and received.folder:
+            self._handle_reply(received.key, attempt, received.reply, received.folder)
+        elif attempt:
+            model = attempt.task.job.spec.id
+            self._on_note(f"{received.host}: the reply for {model} is lost: {received.problem}")
+            attempt.lose_host()
+            attempt.avoided.add(received.host)
+            self._retry(received.key, attempt)
+        if received.folder:
+            shutil.rmtree(received.folder, ignore_errors=True)
+
+    def _handle_reply(self, key: str, attempt: _Attempt, reply: HostReply, folder: Path) -> None:
+        job = attempt.task.job
         if reply.exit_kind is None:
             if reply.refusal:
                 self._hosts.refuse(reply.host, reply.refusal)
-            self._retry(received.key, attempt)
+            self._retry(key, attempt)
             return
-        move_files(received.folder, Path(job.folder))
+        move_files(folder, Path(job.folder))
         result = JobResult(
             job=job,
             exit_kind=reply.exit_kind,
@@ -475,17 +480,7 @@ class _ClusterRun:
             last_announcement=reply.announcement,
             seconds=reply.seconds,
         )
-        self._finish(received.key, result)
-
-    def _handle_failure(self, failed: _Failed, attempt: _Attempt | None) -> None:
-        if not failed.key:
-            self._hosts.refuse(failed.host, (failed.problem,))
-        elif attempt:
-            model = attempt.task.job.spec.id
-            self._on_note(f"{failed.host}: the reply for {model} is lost: {failed.problem}")
-            attempt.lose_host()
-            attempt.avoided.add(failed.host)
-            self._retry(failed.key, attempt)
+        self._finish(key, result)
 
     def _end_killed(self, key: str, attempt: _Attempt) -> None:
         self._client.cancel([attempt.future], force=True)

@@ -8,13 +8,14 @@ its crash does not end the Dask worker.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,12 @@ from exporter.pipeline.cluster.protocol import (
     HostRequest,
     RunContext,
 )
-from exporter.pipeline.cluster.shared_starter import JobStarter, SharedStarter
 from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
-from exporter.processes.spawner import ProcessStarter
+from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProcess
 from exporter.processes.worker_starter import make_worker_starter
 from exporter.records.record import Record
 
-#: Seconds between two looks for an archive that the client sends.
+#: Seconds between two looks at a worker, or for an archive that the client sends.
 _INTERVAL = 0.05
 #: Seconds without a new part, after which the job runs elsewhere.
 _SILENCE = 60.0
@@ -52,7 +52,7 @@ _ENDED_RUNS: set[str] = set()
 #: By run: the folder with the archive or the copy of its project, and the number of its jobs.
 _FOLDERS: dict[str, Path] = {}
 _ACTIVE: Counter[str] = Counter()
-_STARTERS: dict[tuple[object, ...], SharedStarter] = {}
+_STARTERS: dict[tuple[object, ...], _SharedStarter] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     events = _HostEvents(host.report)
     shared = _get_starter(variables)
     with suppress(KeyboardInterrupt):  # `is_cancelled`: the engine has reported the end
-        engine = LocalEngine(1, JobStarter(shared, host.is_cancelled))
+        engine = LocalEngine(1, _JobStarter(shared, host.is_cancelled))
         engine.run([Task(job=job, seconds=request.seconds)], events)
     return _make_reply(host, JobFolder(Path(job.folder)), events.result)
 
@@ -206,8 +206,9 @@ def _remove_copy(run: str) -> None:
             return
         folder = _FOLDERS.pop(run, None)
         if not _FOLDERS:
-            for starter in _STARTERS.values():
-                starter.close()
+            for shared in _STARTERS.values():
+                with shared.lock:
+                    shared.starter.close()
     if folder:
         with suppress(ExporterError):
             remove_folder(folder)
@@ -246,12 +247,12 @@ def _move_job(job: Job, context: RunContext, root: Path) -> Job:
     return job.model_copy(update={"root": str(root), "build": str(build), "folder": folder})
 
 
-def _get_starter(variables: Mapping[str, str]) -> SharedStarter:
+def _get_starter(variables: Mapping[str, str]) -> _SharedStarter:
     """Return the starter with these variables, which all jobs share."""
     key = tuple(sorted(variables.items()))
     with _LOCK:
         if key not in _STARTERS:
-            _STARTERS[key] = SharedStarter(make_host_starter(variables))
+            _STARTERS[key] = _SharedStarter(make_host_starter(variables))
         return _STARTERS[key]
 
 
@@ -277,3 +278,70 @@ def _make_reply(host: Host, folder: JobFolder, result: JobResult | None) -> byte
         size=archive.size,
         sha256=archive.sha256,
     ).pack(first_part)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedStarter:
+    """A fork server, which imports torch once for all threads of a Dask worker."""
+
+    starter: ProcessStarter
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class _JobStarter:
+    """The starter of one job, which locks the calls of the shared one.
+
+    Args:
+        shared: The starter of all jobs.
+        is_cancelled: Returns True if the job must end.
+    """
+
+    def __init__(self, shared: _SharedStarter, is_cancelled: Callable[[], bool]) -> None:
+        self._shared = shared
+        self._is_cancelled = is_cancelled
+
+    def prepare(self) -> None:
+        """Do nothing: the first job of the host prepares the starter."""
+
+    def start(self, command: WorkerCommand) -> WorkerProcess:
+        """Start a worker."""
+        with self._shared.lock:
+            return _LockedWorker(self._shared.starter.start(command), self._shared.lock)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            KeyboardInterrupt: if the job must end; the engine then ends its worker.
+        """
+        time.sleep(min(seconds, _INTERVAL))
+        if self._is_cancelled():
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Do nothing: other jobs use the starter."""
+
+
+class _LockedWorker:
+    def __init__(self, worker: WorkerProcess, lock: threading.RLock) -> None:
+        self._worker = worker
+        self.pid = worker.pid
+        self._lock = lock
+
+    @property
+    def is_lost(self) -> bool:
+        return self._worker.is_lost
+
+    def poll(self) -> int | None:
+        with self._lock:
+            return self._worker.poll()
+
+    def wait(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self.poll() is None and time.monotonic() < until:
+            time.sleep(_INTERVAL)
+        return self.poll() is not None
+
+    def signal_group(self, number: signal.Signals) -> None:
+        with self._lock:
+            self._worker.signal_group(number)

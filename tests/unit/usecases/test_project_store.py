@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import Store
-from exporter.cache.store.remote_files import FsspecFiles
+from exporter.cache.store.remote_files import RemoteFiles
 from exporter.cache.store.remote_store import RemoteStore
 from exporter.cli.entry_point import run
 from exporter.core.errors import ExitCode, ExporterError
@@ -187,7 +187,7 @@ def test_the_plan_prints_why_a_remote_store_is_not_used(
     (tmp_path / "x" / "entries").write_text("no folder")
     assert run(["plan", "--root", str(tmp_path)]) == 0
     assert "1 cell to run" in capsys.readouterr().out
-    monkeypatch.setattr(FsspecFiles, "list_folder", raise_denied)
+    monkeypatch.setattr(RemoteFiles, "list_folder", raise_denied)
     assert run(["plan", "--root", str(tmp_path)]) == 0
     output = capsys.readouterr().out
     assert "pyproject.toml:2: tool.exporter.store: file://" in output

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from exporter.cache.store import Store
 from exporter.cache.store.eviction import StoreFile
-from exporter.cache.store.remote_files import FsspecFiles, RemoteFiles
+from exporter.cache.store.remote_files import RemoteFiles
 from exporter.cache.store.remote_store import RemoteStore, SigningKey
 from exporter.cache.store.request_pool import TimeLimit
 from tests.unit.cache.store.cells import WIDE
@@ -17,7 +17,7 @@ from tests.unit.cache.store.cells import WIDE
 KEY = SigningKey(b"0123456789abcdef0123456789abcdef")
 
 
-class FaultyFiles:
+class FaultyFiles(RemoteFiles):
     """The files of a server that fails in one way after a number of calls.
 
     Args:
@@ -111,5 +111,5 @@ def make_machine(root: Path, remote: RemoteStore) -> Store:
     return Store(root / "build" / ".store", WIDE, build=root / "build", remote=remote)
 
 
-def open_folder(path: Path) -> FsspecFiles:
-    return FsspecFiles(f"file://{path}")
+def open_folder(path: Path) -> RemoteFiles:
+    return RemoteFiles(f"file://{path}")

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from exporter.cache.store import Store, StoreEntry
-from exporter.cache.store.remote_files import FsspecFiles, HttpFiles, RemoteFiles, open_files
+from exporter.cache.store.remote_files import HttpFiles, RemoteFiles, open_files
 from exporter.cache.store.remote_store import RemoteStore, SigningKey
 from exporter.cache.store.request_pool import TimeLimit
 from exporter.jobs.job_folder import JobFolder
@@ -60,20 +60,20 @@ def restore(root: Path, remote: RemoteStore, record: Record) -> dict[str, bytes]
 
 
 @pytest.fixture(params=["file", "memory"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FsspecFiles]:
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RemoteFiles]:
     if request.param == "file":
         yield open_folder(tmp_path / "server")
         return
-    yield FsspecFiles(f"memory://{tmp_path.name}/cells")
+    yield RemoteFiles(f"memory://{tmp_path.name}/cells")
     fsspec.filesystem("memory").rm(tmp_path.name, recursive=True)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> FsspecFiles:
+def folder(tmp_path: Path) -> RemoteFiles:
     return open_folder(tmp_path / "server")
 
 
-def test_another_machine_restores_equal_files(tmp_path: Path, files: FsspecFiles) -> None:
+def test_another_machine_restores_equal_files(tmp_path: Path, files: RemoteFiles) -> None:
     record = upload(tmp_path, make_remote(files))
     expected = everything(tmp_path / "one" / "build" / "tiny")
     assert restore(tmp_path, make_remote(files), record) == expected
@@ -84,7 +84,7 @@ def test_another_machine_restores_equal_files(tmp_path: Path, files: FsspecFiles
     assert local.take_notes() == []
 
 
-def test_the_counts_of_a_run(tmp_path: Path, files: FsspecFiles) -> None:
+def test_the_counts_of_a_run(tmp_path: Path, files: RemoteFiles) -> None:
     one = make_machine(tmp_path / "one", make_remote(files))
     record = make_cell(tmp_path / "one" / "build" / "tiny")
     size = sum(map(len, everything(tmp_path / "one" / "build" / "tiny").values()))
@@ -110,15 +110,15 @@ def test_the_counts_of_a_run(tmp_path: Path, files: FsspecFiles) -> None:
     assert counts.failed_downloads == counts.failed_uploads == counts.rejected == 0
 
 
-def test_a_file_that_exists_is_not_uploaded_again(tmp_path: Path, files: FsspecFiles) -> None:
+def test_a_file_that_exists_is_not_uploaded_again(tmp_path: Path, files: RemoteFiles) -> None:
     upload(tmp_path, make_remote(files))
     again = make_remote(files)
     upload(tmp_path, again)
-    counts = again.counters.get_counts()
+    counts = again.counts
     assert (counts["uploaded_cells"], counts.get("uploaded_files", 0)) == (1, 0)
 
 
-def test_a_changed_file_is_a_miss_and_is_replaced(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_a_changed_file_is_a_miss_and_is_replaced(tmp_path: Path, folder: RemoteFiles) -> None:
     record = upload(tmp_path, make_remote(folder))
     sha256 = record.artifact.sha256 if record.artifact else ""
     blob = tmp_path / "server" / "blobs" / sha256[:2] / sha256
@@ -134,7 +134,7 @@ def test_a_changed_file_is_a_miss_and_is_replaced(tmp_path: Path, folder: Fsspec
     assert restore(tmp_path, make_remote(folder), record)
 
 
-def test_a_lost_file_is_a_miss(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_a_lost_file_is_a_miss(tmp_path: Path, folder: RemoteFiles) -> None:
     record = upload(tmp_path, make_remote(folder))
     sha256 = record.artifact.sha256 if record.artifact else ""
     (tmp_path / "server" / "blobs" / sha256[:2] / sha256).unlink()
@@ -142,7 +142,7 @@ def test_a_lost_file_is_a_miss(tmp_path: Path, folder: FsspecFiles) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"unsigned\n", b"unsigned\n{}", b"\xff" * 100])
-def test_a_damaged_entry_is_a_miss(tmp_path: Path, folder: FsspecFiles, content: bytes) -> None:
+def test_a_damaged_entry_is_a_miss(tmp_path: Path, folder: RemoteFiles, content: bytes) -> None:
     record = upload(tmp_path, make_remote(folder))
     [entry] = (tmp_path / "server" / "entries").rglob("*.json")
     entry.write_bytes(content)
@@ -152,7 +152,7 @@ def test_a_damaged_entry_is_a_miss(tmp_path: Path, folder: FsspecFiles, content:
     assert "1 entry or file is ignored: 1 damaged" in note
 
 
-def test_an_entry_of_other_inputs_is_a_miss(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_an_entry_of_other_inputs_is_a_miss(tmp_path: Path, folder: RemoteFiles) -> None:
     """Whoever can write to the server cannot move a result to another cell."""
     record = upload(tmp_path, make_remote(folder))
     other = {**PARTS, "entry": "changed"}
@@ -181,7 +181,7 @@ def test_an_entry_of_other_inputs_is_a_miss(tmp_path: Path, folder: FsspecFiles)
 )
 def test_only_entries_with_the_key_of_the_reader_are_restored(
     tmp_path: Path,
-    folder: FsspecFiles,
+    folder: RemoteFiles,
     writer: SigningKey | None,
     reader: SigningKey | None,
     note: str | None,
@@ -195,7 +195,7 @@ def test_only_entries_with_the_key_of_the_reader_are_restored(
 
 
 def test_a_signed_entry_with_a_changed_record_is_a_miss(
-    tmp_path: Path, folder: FsspecFiles
+    tmp_path: Path, folder: RemoteFiles
 ) -> None:
     """An attacker can compute the hash of an entry, but not its signature."""
     signed = upload(tmp_path, make_remote(folder, key=KEY))
@@ -208,7 +208,7 @@ def test_a_signed_entry_with_a_changed_record_is_a_miss(
     assert restore(tmp_path, make_remote(folder), signed)
 
 
-def test_a_flaky_cell_is_removed(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_a_flaky_cell_is_removed(tmp_path: Path, folder: RemoteFiles) -> None:
     record = upload(tmp_path, make_remote(folder))
     store = make_machine(tmp_path / "one", make_remote(folder))
     flaky = record.model_copy(update={"flaky": ("pass", "fail")})
@@ -217,13 +217,13 @@ def test_a_flaky_cell_is_removed(tmp_path: Path, folder: FsspecFiles) -> None:
     assert restore(tmp_path, make_remote(folder), record) == {}
 
 
-def test_a_read_only_store_is_not_changed(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_a_read_only_store_is_not_changed(tmp_path: Path, folder: RemoteFiles) -> None:
     upload(tmp_path, make_remote(folder, is_read_only=True))
     assert not (tmp_path / "server").exists()
 
 
 def test_an_old_entry_that_is_used_becomes_new(
-    tmp_path: Path, folder: FsspecFiles, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: RemoteFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = upload(tmp_path, make_remote(folder, key=KEY))
     [entry] = (tmp_path / "server" / "entries").rglob("*.json")
@@ -240,7 +240,7 @@ def test_an_old_entry_that_is_used_becomes_new(
         assert entry.read_bytes() == before[0]
 
 
-def test_a_missing_server_folder_is_empty(tmp_path: Path, files: FsspecFiles) -> None:
+def test_a_missing_server_folder_is_empty(tmp_path: Path, files: RemoteFiles) -> None:
     remote = make_remote(files)
     store = make_machine(tmp_path / "one", remote)
     record = make_cell(tmp_path / "one" / "build" / "tiny")
@@ -251,7 +251,7 @@ def test_a_missing_server_folder_is_empty(tmp_path: Path, files: FsspecFiles) ->
 
 @pytest.mark.parametrize("fault", [refuse, raise_foreign])
 def test_a_broken_server_is_a_miss_with_one_message(
-    tmp_path: Path, folder: FsspecFiles, fault: RemoteFiles
+    tmp_path: Path, folder: RemoteFiles, fault: RemoteFiles
 ) -> None:
     broken = FaultyFiles(folder, fault)
     store = make_machine(tmp_path / "one", make_remote(broken))
@@ -269,7 +269,7 @@ def test_a_broken_server_is_a_miss_with_one_message(
     assert store.take_notes() == []
 
 
-def test_a_full_server_fails_only_the_uploads(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_a_full_server_fails_only_the_uploads(tmp_path: Path, folder: RemoteFiles) -> None:
     record = upload(tmp_path, make_remote(folder))
     full = make_remote(FaultyFiles(folder, raise_full, kinds=("write",)))
     store = make_machine(tmp_path / "two", full)
@@ -285,7 +285,7 @@ def test_a_full_server_fails_only_the_uploads(tmp_path: Path, folder: FsspecFile
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize(("total", "silence"), [(0.4, 9.0), (9.0, 0.4)])
 def test_a_server_that_hangs_costs_at_most_the_time_limit(
-    tmp_path: Path, folder: FsspecFiles, after: int, total: float, silence: float
+    tmp_path: Path, folder: RemoteFiles, after: int, total: float, silence: float
 ) -> None:
     record = upload(tmp_path, make_remote(folder))
     remote = make_remote(
@@ -303,11 +303,11 @@ def test_a_server_that_hangs_costs_at_most_the_time_limit(
 
 
 def test_the_import_of_a_package_is_not_the_silence_of_the_server(
-    tmp_path: Path, folder: FsspecFiles
+    tmp_path: Path, folder: RemoteFiles
 ) -> None:
     record = upload(tmp_path, make_remote(folder))
 
-    def open_slowly() -> FsspecFiles:
+    def open_slowly() -> RemoteFiles:
         time.sleep(0.5)
         return folder
 
@@ -319,7 +319,7 @@ def test_the_import_of_a_package_is_not_the_silence_of_the_server(
     assert "the time limit of 0.3 s is exceeded" in slow.take_notes()[0]
 
 
-def test_a_slow_server_is_used_until_the_time_limit(tmp_path: Path, folder: FsspecFiles) -> None:
+def test_a_slow_server_is_used_until_the_time_limit(tmp_path: Path, folder: RemoteFiles) -> None:
     """The server responds to each request, but a run with many requests would take too long."""
     slow = FaultyFiles(folder, lambda: time.sleep(0.05))
     remote = make_remote(slow, limit=TimeLimit(0.5, 0.4))
@@ -332,7 +332,7 @@ def test_a_slow_server_is_used_until_the_time_limit(tmp_path: Path, folder: Fssp
     assert "the time limit of 0.5 s is exceeded" in note
 
 
-def test_the_test_of_the_access(folder: FsspecFiles) -> None:
+def test_the_test_of_the_access(folder: RemoteFiles) -> None:
     assert make_remote(folder).test_access() == ""
     assert make_remote(FaultyFiles(folder, raise_foreign)).test_access() == "no credentials"
     hanging = make_remote(FaultyFiles(folder, hang), limit=TimeLimit(0.2, 0.1))
@@ -358,7 +358,7 @@ def open_mirror(url: str) -> RemoteStore:
     return RemoteStore("store", partial(open_files, url), TimeLimit(20.0, 20.0), is_read_only=True)
 
 
-def test_a_web_server_is_a_mirror(tmp_path: Path, folder: FsspecFiles, web: str) -> None:
+def test_a_web_server_is_a_mirror(tmp_path: Path, folder: RemoteFiles, web: str) -> None:
     record = upload(tmp_path, make_remote(folder))
     expected = everything(tmp_path / "one" / "build" / "tiny")
     assert restore(tmp_path, open_mirror(web), record) == expected
