@@ -90,7 +90,7 @@ def run_plan(
                     build,
                     validator.fingerprints,
                 )
-                tasks = make_tasks(jobs, costs, build, engine.workers)
+                tasks = make_tasks(jobs, costs, build, engine.workers, options.read_sizes)
                 writer = StoreWriter(manifest, today, store)
                 Supervisor(manifest, plan, stored, validator, observer, writer).run(engine, tasks)
             if len(to_build) < len(decisions.to_run):

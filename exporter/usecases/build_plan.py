@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from exporter.cache.noop_snapshot import get_today
+from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
 from exporter.manifest.resolved.project import EngineKind
 from exporter.pipeline import (
@@ -20,6 +24,7 @@ from exporter.pipeline import (
 )
 from exporter.planning.plan import EVERYTHING, Plan, Selection, make_plan
 from exporter.planning.shards import Shard, select_shard
+from exporter.records.baseline import read_baseline
 from exporter.usecases.project_store import open_store
 
 
@@ -55,7 +60,11 @@ class ExportOptions:
         """Return the options of the build, with the store."""
         store = open_store(manifest.project, environment) if self.use_store else None
         return BuildOptions(
-            force=self.force, thorough=self.thorough, store=store, environment=environment
+            force=self.force,
+            thorough=self.thorough,
+            store=store,
+            environment=environment,
+            read_sizes=partial(_count_accepted_nodes, manifest),
         )
 
     def adapt(self, manifest: Manifest) -> Manifest:
@@ -80,6 +89,17 @@ class ExportOptions:
         """Return the plan with the cells of the selection and of the shard."""
         full = make_plan(manifest, self.selection)
         return select_shard(full, self.shard) if self.shard else full
+
+
+def _count_accepted_nodes(manifest: Manifest) -> Counter[str]:
+    """Return the nodes of all accepted files of each model; none if there is no baseline."""
+    from exporter.usecases.report_pages import ReportPaths  # loads the pages
+
+    sizes: Counter[str] = Counter()
+    with suppress(ExporterError):
+        for outcome in read_baseline(ReportPaths(manifest.project).baseline).cells:
+            sizes[outcome.cell.model] += outcome.figures.nodes if outcome.figures else 0
+    return sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ their recorded hashes. If validity is uncertain, the cell is rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
@@ -49,6 +49,8 @@ class BuildOptions:
     """The store for finished cells, or None."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment variables of exports with other packages."""
+    read_sizes: Callable[[], Mapping[str, int]] = dict
+    """Return the accepted nodes of each model: the order of those without earlier times."""
 
 
 DEFAULT_OPTIONS = BuildOptions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from exporter.cache.fingerprint import THOROUGH
@@ -46,17 +46,22 @@ def make_jobs(
 
 
 def make_tasks(
-    jobs: Iterable[Job], costs: Mapping[str, Cost], build: BuildFolder, workers: int
+    jobs: Iterable[Job],
+    costs: Mapping[str, Cost],
+    build: BuildFolder,
+    workers: int,
+    read_sizes: Callable[[], Mapping[str, int]] = dict,
 ) -> list[Task]:
     """Divide long jobs and order all jobs by length, the longest first.
 
-    Jobs of unknown length come first, in the order of the manifests.
+    Jobs of unknown length come first, those with the largest accepted files before the others.
 
     Args:
         jobs: One for each model.
         costs: The known costs of the models.
         build: Creates the folders of the parts.
         workers: The number of parallel workers.
+        read_sizes: Returns the sizes of models, by which those without a cost are ordered.
     """
     jobs = list(jobs)
     opsets = {job.spec.id: job.opsets for job in jobs}
@@ -70,11 +75,14 @@ def make_tasks(
             update = {"folder": folder, "opsets": own_opsets, "part": number}
             parts.append(job.model_copy(update=update))
 
-    def estimate_seconds(job: Job) -> float:
-        cost = costs.get(job.spec.id)
-        return cost.estimate_seconds(job.opsets) if cost else math.inf
+    sizes = {} if set(opsets) <= set(costs) else read_sizes()
 
-    parts.sort(key=estimate_seconds, reverse=True)
+    def estimate(job: Job) -> tuple[float, int]:
+        cost = costs.get(job.spec.id)
+        seconds = cost.estimate_seconds(job.opsets) if cost else math.inf
+        return seconds, sizes.get(job.spec.id, 0)
+
+    parts.sort(key=estimate, reverse=True)
     return [Task(job=part, seconds=part.spec.timeout) for part in parts]
 
 

@@ -215,3 +215,14 @@ def test_records_without_times_are_ignored() -> None:
     assert estimate_costs({"a": make_run(unmeasured).by_cell(), "b": {}}) == {}
     measured = took("a/19/cpu", convert=1.0)
     assert estimate_costs({"a": make_run(unmeasured, measured).by_cell()})["a"].export == 1.0
+
+
+def test_models_without_times_are_ordered_by_their_accepted_nodes(tmp_path: Path) -> None:
+    build = BuildFolder(tmp_path / "build")
+    jobs = [
+        job(tmp_path / "build/.work" / name, spec(id=name))
+        for name in ("known", "small", "unknown", "large")
+    ]
+    sizes = {"large": 900, "small": 20}
+    tasks = make_tasks(jobs, {"known": cost(6, 1)}, build, 2, lambda: sizes)
+    assert [task.job.spec.id for task in tasks] == ["large", "small", "unknown", "known"]
