@@ -20,13 +20,17 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
-from exporter.worker.diagnose.draft_diagnosis import find_obstacles
-from exporter.worker.diagnose.exporter_advice import advise_lower_opset, advise_other_exporter
+from exporter.worker.diagnose.advice import (
+    advise_lower_opset,
+    advise_on_failure,
+    advise_on_operators,
+    advise_on_program,
+    advise_other_exporter,
+    find_obstacles,
+)
 from exporter.worker.diagnose.fault_analysis import analyze_fault
-from exporter.worker.diagnose.library_advice import advise_on_operators
 from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.replay import SampleReplay
-from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.process.failure import Failure

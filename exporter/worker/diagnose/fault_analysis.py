@@ -26,8 +26,8 @@ from exporter.runtimes import (
     open_session,
 )
 from exporter.runtimes.values import OnnxValue
-from exporter.worker.diagnose.locate_divergence import DivergenceLocator
-from exporter.worker.diagnose.masked_rows import explain_masked_rows
+from exporter.worker.diagnose.divergence import DivergenceLocator
+from exporter.worker.diagnose.model_causes import describe_stored_state, explain_masked_rows
 from exporter.worker.diagnose.reexport import ReExport, export_with_other_exporter, repeat_export
 from exporter.worker.diagnose.replay import (
     ExpectedSession,
@@ -38,7 +38,6 @@ from exporter.worker.diagnose.replay import (
 )
 from exporter.worker.diagnose.runtime_values import measure_error
 from exporter.worker.diagnose.schema_shapes import find_violation_in_file
-from exporter.worker.diagnose.stored_state import describe_stored_state
 from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.process.failure import Failure

@@ -15,7 +15,7 @@ import torch
 
 from exporter.manifest import ModelSpec
 from exporter.runtimes.values import Array
-from exporter.worker.diagnose.value_graph import FileGraph
+from exporter.worker.diagnose.runtime_values import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors, build_tensor_call
 from exporter.worker.process.setup import apply_state

@@ -16,8 +16,7 @@ import onnx
 
 from exporter.runtimes import Session
 from exporter.runtimes.values import Array
-from exporter.worker.diagnose.runtime_values import RuntimeValues
-from exporter.worker.diagnose.value_graph import FileGraph
+from exporter.worker.diagnose.runtime_values import FileGraph, RuntimeValues
 
 #: `(batch_size, sequence_length, head_size / 2)`: sizes between parentheses or brackets.
 _SHAPE = re.compile(r"[(\[]([\w */+-]+(?:, ?[\w */+-]+)+)[)\]]")

@@ -11,9 +11,8 @@ import pytest
 from onnx import helper
 
 from exporter.checks.comparison.compare_arrays import Array
-from exporter.worker.diagnose.first_divergence import DivergenceSearch
-from exporter.worker.diagnose.runtime_values import BATCH_SIZE, measure_error
-from exporter.worker.diagnose.value_graph import FileGraph
+from exporter.worker.diagnose.divergence import DivergenceSearch
+from exporter.worker.diagnose.runtime_values import BATCH_SIZE, FileGraph, measure_error
 
 
 class Values:

@@ -1,19 +1,28 @@
-"""Messages of torch.export about sizes become lines of a manifest."""
+"""Advice is given only if it removes the failure."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from exporter.jobs.reference import Sample
-from exporter.manifest import Axis
+from exporter.manifest import Axis, ModelSpec, Tolerance
 from exporter.manifest.resolved.call import SizeRule
-from exporter.records.record import Stage
+from exporter.records.record import Culprit, MissingOperator, Record, Stage
+from exporter.worker.diagnose.advice import (
+    advise_lower_opset,
+    advise_on_failure,
+    advise_on_operators,
+    advise_on_program,
+)
 from exporter.worker.diagnose.explanation import explain_failure
-from exporter.worker.diagnose.shape_advice import advise_on_failure, advise_on_program
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
+from tests.traps import trap
+from tests.traps.prove import export
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
-from tests.worker.diagnose.cases import case_of, wrong_contract
+from tests.worker.diagnose.cases import case_of, write_export, wrong_contract
 
 
 def test_fixed_size_is_named_with_its_input() -> None:
@@ -118,3 +127,103 @@ def test_program_for_fewer_sizes_gives_advice() -> None:
     assert advise_on_program(case.program, derived_spec, large) == ()
     sound = case_of(wrong_contract("Chain"), 18, dynamo=True)
     assert advise_on_program(sound.program, sound.spec, large) == ()
+
+
+@pytest.mark.parametrize(
+    ("operator", "setting"),
+    [
+        ("transformers.grouped_mm_fallback.default", 'experts_implementation = "batched_mm"'),
+        ("aten._grouped_mm.default", 'experts_implementation = "batched_mm"'),
+        ("flash_attn._flash_attn_forward.default", 'attn_implementation = "sdpa"'),
+        ("higher_order.flex_attention", 'attn_implementation = "sdpa"'),
+    ],
+)
+def test_a_setting_of_the_library_avoids_the_operator(operator: str, setting: str) -> None:
+    missing = [MissingOperator(operator=name, count=2, sources=()) for name in (operator,) * 2]
+    (advice,) = advise_on_operators(missing)
+    assert setting in advice
+
+
+def test_other_operators_have_no_such_advice() -> None:
+    missing = [MissingOperator(operator="aten.special_airy_ai.default", count=1, sources=())]
+    assert advise_on_operators(missing) == ()
+
+
+SIZE = (
+    "torch.export fixed dimension 0 of input 'x' to 3, but PyTorch accepts other sizes: compute "
+    "with `shape` in the model, without `int()` and branches on this size"
+)
+
+
+def run(spec: ModelSpec, folder: Path) -> Record:
+    (record,) = export(spec, folder / "job", root=ROOT, diagnose=True)
+    assert not list((folder / "job").glob(".again*"))
+    return record
+
+
+def by_size(net: str, opset: int) -> ModelSpec:
+    return wrong_contract(net, opsets=(opset,))
+
+
+def test_torchscript_is_proposed_before_a_fixed_size(tmp_path: Path) -> None:
+    record = run(by_size("DoublesBySize", trap.DYNAMO), tmp_path)
+    assert record.stage is Stage.CAPTURE
+    assert record.advice == (
+        'exporter = "torchscript": its file passes all checks at opset 18',
+        SIZE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("net", "opset"),
+    [
+        ("TriplesBySize", trap.DYNAMO),  # TorchScript stores the example's choice
+        ("DoublesBySize", 21),  # TorchScript ends at opset 20
+    ],
+)
+def test_an_exporter_that_breaks_a_promise_is_not_proposed(
+    net: str, opset: int, tmp_path: Path
+) -> None:
+    record = run(by_size(net, opset), tmp_path)
+    assert record.stage is Stage.CAPTURE
+    assert record.advice == (SIZE,)
+
+
+def test_dynamo_is_proposed_below_its_first_opset(tmp_path: Path) -> None:
+    spec = trap.contract(
+        "numbers.py:WritesView",
+        17,
+        inputs=(trap.declare_input(),),
+        outputs=(trap.declare_output("y", "batch", 4),),
+    )
+    (record,) = export(spec, tmp_path / "job", diagnose=True)
+    assert record.blame is not None
+    assert record.blame.culprit is Culprit.EXPORTER
+    assert record.advice == ('exporter = "dynamo": its file passes all checks at opset 17',)
+
+
+def test_a_model_that_changes_its_weights_is_the_culprit(tmp_path: Path) -> None:
+    outputs = (declare_output("y", "batch", 4, dtype="int64"),)
+    record = run(wrong_contract("KeepsLargest", opsets=(13,), outputs=outputs), tmp_path)
+    assert record.blame is not None, record.message
+    assert record.blame.culprit is Culprit.MODEL, record.blame
+    assert record.blame.evidence[-1].startswith("a call changes the parameter 'largest'")
+    assert record.advice == ()
+
+
+@pytest.mark.parametrize(
+    ("net", "opset", "bound", "advice"),
+    [
+        ("Attends", 23, 1e-3, ("opset 22, which has no Attention: its file passes all checks",)),
+        ("Attends", 22, 1e-3, ()),  # no operator is new since dynamo's first opset
+        ("Attends", 23, 0.0, ()),  # the file of the lower opset is wrong, too
+        ("Chain", 23, 1e-3, ()),
+    ],
+)
+def test_a_lower_opset_is_proposed_if_it_avoids_the_newest_operator(
+    net: str, opset: int, bound: float, advice: tuple[str, ...], tmp_path: Path
+) -> None:
+    spec = wrong_contract(net, tolerance=Tolerance(atol=bound, rtol=bound))
+    case = case_of(spec, opset, dynamo=True)
+    subject = write_export(case, tmp_path)
+    assert advise_lower_opset(case, subject, 60.0) == advice
