@@ -20,9 +20,7 @@ from exporter.pipeline import BuildFolder
 from exporter.pipeline.nested_export import run_nested_export
 from exporter.planning.plan import Selection, make_plan
 from exporter.records.record import RunRecord
-from exporter.records.rehearsal import make_rehearsal, write_rehearsal
 from exporter.usecases.current_results import read_results
-from exporter.usecases.report_pages import ReportPaths, write_reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +32,6 @@ class RehearsalOptions:
     selection: Selection
     jobs: int | None = None
     thorough: bool = False
-    keep: str = ""
-    """The name of its column in the tables; empty if it is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +72,10 @@ def rehearse(
     arguments = _list_arguments(options)
     run = run_nested_export(manifest.project, installed, rehearsed, arguments, environment, on_line)
     cells = frozenset(planned.cell for planned in plan.selected)
-    in_place = current.by_cell()
-    if options.keep:
-        selected = tuple(record for record in run.records if record.cell in cells)
-        selected_run = RunRecord(tools=run.tools, records=selected)
-        rehearsal = make_rehearsal(options.requirements, selected_run, in_place)
-        write_rehearsal(ReportPaths(manifest.project).reports, options.keep, rehearsal)
-        write_reports(manifest, current)
     return RehearsalResult(
         run=run,
         comparison=compare_upgrade(current, run, cells, manifest.project.gate),
-        without_result=len(cells - in_place.keys()),
+        without_result=len(cells - current.by_cell().keys()),
     )
 
 

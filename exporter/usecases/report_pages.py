@@ -15,7 +15,6 @@ from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_baseline, read_baseline
 from exporter.records.record import RunRecord
-from exporter.records.rehearsal import REHEARSALS, read_rehearsals
 from exporter.records.trends import build_trend
 from exporter.report import preload_templates, render_exports, render_pages
 from exporter.report import write_reports as write_files
@@ -65,7 +64,6 @@ class ReportPaths:
         return (
             templates,
             find_packaged_templates(),
-            self.reports / REHEARSALS,
         )
 
 
@@ -152,13 +150,11 @@ def _render(
         compared = compare_results(history.baseline, run, planned, project.gate)
         # Figures differ between machines, so the pages do not contain their drift.
         findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)
-    reports = ReportPaths(project).reports
     pages = render_pages(
         manifest,
         run,
         findings,
         Path(project.root) / project.templates,
-        read_rehearsals(reports),
         history,
     )
     return {**pages, **render_exports(manifest, run, history)}

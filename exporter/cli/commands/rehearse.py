@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import click
@@ -15,7 +14,6 @@ from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.gate import UpgradeComparison
 from exporter.planning.plan import Selection
-from exporter.records.rehearsal import NAME_PATTERN
 from exporter.report.pages.rehearsal_page import (
     format_rehearsal_json,
     group_operator_changes,
@@ -25,23 +23,12 @@ from exporter.usecases.rehearsal_run import RehearsalOptions
 from exporter.usecases.rehearsal_run import rehearse as run_rehearsal
 
 
-def _check_name(_: click.Context, __: click.Parameter, value: str | None) -> str:
-    if value is None:
-        return ""
-    if not re.fullmatch(NAME_PATTERN, value):
-        raise click.BadParameter(f"expected a name such as torch2.14, got '{value}'")
-    return value
-
-
 @click.command()
 @click.argument("requirements", nargs=-1, required=True)
 @cells_option
 @root_option
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of workers.")
 @click.option("--thorough", is_flag=True, help="Try more sizes and values; takes longer.")
-@click.option(
-    "--keep", metavar="NAME", callback=_check_name, help="Add the column NAME to the tables."
-)
 @click.option("--markdown", is_flag=True, help="Print markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def rehearse(
@@ -49,7 +36,6 @@ def rehearse(
     requirements: tuple[str, ...],
     root: Path,
     jobs: int | None,
-    keep: str,
     **flags: bool,
 ) -> int:
     """Export with other packages, and show the regressions.
@@ -66,7 +52,6 @@ def rehearse(
         selection=selection,
         jobs=jobs,
         thorough=flags["thorough"],
-        keep=keep,
     )
     result = run_rehearsal(manifest, options, os.environ, print_error)
     if result.without_result:

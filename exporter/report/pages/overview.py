@@ -10,7 +10,6 @@ from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
 from exporter.records.record import RunRecord, Status
-from exporter.records.rehearsal import Rehearsal
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
@@ -27,7 +26,6 @@ from exporter.report.rows.failure_clusters import (
 )
 from exporter.report.rows.failures import FlakyRow, build_flaky_rows
 from exporter.report.rows.matrix import MatrixPart, build_matrix
-from exporter.report.rows.rehearsals import RehearsalTable, build_rehearsal_table
 from exporter.report.rows.runtime_support import build_support_rows, summarize_support
 from exporter.report.rows.tool_versions import ToolTable, build_tool_table
 from exporter.report.text.status_marks import LEGEND, Mark
@@ -94,7 +92,6 @@ class Overview:
     runtimes: Mapping[str, str]
     """By device: `ONNX Runtime 1.17.3, opsets up to 20`; empty if it is unknown."""
     matrix: tuple[MatrixPart, ...]
-    rehearsals: RehearsalTable
     support: tuple[tuple[str, str, str], ...]
     """Of each model: its name, the releases of ONNX Runtime that load it, its dynamic axes."""
     red: RedCells
@@ -114,7 +111,6 @@ def build_overview(
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     history: AcceptanceHistory | None = None,
-    rehearsals: Mapping[str, Rehearsal] | None = None,
 ) -> Overview:
     """Return the values for the page."""
     by_model = collect_cells(manifest, run)
@@ -130,7 +126,6 @@ def build_overview(
         legend=tuple(mark for mark in LEGEND if mark in used),
         runtimes=_describe_runtimes(manifest, by_model, run.tools),
         matrix=build_matrix(manifest, by_model, history),
-        rehearsals=build_rehearsal_table(by_model, run.tools, rehearsals or {}),
         support=tuple(
             row
             for spec in manifest.models

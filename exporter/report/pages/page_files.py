@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from exporter.core.frozen_model import FrozenModel
@@ -16,7 +16,6 @@ from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.baseline import Baseline
 from exporter.records.record import RunRecord
-from exporter.records.rehearsal import Rehearsal
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.browser_schema import IndexData
 from exporter.report.pages.model_page import build_model_page
@@ -46,7 +45,6 @@ def render_pages(
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     templates: Path | None = None,
-    rehearsals: Mapping[str, Rehearsal] | None = None,
     history: AcceptanceHistory | None = None,
 ) -> dict[str, str]:
     """Return every page of the report.
@@ -56,7 +54,6 @@ def render_pages(
         run: The results; records without a promise are ignored.
         findings: The findings of the gate for the overview; if None or empty, it has no such list.
         templates: The project's own templates; need not exist.
-        rehearsals: The rehearsals that the project keeps, by name.
         history: The accepted outcomes; if None, the pages do not contain them.
 
     Returns:
@@ -69,7 +66,7 @@ def render_pages(
     from exporter.report.pages.templates import RenderOptions, render
 
     history = history or AcceptanceHistory()
-    page = build_overview(manifest, run, findings, history, rehearsals or {})
+    page = build_overview(manifest, run, findings, history)
     options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     by_model = collect_cells(manifest, run)
     files = {
