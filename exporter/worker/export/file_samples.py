@@ -47,7 +47,7 @@ def add_file_samples(
         if group not in reference.captures:
             known = [sample for sample in reference.samples if not sample.captures]
             if group == SWEEP:
-                choice = _Choice(list(list_sweep(context.spec, known)))
+                choice = _Choice(list(list_sweep(context.spec, [sample.axes for sample in known])))
             else:
                 choice = _choose_capture_sets(context, known, exported, operators)
             reference = _add_group(context, folder, reference, group, choice)

@@ -7,7 +7,6 @@ that no input reaches is no failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,17 +24,8 @@ from exporter.worker.torch_private.internals import read_schema
 
 #: Draws until one reveals the operator.
 _DRAWS = 64
-_FLOAT = 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """The region in which an operator is wrong in a file."""
-
-    words: str
-    compute: Callable[..., Any]
-    """The operator as the file computes it, from the arguments of PyTorch's operator."""
-    exporters: tuple[str, ...] = ("torchscript",)
+#: The relative difference of outputs that no rounding hides.
+_DIFFERENCE = 1e-3
 
 
 def _shift_right(number: Any, bits: Any) -> Any:
@@ -46,34 +36,29 @@ def _round_correction(function: Any, *args: Any, correction: Any = None, **kwarg
     return function(*args, correction=None if correction is None else int(correction), **kwargs)
 
 
-def _pool(function: Any, *args: Any, **kwargs: Any) -> Any:
-    return function(*args[:6], **{**kwargs, "divisor_override": None})
+def _pool(function: Any, *args: Any, **_: Any) -> Any:
+    return function(*args[:6])  # without `divisor_override`
 
 
 _BOTH = ("torchscript", "dynamo")
-_NEGATIVE = _Region("negative numbers", partial(torch.div, rounding_mode="trunc"))
-_SHIFTED = _Region("negative numbers", _shift_right)
-#: PyTorch's operators by name, as `reports/OPERATORS.md` measures them.
-_REGIONS: Mapping[str, _Region] = {
-    "floor_divide": _NEGATIVE,
-    "__rshift__": _SHIFTED,
-    "bitwise_right_shift": _SHIFTED,
+#: The exporters with the fault, the region, and the operator as the file computes it, by the names
+#: of PyTorch's operators. `reports/OPERATORS.md` measures them.
+_REGIONS: Mapping[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
+    "floor_divide": (_BOTH[:1], "negative numbers", partial(torch.div, rounding_mode="trunc")),
+    "__rshift__": (_BOTH[:1], "negative numbers", _shift_right),
+    "bitwise_right_shift": (_BOTH[:1], "negative numbers", _shift_right),
+    "special_log_ndtr": (_BOTH[1:], "low numbers", lambda x: torch.special.ndtr(x).log()),
+    "special_erfcx": (_BOTH[1:], "large numbers", lambda x: torch.exp(x * x) * torch.erfc(x)),
     **{
-        name: _Region("a fractional correction", partial(_round_correction, getattr(torch, name)))
+        name: (_BOTH[:1], "a fraction as correction", partial(_round_correction, function))
         for name in ("std", "var", "std_mean", "var_mean")
+        if (function := getattr(torch, name))
     },
     **{
-        f"avg_pool{rank}d": _Region(
-            "divisor_override", partial(_pool, getattr(torch.ops.aten, f"avg_pool{rank}d")), _BOTH
-        )
+        f"avg_pool{rank}d": (_BOTH, "divisor_override", partial(_pool, function))
         for rank in (2, 3)
+        if (function := getattr(torch.ops.aten, f"avg_pool{rank}d"))
     },
-    "special_log_ndtr": _Region(
-        "numbers below -13", lambda x: torch.log(torch.special.ndtr(x)), ("dynamo",)
-    ),
-    "special_erfcx": _Region(
-        "large numbers", lambda x: torch.exp(x * x) * torch.erfc(x), ("dynamo",)
-    ),
 }
 
 
@@ -94,40 +79,40 @@ def choose_revealing_draws(
     draws: list[InputSet] = []
     hidden = []
     for name in sorted(names & _REGIONS.keys()):
-        region = _REGIONS[name]
-        if route.exporter not in region.exporters:
+        exporters, words, compute = _REGIONS[name]
+        if route.exporter not in exporters:
             continue
         for chosen in (create_draw_set(context.spec, seed) for seed in range(_DRAWS)):
-            is_called, is_revealed = _compute_as_file(context, chosen, name, region)
+            is_called, is_revealed = _compute_as_file(context, chosen, name, compute)
             if is_revealed and chosen.seed and chosen not in draws:
                 draws.append(chosen)
             if is_revealed or not is_called:  # a traced graph also computes sizes
                 break
         else:
-            hidden.append(f"{name} of {region.words}: no draw reaches it with another output")
+            hidden.append(f"{name} of {words}: no draw reaches it with another output")
     return draws, hidden
 
 
 def _compute_as_file(
-    context: ExportContext, chosen: InputSet, name: str, region: _Region
+    context: ExportContext, chosen: InputSet, name: str, compute: Callable[..., Any]
 ) -> tuple[bool, bool]:
     """Return whether a run calls the operator, and whether the file would have other outputs."""
     inputs = draw_inputs(context.spec, chosen, context.root)
     is_called = is_reached = False
 
-    def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nonlocal is_called, is_reached
         returned = func(*args, **kwargs)
         if str(read_schema(func).name) != f"aten::{name}":
             return returned
         is_called = True
-        other = region.compute(*args, **kwargs)
+        other = compute(*args, **kwargs)
         is_reached = is_reached or _differ(returned, other)
         return other
 
     buffers = BufferSnapshot(context.model)
     try:
-        with create_mode(compute):
+        with create_mode(run):
             outputs = run_model(context.model, context.spec, inputs)
         buffers.restore()
         expected = run_model(context.model, context.spec, inputs) if is_reached else outputs
@@ -142,7 +127,7 @@ def _differ(first: Any, second: Any) -> bool:
     pairs = zip(pytree.tree_leaves(first), pytree.tree_leaves(second), strict=True)
     return any(
         a.shape != b.shape
-        or not torch.allclose(a.double(), b.double(), rtol=_FLOAT, atol=0, equal_nan=True)
+        or not torch.allclose(a.double(), b.double(), rtol=_DIFFERENCE, atol=0, equal_nan=True)
         for a, b in pairs
         if isinstance(a, torch.Tensor) and not a.is_complex()
     )

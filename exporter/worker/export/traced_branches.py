@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,8 +23,6 @@ from exporter.worker.inputs.input_sets import count_elements, create_size_set
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
-
-_Instructions = frozenset[tuple[CodeType, int]]
 
 _LAST_SMALL_SIZE = 64
 _LARGE_SIZES = (65, 101, 257, 513, 1025)
@@ -40,16 +38,34 @@ _LARGEST_CONSTANT = 1 << 16
 class _Path:
     """The part of a model that one run executes."""
 
+    root: Path
     instructions: set[tuple[CodeType, int]] = field(default_factory=set)
     constants: set[int] = field(default_factory=set)
     """Whole numbers in the functions and modules: branches change near them."""
     has_failed: bool = False
 
+    def enter(self, frame: FrameType, *_: object) -> Callable[..., Any] | None:
+        """Follow a function of the model; functions of libraries run without a trace."""
+        if not find_model_file(frame.f_code.co_filename, self.root):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        owner = frame.f_locals.get("self")
+        attributes = vars(owner).values() if isinstance(owner, torch.nn.Module) else ()
+        numbers = (each for each in (*frame.f_code.co_consts, *attributes) if type(each) is int)
+        self.constants.update(each for each in numbers if 1 < each <= _LARGEST_CONSTANT)
+        return self.follow
+
+    def follow(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        """Add the instruction that a function of the model executes next."""
+        if event == "opcode":
+            self.instructions.add((frame.f_code, frame.f_lasti))
+        return self.follow
+
 
 def choose_branch_sizes(
     context: ExportContext, known: Sequence[Mapping[str, int]]
 ) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
-    """Return one combination of sizes for each further branch, and the axes with untried sizes.
+    """Return sizes for each further branch, and a text for each axis with untried sizes.
 
     Args:
         context: The model.
@@ -69,13 +85,16 @@ def choose_branch_sizes(
     chosen: list[dict[str, int]] = []
     unproved = []
     for axis in spec.free_axes:
-        candidates = [
+        candidates = (
             spec.complete_sizes({**declared, axis.name: size})
             for size in _list_sizes(first.constants, declared[axis.name])
             if axis.allows(size)
+        )
+        cheap = [
+            sizes
+            for sizes in candidates
+            if spec.allows_sizes(sizes) and count_elements(spec, sizes) <= limit
         ]
-        allowed = [sizes for sizes in candidates if spec.allows_sizes(sizes)]
-        cheap = [sizes for sizes in allowed if count_elements(spec, sizes) <= limit]
         runs = max(1, (_FEW_RUNS if is_slow else _RUNS) // len(spec.free_axes))
         for sizes in islice(cheap, runs):
             path = _follow(context, sizes)
@@ -102,40 +121,16 @@ def _list_sizes(constants: set[int], example: int) -> Iterator[int]:
 
 def _follow(context: ExportContext, sizes: Mapping[str, int]) -> _Path:
     """Return the path of PyTorch through the model at some sizes."""
-    path, spec = _Path(), context.spec
-    inputs = draw_inputs(spec, create_size_set(spec, sizes), context.root)
+    path = _Path(context.root)
+    inputs = draw_inputs(context.spec, create_size_set(context.spec, sizes), context.root)
     buffers = BufferSnapshot(context.model)
     previous = sys.gettrace()
-    sys.settrace(partial(_enter, path, context))
+    sys.settrace(path.enter)
     try:
-        run_model(context.model, spec, inputs)
+        run_model(context.model, context.spec, inputs)
     except Failure:
         path.has_failed = True
     finally:
         sys.settrace(previous)
         buffers.restore()
     return path
-
-
-def _enter(
-    path: _Path, context: ExportContext, frame: FrameType, *_: object
-) -> Callable[..., Any] | None:
-    """Follow a function of the model; functions of libraries run without a trace."""
-    if not find_model_file(frame.f_code.co_filename, context.root):
-        return None
-    frame.f_trace_lines, frame.f_trace_opcodes = False, True
-    owner = frame.f_locals.get("self")
-    values = [
-        *frame.f_code.co_consts,
-        *(vars(owner).values() if hasattr(owner, "__dict__") else ()),
-    ]
-    numbers = (value for value in values if type(value) is int)
-    path.constants.update(each for each in numbers if 1 < each <= _LARGEST_CONSTANT)
-    instructions = path.instructions
-
-    def step(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
-        if event == "opcode":
-            instructions.add((frame.f_code, frame.f_lasti))
-        return step
-
-    return step

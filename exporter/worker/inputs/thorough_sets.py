@@ -64,24 +64,23 @@ def index_sets(
     return {(each.kind, each.name): each for each in chosen}
 
 
-def list_sweep(spec: ModelSpec, samples: Sequence[Sample]) -> Iterator[InputSet]:
+def list_sweep(spec: ModelSpec, known: Sequence[Mapping[str, int]]) -> Iterator[InputSet]:
     """Yield sets that give each free axis each promised size up to 64, while tensors are small.
 
     All axes change at once, unless a tensor is too large or the contract forbids it.
 
     Args:
         spec: The contract.
-        samples: The existing samples.
+        known: The sizes of existing samples, the declared ones first.
     """
     if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
         return
-    declared = samples[0].axes
+    declared, known = known[0], [dict(sizes) for sizes in known]
     columns = {
         axis.name: [size for size in range(_LAST_OF_SWEEP + 1) if axis.allows(size)]
         for axis in spec.free_axes
     }
     columns = {name: sizes for name, sizes in columns.items() if sizes}
-    known = [sample.axes for sample in samples]
     for row in range(max(map(len, columns.values()), default=0)):
         together = {
             name: sizes[(row + shift * len(sizes) // 3) % len(sizes)]
@@ -89,16 +88,16 @@ def list_sweep(spec: ModelSpec, samples: Sequence[Sample]) -> Iterator[InputSet]
         }
         for group in ([together], [{name: size} for name, size in together.items()]):
             complete = [spec.complete_sizes({**declared, **proposed}) for proposed in group]
-            fits = [sizes for sizes in complete if _is_small(spec, sizes)]
+            fits = [
+                sizes
+                for sizes in complete
+                if spec.allows_sizes(sizes) and count_elements(spec, sizes) <= _SMALL
+            ]
             new = [sizes for sizes in fits if sizes not in known]
             yield from (create_size_set(spec, sizes) for sizes in new)
             known += new
             if fits:
                 break
-
-
-def _is_small(spec: ModelSpec, sizes: Mapping[str, int]) -> bool:
-    return spec.allows_sizes(sizes) and count_elements(spec, sizes) <= _SMALL
 
 
 def _vary_sizes(
@@ -111,12 +110,7 @@ def _vary_sizes(
             is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
             if size != axis.example and is_allowed and fits:
                 yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
-    for axis in spec.free_axes:
-        step = axis.multiple_of
-        for size in range(axis.smallest, _LAST_OF_SWEEP + 1, step):
-            sizes = spec.complete_sizes({**declared, axis.name: size})
-            if size != axis.example and axis.allows(size) and _is_small(spec, sizes):
-                yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
+    yield from list_sweep(spec, [declared])
 
 
 def _propose_sizes(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from exporter.checks.files.sample_files import SampleCache
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import SWEEP, Reference, Sample, list_groups, name_capture
+from exporter.jobs.reference import SWEEP, Reference, list_groups, name_capture
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record, Status
@@ -168,14 +168,15 @@ def test_a_condition_on_an_unknown_number_is_unread() -> None:
 
 def test_the_sweep_gives_each_axis_each_small_size() -> None:
     spec = declare_picture("Square", max=20)
-    sample = Sample(index=0, name="declared", kind="declared", axes={"height": 5, "width": 7})
-    sizes = [chosen.sizes for chosen in list_sweep(spec, [sample])]
+    sizes = [chosen.sizes for chosen in list_sweep(spec, [{"height": 5, "width": 7}])]
     assert {each["height"] for each in sizes} == set(range(1, 21))
     assert {each["width"] for each in sizes} == set(range(1, 65))
     assert len(sizes) == 64
     wide = declare("Long", inputs=(declare_input("x", "batch", 1 << 13),))
-    alone = sample.model_copy(update={"axes": {"batch": 3}})
-    assert [chosen.sizes for chosen in list_sweep(wide, [alone])] == [{"batch": 1}, {"batch": 2}]
+    assert [chosen.sizes for chosen in list_sweep(wide, [{"batch": 3}])] == [
+        {"batch": 1},
+        {"batch": 2},
+    ]
 
 
 def test_only_files_with_uneven_operators_are_swept() -> None:
