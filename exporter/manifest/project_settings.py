@@ -37,6 +37,11 @@ from exporter.manifest.syntax.values import KeyPath, format_value, quote
 
 _PATH: KeyPath = SETTINGS_KEYS
 _FOLDERS = ("manifests", "build", "reports", "templates")
+#: Keys that the project takes without a change.
+_UNCHANGED_KEYS = (
+    *_FOLDERS, "store", "store_timeout", "jobs", "sandbox", "style", "timings", "environment",
+    "command",
+)  # fmt: skip
 #: Keys of the project that are defaults of its models.
 _MODEL_KEYS = ("opsets", "tolerance", "timeout", "memory", "thorough")
 
@@ -142,14 +147,8 @@ def _build_project(
     }
     return Project(
         root=str(root),
-        manifests=table.manifests,
-        build=table.build,
-        reports=table.reports,
-        templates=table.templates,
-        store=table.store,
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
-        store_timeout=table.store_timeout,
         store_key=table.store_key or "",
         store_lines={
             key: file.lines[(*_PATH, key)]
@@ -159,14 +158,9 @@ def _build_project(
         devices=tuple(devices.values()),
         environments=environments,
         toolchains=toolchains,
-        jobs=table.jobs,
         engine=_build_engine(table, file),
-        sandbox=table.sandbox,
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
-        style=table.style,
-        timings=table.timings,
-        environment=table.environment,
-        command=table.command,
+        **{key: getattr(table, key) for key in _UNCHANGED_KEYS},
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from exporter.manifest.schema.fields import Memory
 from exporter.manifest.schema.settings import Age
+from exporter.manifest.syntax.fields import Memory
 
 
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,8 +18,8 @@ from exporter.core.errors import Problem, suggest_nearest
 from exporter.manifest.reading.layers import Layer
 from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.schema.entry import Document, Settings
-from exporter.manifest.schema.fields import FORM_TAGS, NestedProblem
 from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable
+from exporter.manifest.syntax.fields import FORM_TAGS, NestedProblem
 from exporter.manifest.syntax.values import KeyPath, format_value, join_words
 
 _EXPECTED = {

@@ -10,6 +10,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.syntax.fields import CallPath, Line
 
 
 class SizeRule(FrozenModel):
@@ -251,10 +252,13 @@ class Constant(FrozenModel):
 class Container(FrozenModel):
     """The type of a container in the call."""
 
-    at: str
-    type: str
-    """`list`, `tuple`, `dict`, or a class or function: `file.py:attr` relative to the manifest, or
-    `package.module:attr`."""
+    at: CallPath
+    """The path in the call: `"kwargs.past"`, `"args[1][0]"`. If no input or constant has a path
+    inside it, the container is empty."""
+    type: Line
+    """`"list"`, `"tuple"`, `"dict"`, or a class or function: `"file.py:name"`, relative to the
+    manifest, or `"package.module:name"`. It is called with the values at its positions, or with the
+    values under its keys as keyword arguments, as for dataclasses and named tuples."""
 
     @property
     def is_object(self) -> bool:

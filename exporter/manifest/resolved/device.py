@@ -11,8 +11,6 @@ from exporter.core.onnxruntime_releases import Release, find_limits
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.manifest.syntax.versions import find_pinned_release, find_requirement_name
 
-#: The runtimes without a plugin.
-BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "tract", "backend")
 Optimization = Literal["none", "basic", "extended", "all"]
 Proof = Literal["short", "full"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ from exporter.manifest.resolved.call import (
     TensorSpec,
     complete_sizes,
 )
+from exporter.manifest.syntax.fields import Amount, Factor, Line, Variable
 from exporter.manifest.syntax.values import matches_device, split_data_file, split_device
 
 Measure = Literal["latency", "load", "memory"]
@@ -80,14 +81,21 @@ NUMBER_PLACEHOLDER = "{}"  # for the number of a weight in its name
 class Bound(FrozenModel):
     """The allowed error of a float output: `atol` and `rtol`, or a multiple of the noise."""
 
-    atol: float | None = None
-    rtol: float | None = None
-    outside: float = 0.0
+    atol: Amount | None = None
+    """Absolute tolerance; 0 if only `rtol` is set."""
+    rtol: Amount | None = None
+    """Relative tolerance; 0 if only `atol` is set."""
+    outside: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of elements that may exceed `atol + rtol * |expected|`."""
-    noise: float | None = None
-    """Allowed error as a multiple of PyTorch's own float32 error against float64."""
-    steps: float | None = None
-    """Allowed error as a multiple of the scale from which PyTorch dequantizes the output."""
+    noise: Factor | None = None
+    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`;
+    8 by default. An explicit factor also declares that an error of PyTorch above 1e-3 of the scale
+    is rounding. Without it, the result of a doubtful file is `inconclusive`."""
+
+    steps: Factor | None = None
+    """The allowed error of a quantized output, as a multiple of the scale from which PyTorch
+    dequantizes it: `steps = 1` allows one unit of the integers. An output that PyTorch does not
+    dequantize from one scale needs another tolerance."""
 
     @property
     def is_set(self) -> bool:
@@ -114,23 +122,30 @@ class Output(TensorSpec):
 
 
 class CustomOp(FrozenModel):
-    """The export of an operator of PyTorch, and the kernels that run the result.
+    """The export of an operator of PyTorch, and the kernels that run the result."""
 
-    Functions and classes are `file.py:attribute` relative to the manifest, or
-    `package.module:attribute`. Empty fields are not set.
-    """
-
-    name: str
-    """`aten::stft` for TorchScript, `aten.stft.default` for dynamo. If the entry has only kernels,
-    the operator of the file: `domain::Operator`."""
-    symbolic: str = ""
-    onnxscript: str = ""
-    translation: str = ""
-    opset: int = 1
-    """The first opset that this applies to."""
-    ort_library: str = ""
-    """A path relative to the manifest, or a function that returns one."""
-    reference: str = ""
+    name: Line
+    """PyTorch's operator: `"namespace::operator"` for TorchScript,
+    `"namespace.operator.overload"` for dynamo. If the entry has only kernels: the operator of the
+    file, `"domain::Operator"`."""
+    symbolic: Line = Field(default="")
+    """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
+    As for `torch.onnx.register_custom_op_symbolic`."""
+    onnxscript: Line = Field(default="")
+    """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
+    file. Its inputs and attributes are the operator's arguments in order."""
+    translation: Line = Field(default="")
+    """dynamo: `"file.py:function"`, written in onnxscript and called with the operator's arguments.
+    As for `custom_translation_table` of `torch.onnx.export`."""
+    opset: Annotated[int, Field(ge=1, le=99)] = 1
+    """The first opset that this entry applies to. If an operator has
+    several entries, the highest one that is not above the file's opset applies."""
+    ort_library: Line = Field(default="")
+    """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
+    the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
+    reference: Line = Field(default="")
+    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` with the
+    operator's name and an `op_domain`."""
 
     @property
     def has_only_kernels(self) -> bool:
@@ -186,10 +201,13 @@ class Override(Condition):
 class Depends(FrozenModel):
     """Dependencies that the manifest lists, because no tracing can see them."""
 
-    files: Items[str] = ()
-    """Globs relative to the manifest."""
-    environment: Items[str] = ()
-    """Names of environment variables, with wildcards."""
+    files: Items[Line] = ()
+    """Globs, relative to the manifest: `["data/**", "../config/*.json"]`. If a matching file
+    changes, appears or is removed, the cells are stale."""
+    environment: Items[Variable] = ()
+    """Environment variables that native code reads, of those that workers receive. If a value
+    changes, the cells are stale. Variables that Python code of the project reads are tracked
+    without this key."""
 
 
 class ModelSpec(FrozenModel):

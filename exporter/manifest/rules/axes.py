@@ -15,8 +15,8 @@ from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings, Layer
 from exporter.manifest.resolved.call import Axis, SizeRule, complete_sizes, find_bases
 from exporter.manifest.rules.signature import NamedShape, resolve_shapes
-from exporter.manifest.schema.fields import MAX_SIZE
 from exporter.manifest.schema.tables import AxisTable
+from exporter.manifest.syntax.fields import MAX_SIZE
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 
 _KINDS = ("sum", "difference", "product", "of")

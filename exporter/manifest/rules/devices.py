@@ -10,14 +10,13 @@ from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.onnxruntime_releases import Release
 from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.resolved.device import (
-    BUILT_IN_RUNTIMES,
     Device,
     RuntimeEnvironment,
     Toolchain,
 )
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.schema.fields import FLOATS
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
+from exporter.manifest.syntax.fields import BUILT_IN_RUNTIMES, FLOATS
 from exporter.manifest.syntax.values import (
     CURRENT_TOOLCHAIN,
     SEPARATOR,

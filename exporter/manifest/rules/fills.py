@@ -11,7 +11,6 @@ from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
-from exporter.manifest.schema.fields import FLOATS, MAX_SIZE, OMITTED
 from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
@@ -19,6 +18,7 @@ from exporter.manifest.schema.tables import (
     InputTable,
     list_explicit_values,
 )
+from exporter.manifest.syntax.fields import FLOATS, MAX_SIZE, OMITTED
 from exporter.manifest.syntax.values import KeyPath, format_key, format_value, join_words, quote
 
 #: The smallest and the largest value of each integer dtype.

@@ -11,8 +11,8 @@ from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.entry import ExpectTable, OverrideTable, Settings, SkipTable
-from exporter.manifest.schema.fields import FLOATS
 from exporter.manifest.schema.tables import BoundTable, ToleranceTable, list_explicit_values
+from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import (
     CURRENT_TOOLCHAIN,

@@ -17,7 +17,6 @@ from exporter.manifest.resolved.call import Container, Dim
 from exporter.manifest.rules.exporters import list_exporters
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.fields import PLACEHOLDER
 from exporter.manifest.schema.tables import (
     ConstantTable,
     ContainerTable,
@@ -26,6 +25,7 @@ from exporter.manifest.schema.tables import (
     OutputTable,
 )
 from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
+from exporter.manifest.syntax.fields import PLACEHOLDER
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.python_source import ForwardParameters, UnreadableForward
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote

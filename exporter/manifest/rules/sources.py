@@ -233,7 +233,7 @@ def resolve_custom_ops(model: EffectiveSettings, references: References) -> tupl
     seen: set[tuple[str, ExporterName, int]] = set()
     for index, table in enumerate(model.settings.custom_ops):
         path: KeyPath = ("custom_ops", index)
-        key = next((key for key in _EXPORTERS if getattr(table, key) is not None), None)
+        key = next((key for key in _EXPORTERS if getattr(table, key)), None)
         if key is None:
             if not _ONNX.fullmatch(table.name):
                 message = "an entry with only kernels needs an operator of the file: "
@@ -242,9 +242,9 @@ def resolve_custom_ops(model: EffectiveSettings, references: References) -> tupl
         else:
             _check_name(model, path, table.name, _EXPORTERS[key])
             _check_use(model, path, table, key)
-            identity = (table.name, _EXPORTERS[key], table.opset or 1)
+            identity = (table.name, _EXPORTERS[key], table.opset)
             if identity in seen:
-                message = f"{quote(table.name)} already has an entry from opset {table.opset or 1}"
+                message = f"{quote(table.name)} already has an entry from opset {table.opset}"
                 model.add_problem((*path, "name"), message)
             seen.add(identity)
         operators.append(_resolve_operator(model, references, path, table))
@@ -257,12 +257,12 @@ def _resolve_operator(
     functions = {
         key: references.check_source(model, (*path, key), text)
         for key in (*_EXPORTERS, "reference")
-        if (text := getattr(table, key)) is not None
+        if (text := getattr(table, key))
     }
     library = table.ort_library or ""
     if library:
         library = _resolve_library(model, references, (*path, "ort_library"), library)
-    return CustomOp(name=table.name, opset=table.opset or 1, ort_library=library, **functions)
+    return CustomOp(name=table.name, opset=table.opset, ort_library=library, **functions)
 
 
 def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: ExporterName) -> None:
@@ -305,7 +305,7 @@ def _check_use(
         actual = next(iter(exporters.values()))
         message = f"'{key}' is for {title}, but {EXPORTER_TITLES[actual]} exports all opsets of "
         model.add_problem((*path, key), f"{message}this model; use {_KEYS[actual]}")
-    elif table.opset is not None and table.opset > max(opsets):
+    elif table.opset > max(opsets):
         noun = "opsets" if len(opsets) > 1 else "opset"
         message = f"is never used: {title} exports {noun} {format_opsets(opsets)} of this model"
         model.add_problem((*path, "opset"), message)

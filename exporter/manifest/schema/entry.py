@@ -13,21 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from exporter.core.frozen_model import Items
 from exporter.manifest.resolved.model import CaptureName, ExportState, Measure, Mode, Precision
-from exporter.manifest.schema.fields import (
-    MODEL_KEYS,
-    CheckNames,
-    Day,
-    ExportDevice,
-    Line,
-    Memory,
-    Name,
-    OpsetCondition,
-    Opsets,
-    PlainField,
-    Sha256,
-    Timeout,
-    VersionRange,
-)
 from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
@@ -41,6 +26,21 @@ from exporter.manifest.schema.tables import (
     ParametersField,
     Table,
     ToleranceTable,
+)
+from exporter.manifest.syntax.fields import (
+    MODEL_KEYS,
+    CheckNames,
+    Day,
+    ExportDevice,
+    Line,
+    Memory,
+    Name,
+    OpsetCondition,
+    Opsets,
+    PlainField,
+    Sha256,
+    Timeout,
+    VersionRange,
 )
 from exporter.manifest.syntax.values import quote
 from exporter.manifest.syntax.versions import check_consumer

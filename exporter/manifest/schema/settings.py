@@ -21,7 +21,8 @@ from exporter.manifest.resolved.project import (
     is_remote,
     split_url,
 )
-from exporter.manifest.schema.fields import (
+from exporter.manifest.schema.tables import Table, ToleranceTable
+from exporter.manifest.syntax.fields import (
     Line,
     Memory,
     Opsets,
@@ -31,7 +32,6 @@ from exporter.manifest.schema.fields import (
     Variable,
     discriminate_form,
 )
-from exporter.manifest.schema.tables import Table, ToleranceTable
 from exporter.manifest.syntax.values import quote, unexpected_value
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER, Kind
-from exporter.manifest.schema.fields import (
+from exporter.manifest.resolved.call import Container
+from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER, Bound, CustomOp, Depends, Kind
+from exporter.manifest.syntax.fields import (
     AXIS_KEYS,
     INPUT_KEYS,
     OUTPUT_KEYS,
-    Amount,
     AxisName,
     AxisSize,
     CallPath,
@@ -21,7 +21,6 @@ from exporter.manifest.schema.fields import (
     DimField,
     Dtype,
     Example,
-    Factor,
     ImageFile,
     Index,
     IndexKey,
@@ -33,7 +32,6 @@ from exporter.manifest.schema.fields import (
     Repeat,
     Size,
     TensorField,
-    Variable,
     discriminate_case_value,
     discriminate_form,
 )
@@ -151,24 +149,8 @@ class InputTable(Table):
     all of layer 1."""
 
 
-class BoundTable(Table):
+class BoundTable(Bound, Table):
     """The allowed error of a floating output."""
-
-    atol: Amount | None = None
-    """Absolute tolerance; 0 if only `rtol` is set."""
-    rtol: Amount | None = None
-    """Relative tolerance; 0 if only `atol` is set."""
-    outside: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of elements that may exceed `atol + rtol * |expected|`."""
-    noise: Factor | None = None
-    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`;
-    8 by default. An explicit factor also declares that an error of PyTorch above 1e-3 of the scale
-    is rounding. Without it, the result of a doubtful file is `inconclusive`."""
-
-    steps: Factor | None = None
-    """The allowed error of a quantized output, as a multiple of the scale from which PyTorch
-    dequantizes it: `steps = 1` allows one unit of the integers. An output that PyTorch does not
-    dequantize from one scale needs another tolerance."""
 
     @model_validator(mode="after")
     def _check_one_kind(self) -> BoundTable:
@@ -269,16 +251,9 @@ class ConstantTable(Table):
         return self
 
 
-class ContainerTable(Table):
+class ContainerTable(Container, Table):
     """A tuple, list, dict or object in the call that contains other values."""
 
-    at: CallPath
-    """The path in the call: `"kwargs.past"`, `"args[1][0]"`. If no input or constant has a path
-    inside it, the container is empty."""
-    type: Line
-    """`"list"`, `"tuple"`, `"dict"`, or a class or function: `"file.py:name"`, relative to the
-    manifest, or `"package.module:name"`. It is called with the values at its positions, or with the
-    values under its keys as keyword arguments, as for dataclasses and named tuples."""
     repeat: Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `at`."""
 
@@ -299,7 +274,7 @@ class CaseTable(Table):
     `values` nor the fills of the inputs change them."""
 
 
-class CustomOpTable(Table):
+class CustomOpTable(CustomOp, Table):
     """The export of an operator that ONNX lacks, and the kernels that run the result.
 
     Set at most one of `symbolic`, `onnxscript` and `translation`. Kernels can be in the same entry
@@ -307,29 +282,6 @@ class CustomOpTable(Table):
     green. A function in the file (`onnxscript`) needs no kernel, and no kernel may replace it.
     Name the domains of all other operators in `options.custom_opsets` or in an entry of kernels.
     """
-
-    name: Line
-    """PyTorch's operator: `"namespace::operator"` for TorchScript,
-    `"namespace.operator.overload"` for dynamo. If the entry has only kernels: the operator of the
-    file, `"domain::Operator"`."""
-    symbolic: Line | None = None
-    """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
-    As for `torch.onnx.register_custom_op_symbolic`."""
-    onnxscript: Line | None = None
-    """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
-    file. Its inputs and attributes are the operator's arguments in order."""
-    translation: Line | None = None
-    """dynamo: `"file.py:function"`, written in onnxscript and called with the operator's arguments.
-    As for `custom_translation_table` of `torch.onnx.export`."""
-    opset: Annotated[int, Field(ge=1, le=99)] | None = None
-    """The first opset that this entry applies to; without it: every opset. If an operator has
-    several entries, the highest one that is not above the file's opset applies."""
-    ort_library: Line | None = None
-    """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
-    the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
-    reference: Line | None = None
-    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` with the
-    operator's name and an `op_domain`."""
 
     @model_validator(mode="after")
     def _check_one_export(self) -> CustomOpTable:
@@ -346,16 +298,8 @@ class CustomOpTable(Table):
         return self
 
 
-class DependsTable(Table):
+class DependsTable(Depends, Table):
     """Dependencies that no tracing can see, such as files that a server reads."""
-
-    files: Items[Line] = ()
-    """Globs, relative to the manifest: `["data/**", "../config/*.json"]`. If a matching file
-    changes, appears or is removed, the cells are stale."""
-    environment: Items[Variable] = ()
-    """Environment variables that native code reads, of those that workers receive. If a value
-    changes, the cells are stale. Variables that Python code of the project reads are tracked
-    without this key."""
 
 
 DynamicAxes = Annotated[

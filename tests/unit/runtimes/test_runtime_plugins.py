@@ -14,7 +14,7 @@ from onnx import parser
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.import_object import find_plugins
 from exporter.manifest import Device, load_project
-from exporter.manifest.resolved.device import BUILT_IN_RUNTIMES
+from exporter.manifest.syntax.fields import BUILT_IN_RUNTIMES
 from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session, runtime_registry
 from tests.runtime_plugin import NAME, install_runtime_plugin
 from tests.unit.checks.contexts import DOUBLE

@@ -19,7 +19,6 @@ from pydantic import (
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.import_object import RUNTIME_GROUP, find_plugins
-from exporter.manifest.resolved.device import BUILT_IN_RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.values import (
@@ -125,6 +124,8 @@ def find_dim_advice(text: str) -> str:
     return DIM_WORDS[word] if is_word else ""
 
 
+#: The runtimes without a plugin.
+BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "tract", "backend")
 #: Larger sizes are mistakes, and the search for larger primes is slow.
 MAX_SIZE = 2**31 - 1
 
