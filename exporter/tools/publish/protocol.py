@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.jobs.reference import NamedWeight, Weight
 from exporter.manifest import Device, ModelSpec
 
 
@@ -39,8 +40,6 @@ class PublishTarget(FrozenModel):
     """The devices on which it was proved."""
     folder: str
     """The folder with its `model.onnx`, absolute."""
-    allowed: Items[Allowance] = ()
-    """For each output; empty before the test data exist."""
     has_ties: bool = False
     """Whether the file selects other indices of equal values than PyTorch."""
 
@@ -67,10 +66,8 @@ class TargetResult(FrozenModel):
     notes: Items[str] = ()
     sets: Items[DataSet] = ()
     allowed: Items[Allowance] = ()
-    weights: Items[NamedWeight] = ()
-    """The weights that the manifest names."""
-    weight_inputs: Items[Weight] = ()
-    """The weights that the file takes as inputs."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """The published file with the content of each file of a sample, by its name in an export."""
 
 
 class PublishResponse(FrozenModel):

@@ -14,7 +14,6 @@ from exporter.core.files import hash_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import format_bytes
 from exporter.jobs.job_folder import format_weights_name
-from exporter.jobs.reference import NamedWeight, Weight
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Route
 from exporter.report.pages.templates import render
@@ -32,7 +31,7 @@ _DIGEST_LENGTH = 64  # hex digits of SHA-256
 class Publication(FrozenModel):
     """`exporter.json`: the published file and its proof."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     tool: Literal["onnx-exporter-matrix"] = "onnx-exporter-matrix"
     model: str
     opset: int
@@ -50,10 +49,8 @@ class Publication(FrozenModel):
     """The tolerance of each output on the test data."""
     records: Items[Record]
     """For each device: checks with figures, route, sources with hashes."""
-    weights: Items[NamedWeight] = ()
-    """The weights that the manifest names, with the hashes of PyTorch's values."""
-    weight_inputs: Items[Weight] = ()
-    """The weights that the file takes as inputs."""
+    sources: dict[str, str]
+    """The published file with the content of each file of a sample, by its name in an export."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +63,7 @@ class FolderContent:
     tools: dict[str, str]
     sets: tuple[DataSet, ...]
     allowed: tuple[Allowance, ...]
-    weights: tuple[NamedWeight, ...] = ()
-    weight_inputs: tuple[Weight, ...] = ()
+    sources: dict[str, str]
 
 
 def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
@@ -119,8 +115,7 @@ def summarize_content(content: FolderContent) -> Publication:
         data_sets=content.sets,
         allowed=content.allowed,
         records=records,
-        weights=content.weights,
-        weight_inputs=content.weight_inputs,
+        sources=content.sources,
     )
 
 

@@ -24,7 +24,6 @@ from exporter.processes.request import send_request
 from exporter.tools.publish.candidates import Candidate
 from exporter.tools.publish.destination import find_obstacle, move_into_place, open_private_folder
 from exporter.tools.publish.protocol import (
-    Allowance,
     PublishRequest,
     PublishResponse,
     PublishTarget,
@@ -97,7 +96,6 @@ class _Item:
     folder: Path
     problem: str = ""
     notes: list[str] = field(default_factory=list)
-    allowed: tuple[Allowance, ...] = ()
 
 
 class _ModelPublisher:
@@ -119,7 +117,6 @@ class _ModelPublisher:
         for item, result in self._request("arrange", items):
             item.problem = "; ".join(result.problems)
             item.notes += result.notes
-            item.allowed = result.allowed
             if not item.problem:
                 self._describe_and_move(item, result)
         for item, result in self._request("verify", items):
@@ -163,8 +160,7 @@ class _ModelPublisher:
             tools=self._options.tools,
             sets=result.sets,
             allowed=result.allowed,
-            weights=result.weights,
-            weight_inputs=result.weight_inputs,
+            sources=result.sources,
         )
         write_descriptions(content, Path(self._project.root) / self._project.templates, item.folder)
         moved = self._folder / "moved" / item.folder.name
@@ -186,7 +182,6 @@ class _ModelPublisher:
                     for record in item.candidate.records
                 ),
                 folder=str(item.folder),
-                allowed=item.allowed,
                 has_ties=_has_ties(item.candidate),
             )
             for item in items

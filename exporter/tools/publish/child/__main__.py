@@ -11,7 +11,7 @@ def _handle(content: bytes) -> str:
     if request.step == "arrange":
         from exporter.tools.publish.child.test_data import write_test_data as run_step
     else:
-        from exporter.tools.publish.child.verify import verify_folder as run_step
+        from exporter.tools.publish.child.proof import verify_target as run_step
     results = tuple(run_step(request, target) for target in request.targets)
     return PublishResponse(results=results).to_json()
 

@@ -1,4 +1,4 @@
-"""The test data of a published file, in the format of ONNX's own test runners.
+"""The samples of a published file, as they were proved and for ONNX's own test runners.
 
 Runners pair `input_<i>.pb` with the i-th graph input without a value in the file. They read an
 OptionalProto if the graph declares an optional. Weights that a file takes as inputs come last.
@@ -7,10 +7,11 @@ OptionalProto if the graph declares an optional. Weights that a file takes as in
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from onnx import OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from exporter.checks.comparison.alternatives import order_ties
 from exporter.checks.comparison.compare_outputs import (
@@ -28,11 +29,10 @@ from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_s
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import round_up_two_digits
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.runtimes.values import Array
-from exporter.tools.publish.child.data_sets import list_open_inputs
 from exporter.tools.publish.protocol import (
     Allowance,
     DataSet,
@@ -44,12 +44,18 @@ from exporter.tools.publish.protocol import (
 _FIX = "export the model again"
 
 
+def list_open_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the graph inputs without a value in the file, which a runner supplies."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return [item for item in model.graph.input if item.name not in stored]
+
+
 class UnsupportedSample(Exception):
     """A sample that ONNX's test format cannot represent."""
 
 
 def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetResult:
-    """Write each sample on which PyTorch runs."""
+    """Write the reference with all samples, and the test data of those that runners can run."""
     built, folder = JobFolder(Path(request.built)), Path(target.folder)
     try:
         reference = Reference.read(read_regular_file(built.reference, PROJECT_LIMIT))
@@ -66,32 +72,22 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
         spec=request.spec.resolve_cell(target.opset),
         reference=reference,
     )
-    sets: list[DataSet] = []
-    notes: list[str] = []
-    allowed: dict[str, Allowance] = {}
-    for sample in reference.promised_samples:
-        if sample.error or sample.undefined:
-            continue
-        name = f"test_data_set_{len(sets)}"
+    writer = _FolderWriter(request, target, context, graph_inputs)
+    for sample in reference.samples:
         try:
-            if sample.sha256 and hash_sample(built.sample(sample.index)) != sample.sha256:
-                raise DamagedSample("is not what was proved")
-            _write_sample(target, context, sample, graph_inputs, folder / name)
-        except UnsupportedSample as error:
-            notes.append(f"the sample '{sample.name}' is omitted: {error}")
-            continue
+            writer.add(sample)
         except (DamagedSample, OSError) as error:
             problem = f"{built.sample(sample.index).name}: {error}; {_FIX}"
             return TargetResult(opset=target.opset, problems=(problem,))
-        sets.append(DataSet(folder=name, name=sample.name, kind=sample.kind, axes=sample.axes))
-        for item in _list_allowances(request, target, context, sample):
-            allowed[item.output] = _merge(allowed.get(item.output, item), item)
-    if not sets:
-        return TargetResult(opset=target.opset, problems=("no sample can be run", *notes))
+    if not writer.sets:
+        problems = ("no sample can be run", *writer.notes)
+        return TargetResult(opset=target.opset, problems=problems)
+    writer.add_weights()
+    write_json(JobFolder(folder).reference, reference)
     return TargetResult(
         opset=target.opset,
-        notes=tuple(notes),
-        sets=tuple(sets),
+        notes=tuple(writer.notes),
+        sets=tuple(writer.sets),
         allowed=tuple(
             item.model_copy(
                 update={
@@ -99,11 +95,71 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
                     "rtol": round_up_two_digits(item.rtol),
                 }
             )
-            for item in allowed.values()
+            for item in writer.allowed.values()
         ),
-        weights=reference.weights,
-        weight_inputs=reference.weight_inputs,
+        sources=writer.sources,
     )
+
+
+@dataclass(slots=True)
+class _FolderWriter:
+    """The samples of one published folder."""
+
+    request: PublishRequest
+    target: PublishTarget
+    context: CheckContext
+    graph_inputs: list[ValueInfoProto]
+    sets: list[DataSet] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    allowed: dict[str, Allowance] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def add(self, sample: Sample) -> None:
+        """Write a sample as it is stored, and its test data if runners can run it.
+
+        Raises:
+            DamagedSample, OSError: If the stored sample cannot be read or was changed.
+        """
+        stored = self.context.folder.sample(sample.index)
+        if sample.sha256 and hash_sample(stored) != sample.sha256:
+            raise DamagedSample("is not what was proved")
+        data_set = Path(self.target.folder) / f"test_data_set_{len(self.sets)}"
+        if sample.kind != "masked" and not sample.error:
+            try:
+                _write_sample(self.target, self.context, sample, self.graph_inputs, data_set)
+            except UnsupportedSample as error:
+                self.notes.append(
+                    f"the sample '{sample.name}' is only for `exporter verify`: {error}"
+                )
+            else:
+                self.sets.append(
+                    DataSet(
+                        folder=data_set.name, name=sample.name, kind=sample.kind, axes=sample.axes
+                    )
+                )
+                for item in _list_allowances(self.request, self.target, self.context, sample):
+                    self.allowed[item.output] = _merge(self.allowed.get(item.output, item), item)
+        for path in sorted(stored.iterdir()):
+            self._store(path, stored.name, data_set / path.name)
+
+    def add_weights(self) -> None:
+        """Write the weights that are inputs of the file."""
+        positions = {item.name: index for index, item in enumerate(self.graph_inputs)}
+        data_set = Path(self.target.folder) / self.sets[0].folder
+        for index, weight in enumerate(self.context.reference.weight_inputs):
+            if weight.name in positions:
+                twin = data_set / f"input_{positions[weight.name]}.pb"
+                self._store(self.context.folder.weight(index), "weights", twin)
+
+    def _store(self, path: Path, group: str, twin: Path) -> None:
+        """Write a stored file to `samples`, unless the test data have a file with its bytes."""
+        data, folder = read_regular_file(path, TENSOR_LIMIT), Path(self.target.folder)
+        target = twin
+        if not twin.exists() or twin.read_bytes() != data:
+            target = folder / "samples" / group / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        self.sources[f"{group}/{path.name}"] = target.relative_to(folder).as_posix()
 
 
 def _write_sample(
@@ -113,6 +169,8 @@ def _write_sample(
     graph_inputs: list[ValueInfoProto],
     folder: Path,
 ) -> None:
+    if sample.undefined:
+        raise UnsupportedSample("an output has no defined value")
     content = dict(_encode_inputs(context, sample, graph_inputs))
     source = context.folder.sample(sample.index)
     # Other runtimes select the lower index first among equal values, too, as ONNX requires.

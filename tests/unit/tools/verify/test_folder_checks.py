@@ -13,28 +13,39 @@ import pytest
 from click.testing import CliRunner
 from onnx import numpy_helper, parser
 
+from exporter.checks.files.sample_files import hash_sample
 from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.records.record import Status
-from exporter.tools.publish.protocol import Allowance, DataSet
+from exporter.tools.publish.child.proof import verify_target
+from exporter.tools.publish.protocol import (
+    Allowance,
+    DataSet,
+    PublishRequest,
+    PublishTarget,
+)
 from exporter.tools.publish.published_folder import Publication
 from exporter.tools.verify import PublishedFile, VerifyOptions, verify_folders
 from exporter.tools.verify.child.folder_checks import check_folder
 from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest
+from tests.unit.checks.contexts import make_reference, write
 from tests.unit.factory import make_record, make_spec
 
 TEXT = """
 <ir_version: 8, opset_import: ["" : 17]>
-net (float[batch, 2] x) => (float[batch, 2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }
+net (float[batch, 2] x) => (float[batch, 2] y) <float[2] w = {5000, 1}> { y = Mul(x, w) }
 """
 #: It is right only if the batch is 3.
 BAKED = """
 <ir_version: 8, opset_import: ["" : 17]>
 net (float[batch, 2] x) => (float[batch, 2] y)
-<float[3, 2] w = {1, 2, 1, 2, 1, 2}> { y = Mul(x, w) }
+<float[3, 2] w = {5000, 1, 5000, 1, 5000, 1}> { y = Mul(x, w) }
 """
+#: Its error of a thousandth in a small column is no error relative to the large one.
+ROUGH = TEXT.replace("{5000, 1}", "{5000, 1.001}")
 CPU = Device(name="cpu", runtime="onnxruntime")
+GPU = Device(name="gpu", runtime="onnxruntime", providers=("NoSuchProvider",))
 SPEC = make_spec(
     "net",
     inputs=(Input(name="x", shape=("batch", 2), at="args[0]"),),
@@ -48,15 +59,25 @@ SETS = (
 
 
 def publish(folder: Path, text: str = TEXT, spec: ModelSpec = SPEC) -> Path:
-    """Write a folder as `publish` does: x * (1, 2) for two sizes."""
+    """Write a folder as `publish` does: x * (5000, 1) for two sizes."""
     folder.mkdir()
     onnx.save(parser.parse_model(text), folder / "model.onnx")
-    for item in SETS:
-        (folder / item.folder).mkdir()
-        x = np.ones((item.axes["batch"], 2), np.float32)
-        for name, array in (("input_0", x), ("output_0", x * np.asarray([1, 2], np.float32))):
-            path = folder / item.folder / f"{name}.pb"
-            path.write_bytes(numpy_helper.from_array(array).SerializeToString())
+    samples = []
+    for index, item in enumerate(SETS):
+        x = np.random.default_rng(index).normal(size=(item.axes["batch"], 2)).astype(np.float32)
+        wide = x.astype(np.float64) * [5000, 1]
+        y = wide.astype(np.float32)
+        samples.append(write(folder, index, [x], [y], exact=[wide], name=item.name, kind=item.kind))
+        samples[-1] = samples[-1].model_copy(
+            update={
+                "axes": item.axes,
+                "exact": True,
+                "sha256": hash_sample(folder / item.folder),
+            }
+        )
+    reference = make_reference(*samples, noise=(6e-8,))
+    (folder / "reference.json").write_text(reference.to_json())
+    names = [path.relative_to(folder).as_posix() for path in folder.glob("*/*.pb")]
     publication = Publication(
         model="net",
         opset=17,
@@ -66,6 +87,7 @@ def publish(folder: Path, text: str = TEXT, spec: ModelSpec = SPEC) -> Path:
         data_sets=SETS,
         allowed=(Allowance(output="y", atol=1e-6, rtol=0.0),),
         records=(make_record("net/17/cpu"),),
+        sources={name: name for name in names},
     )
     (folder / "exporter.json").write_text(publication.to_json())
     (folder / "contract.json").write_text(spec.to_json())
@@ -99,7 +121,8 @@ def test_a_right_folder_is_proved(tmp_path: Path) -> None:
     verdict = verify(publish(tmp_path / "net"))
     assert verdict.status is Status.PASS, verdict
     assert [each.check for each in verdict.checks] == [
-        *("files", "opset", "wellformed", "signature", "placement", "parity", "axes"),
+        *("files", "opset", "wellformed", "signature", "placement", "determinism", "power"),
+        *("parity", "axes"),
     ]
 
 
@@ -121,12 +144,12 @@ def other_opset(folder: Path) -> None:
     onnx.save(model, folder / "model.onnx")
 
 
-def no_data(folder: Path) -> None:
-    edit_marker(folder, data_sets=[])
-    for path in list(folder.rglob("*.pb")):
-        path.unlink()
-    for item in SETS:
-        (folder / item.folder).rmdir()
+def no_reference(folder: Path) -> None:
+    (folder / "reference.json").unlink()
+
+
+def foreign_path(folder: Path) -> None:
+    edit_marker(folder, sources={"test_data_set_0/input_0.pb": "../secret.pb"})
 
 
 def hidden_data_set(folder: Path) -> None:
@@ -146,10 +169,11 @@ def edit_marker(folder: Path, **fields: object) -> None:
 @pytest.mark.parametrize(
     ("damage", "check", "message"),
     [
-        (other_output, "axes", "batch=7: output 'y' differs in 50.00% of its elements"),
+        (other_output, "files", "the sample 'batch=7' differs from its hash"),
         (other_shape, "signature", "dimension 1 of input 'x' is 2, declared 3"),
         (other_opset, "opset", "the file has opset 16, expected 17"),
-        (no_data, "parity", "nothing was compared"),
+        (no_reference, "files", "reference.json"),
+        (foreign_path, "files", "'../secret.pb' is not the name of a sample's file"),
         (hidden_data_set, "files", "differ from those in exporter.json: test_data_set_1"),
         (red, "files", "it was published although it is red: fail at parity"),
     ],
@@ -183,7 +207,9 @@ def test_a_file_that_is_right_only_at_the_exported_size_is_red(tmp_path: Path) -
     assert "batch=7: the runtime fails" in verdict.message
 
 
-@pytest.mark.parametrize(("text", "status"), [(TEXT, Status.PASS), (BAKED, Status.FAIL)])
+@pytest.mark.parametrize(
+    ("text", "status"), [(TEXT, Status.PASS), (BAKED, Status.FAIL), (ROUGH, Status.FAIL)]
+)
 def test_another_file_is_proved_with_the_test_data(
     tmp_path: Path, text: str, status: Status
 ) -> None:
@@ -193,11 +219,29 @@ def test_another_file_is_proved_with_the_test_data(
 
 
 def test_a_missing_device_is_unavailable_but_hides_no_failure(tmp_path: Path) -> None:
-    device = Device(name="gpu", runtime="onnxruntime", providers=("NoSuchProvider",))
     folder = publish(tmp_path / "net")
-    assert verify(folder, device).status is Status.UNAVAILABLE
+    assert verify(folder, GPU).status is Status.UNAVAILABLE
     (folder / "README.md").write_text("new")
-    assert verify(folder, device).check == "files"
+    assert verify(folder, GPU).check == "files"
+
+
+def test_a_folder_is_verified_before_it_is_published(tmp_path: Path) -> None:
+    """The CPU runs the file if its device is unavailable."""
+    folder = publish(tmp_path / "net")
+    request = PublishRequest(
+        step="verify", spec=SPEC, root=str(folder), built=str(folder), targets=()
+    )
+    target = PublishTarget(opset=17, devices=(GPU,), folder=str(folder))
+    proved = verify_target(request, target)
+    assert proved.problems == ()
+    assert proved.notes[0].startswith("not loaded on gpu, which is unavailable")
+    onnx.save(parser.parse_model(BAKED), folder / "model.onnx")
+    (problem,) = verify_target(request, target).problems
+    assert problem.startswith("ONNX Runtime on the CPU: axes: batch=7: the runtime fails")
+    (folder / "model.onnx").unlink()
+    assert "model.onnx" in "; ".join(verify_target(request, target).problems)
+    (folder / "reference.json").unlink()
+    assert verify_target(request, target).problems[0].startswith("reference.json")
 
 
 def test_kernels_come_only_from_the_project(tmp_path: Path) -> None:
