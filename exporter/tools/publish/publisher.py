@@ -1,6 +1,6 @@
 """The steps from candidates to published folders, one model at a time.
 
-The file and its test data are written to a private folder. The folder is moved, a child process
+The file and its samples are written to a private folder. The folder is moved, a child process
 loads and runs the file at its new path, and the hashes are read again. Only the child process
 imports onnx and the runtimes.
 """

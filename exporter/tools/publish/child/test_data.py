@@ -148,14 +148,14 @@ class _FolderWriter:
         data_set = Path(self.target.folder) / self.sets[0].folder
         for index, weight in enumerate(self.context.reference.weight_inputs):
             if weight.name in positions:
-                twin = data_set / f"input_{positions[weight.name]}.pb"
-                self._store(self.context.folder.weight(index), "weights", twin)
+                written = data_set / f"input_{positions[weight.name]}.pb"
+                self._store(self.context.folder.weight(index), "weights", written)
 
-    def _store(self, path: Path, group: str, twin: Path) -> None:
+    def _store(self, path: Path, group: str, written: Path) -> None:
         """Write a stored file to `samples`, unless the test data have a file with its bytes."""
         data, folder = read_regular_file(path, TENSOR_LIMIT), Path(self.target.folder)
-        target = twin
-        if not twin.exists() or twin.read_bytes() != data:
+        target = written
+        if not written.exists() or written.read_bytes() != data:
             target = folder / "samples" / group / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
