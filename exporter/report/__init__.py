@@ -7,9 +7,9 @@ from exporter.report.pages.page_files import (
     render_pages,
 )
 from exporter.report.report_files import write_reports
+from exporter.report.rows.cells import OpsetGroup
 from exporter.report.rows.contract import format_fill
 from exporter.report.rows.failure_clusters import group_findings
-from exporter.report.rows.opset_groups import OpsetGroup
 from exporter.report.text.status_marks import MARKS, NOT_RUN, Mark, choose_mark
 
 __all__ = [

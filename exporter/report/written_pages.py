@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+import exporter
 from exporter.cache.fingerprint import hash_source
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
@@ -20,6 +21,13 @@ class _Note(FrozenModel):
     key: str
     pages: dict[str, str]
     """Digest by name, relative to the reports folder."""
+
+
+def find_packaged_templates() -> Path:
+    """Return the folder inside the wheel, or next to the package in a checkout."""
+    package = Path(exporter.__path__[0])
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
 
 
 def compute_key(texts: Iterable[str], folders: Iterable[Path]) -> str:

@@ -9,7 +9,7 @@ from exporter.pipeline import BuildFolder, drop_changed_files, filter_valid_resu
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import read_baseline
 from exporter.records.record import read_run
-from exporter.report.rows.opset_groups import group_by_opset
+from exporter.report.rows.cells import group_by_opset
 from exporter.usecases.report_pages import ReportPaths, are_pages_unmodified, find_stale_pages
 
 

@@ -19,11 +19,11 @@ from exporter.records.trends import build_trend
 from exporter.report import preload_templates, render_exports, render_pages
 from exporter.report import write_reports as write_files
 from exporter.report.exports.plugins import describe_plugins, list_plugin_folders
-from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.written_pages import (
     are_unmodified,
     compute_key,
+    find_packaged_templates,
     is_up_to_date,
     list_written_pages,
     save_up_to_date_key,

@@ -17,7 +17,7 @@ from exporter.manifest import Manifest
 from exporter.pipeline.shard_merge import merge_shards
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
-from exporter.report.rows.opset_groups import group_by_opset
+from exporter.report.rows.cells import group_by_opset
 from exporter.usecases.report_pages import write_reports
 
 

@@ -14,7 +14,7 @@ from exporter.manifest.syntax.opsets import format_opsets
 from exporter.pipeline import BuildObserver, Decisions
 from exporter.pipeline.toolchain_export import DONE
 from exporter.records.record import Record, Status
-from exporter.report.rows.opset_groups import group_by_opset
+from exporter.report.rows.cells import group_by_opset
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

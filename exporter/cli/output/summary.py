@@ -14,8 +14,8 @@ from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report import choose_mark
+from exporter.report.rows.cells import group_by_opset, mask_numbers
 from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
-from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from exporter.report.rows.timings import format_timings, sum_timings
 
 

@@ -15,6 +15,7 @@ from exporter.gate import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, load_project
 from exporter.records.record import CellId
 from exporter.report import format_fill, group_findings
+from exporter.report.rows.cells import group_by_opset
 from exporter.report.rows.failure_clusters import name_subject
 from exporter.report.rows.finding_context import (
     FindingContext,
@@ -22,7 +23,6 @@ from exporter.report.rows.finding_context import (
     find_context,
     shorten_diff,
 )
-from exporter.report.rows.opset_groups import group_by_opset
 
 if TYPE_CHECKING:  # most commands print only some of these tables
     from exporter.cache.store import StoreStatistics

@@ -18,7 +18,7 @@ from exporter.pipeline import BuildFolder, filter_valid_results, require_package
 from exporter.planning.plan import Selection, make_plan, pattern_matches
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
-from exporter.report.rows.opset_groups import group_by_opset
+from exporter.report.rows.cells import group_by_opset
 from exporter.tools.publish import (
     PublishOptions,
     PublishResult,

@@ -26,8 +26,12 @@ from exporter.report.rows.failure_clusters import (
 )
 from exporter.report.rows.failures import FlakyRow, build_flaky_rows
 from exporter.report.rows.matrix import MatrixPart, build_matrix
-from exporter.report.rows.runtime_support import build_support_rows, summarize_support
-from exporter.report.rows.tool_versions import ToolTable, build_tool_table
+from exporter.report.rows.runtime_support import (
+    ToolTable,
+    build_support_rows,
+    build_tool_table,
+    summarize_support,
+)
 from exporter.report.text.status_marks import LEGEND, Mark
 
 #: The largest number of models that a row lists by name.

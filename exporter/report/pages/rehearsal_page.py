@@ -11,8 +11,8 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.gate import FileChange, UpgradeComparison
 from exporter.manifest import Action
 from exporter.records.baseline import CellText
+from exporter.report.rows.cells import OpsetGroup, group_by_opset
 from exporter.report.rows.failure_clusters import cluster_findings
-from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset
 
 _TEMPLATE = "rehearsal.md"
 

@@ -20,8 +20,8 @@ from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.core.text import remove_controls
 from exporter.manifest import Style
-from exporter.report.pages.template_folder import find_packaged_templates
 from exporter.report.text import markdown
+from exporter.report.written_pages import find_packaged_templates
 
 _SUFFIX = ".jinja"
 

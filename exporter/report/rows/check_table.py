@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.records.record import Status
-from exporter.report.rows.cells import Cell
-from exporter.report.rows.opset_groups import group_by_opset
+from exporter.report.rows.cells import Cell, group_by_opset
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import MARKS, Mark
 

@@ -13,9 +13,14 @@ from exporter.gate import GROWTH_KINDS, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId
 from exporter.report.rows.acceptance import AS_ACCEPTED, AcceptanceHistory
-from exporter.report.rows.cells import Cell, format_export_command
+from exporter.report.rows.cells import (
+    Cell,
+    OpsetGroup,
+    format_export_command,
+    group_by_opset,
+    mask_numbers,
+)
 from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
-from exporter.report.rows.opset_groups import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.text.status_marks import Mark
 
 T = TypeVar("T")

@@ -9,9 +9,14 @@ from exporter.core.text import format_two_digits
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import Cell, describe_reason, group_cells
+from exporter.report.rows.cells import (
+    Cell,
+    describe_reason,
+    group_by_opset,
+    group_cells,
+    mask_numbers,
+)
 from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
-from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from exporter.report.text import number_format as figures
 from exporter.report.text.status_marks import MARKS, Mark
 

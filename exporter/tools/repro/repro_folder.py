@@ -13,7 +13,7 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record
-from exporter.report.rows.reproducibility import find_repro_obstacle
+from exporter.report.rows.failure_reasons import find_repro_obstacle
 from exporter.tools.repro.repro_call import split_reference
 from exporter.tools.repro.script import render_readme, render_repro_script
 from exporter.tools.repro.script_values import RUNTIMES

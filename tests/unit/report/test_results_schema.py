@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from exporter.records.record import CheckResult, Status
-from exporter.report.__main__ import main
-from exporter.report.results_schema import build_schema, format_schema
+from exporter.report.__main__ import build_schema, format_schema, main
 from tests.unit.factory import make_record, make_run
 
 _DOCS = Path(__file__).parents[3] / "docs"

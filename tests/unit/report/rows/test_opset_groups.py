@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from exporter.gate import compare_results
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.baseline import Baseline
+from exporter.report.rows.cells import group_by_opset, mask_numbers
 from exporter.report.rows.failure_clusters import group_findings
-from exporter.report.rows.opset_groups import group_by_opset, mask_numbers
 from tests.unit.factory import make_record, make_run
 
 

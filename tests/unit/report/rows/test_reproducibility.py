@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.records.record import Blame, Culprit, Stage
-from exporter.report.rows.failure_reasons import explain_failure
-from exporter.report.rows.reproducibility import find_repro_obstacle
+from exporter.report.rows.failure_reasons import explain_failure, find_repro_obstacle
 from tests.unit.factory import make_record
 
 
