@@ -10,7 +10,7 @@ from benchmarks.operators.results import (
     MeasuredOperator,
     OperatorMeasurement,
 )
-from exporter.report.text.markdown import escape_inline, format_code
+from exporter.report.formats import escape_inline, format_code
 
 _HEAD = """\
 # Operators

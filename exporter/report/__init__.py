@@ -1,6 +1,7 @@
 """Reports from records: pages for people, and files for other programs."""
 
 from exporter.report.exports.export_files import render_exports
+from exporter.report.formats import MARKS, NOT_RUN, Mark, choose_mark
 from exporter.report.pages.page_files import (
     preload_templates,
     render_gate,
@@ -10,7 +11,6 @@ from exporter.report.report_files import write_reports
 from exporter.report.rows.cells import OpsetGroup
 from exporter.report.rows.contract import format_fill
 from exporter.report.rows.failure_clusters import group_findings
-from exporter.report.text.status_marks import MARKS, NOT_RUN, Mark, choose_mark
 
 __all__ = [
     "MARKS",

@@ -17,7 +17,7 @@ import click
 
 from exporter.core.errors import Location, Problem
 from exporter.core.text import join_lines
-from exporter.report.text.markdown import escape_inline
+from exporter.report.formats import escape_inline
 
 #: GitHub's limit of annotations per level and step.
 _SHOWN = 10

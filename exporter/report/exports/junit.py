@@ -10,10 +10,10 @@ from exporter.core.errors import Problem
 from exporter.core.text import remove_controls
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import Status
+from exporter.report.formats import clean_detail, clean_message
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, format_export_command
 from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
-from exporter.report.text import number_format as figures
 
 _CaseResult = Literal["", "failure", "error", "skipped"]
 
@@ -119,10 +119,10 @@ def _format_details(cell: Cell, hints: Sequence[str]) -> str:
     if record is None or record.status in (Status.SKIP, Status.UNAVAILABLE):
         return ""
     checks = (
-        f"{result.check}: {result.status}: {figures.clean_message(result.message)}"
+        f"{result.check}: {result.status}: {clean_message(result.message)}"
         for result in record.checks
         if result.status is not Status.PASS
     )
-    summary = figures.clean_message(summarize_failure(record))
-    parts = (cell.reason, *checks, summary, *hints, figures.clean_detail(record.detail))
+    summary = clean_message(summarize_failure(record))
+    parts = (cell.reason, *checks, summary, *hints, clean_detail(record.detail))
     return "\n".join(dict.fromkeys(part for part in parts if part))

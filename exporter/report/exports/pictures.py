@@ -11,9 +11,9 @@ from unicodedata import east_asian_width
 
 from exporter.core.text import join_lines, truncate
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.report.formats import LEGEND
 from exporter.report.pages.templates import render_html
 from exporter.report.rows.cells import Cell, format_head
-from exporter.report.text.status_marks import LEGEND
 
 #: Color names of shields.io, and the fills of our own picture; white text is readable on each.
 _FILLS = {

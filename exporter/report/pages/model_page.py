@@ -9,6 +9,7 @@ from exporter.manifest import ModelSpec, Project
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.record import TRACER_PREFIX
 from exporter.records.trends import list_steps
+from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
     ArtifactNote,
@@ -33,7 +34,6 @@ from exporter.report.rows.matrix import WIDE, OpsetRun, find_opset_runs
 from exporter.report.rows.measurement_rows import MeasurementRow, build_measurement_rows
 from exporter.report.rows.runtime_support import RuntimeSupport
 from exporter.report.rows.timings import TimingRow, build_timing_rows
-from exporter.report.text.status_marks import LEGEND, Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
 from exporter.records.record import RunRecord, Status
+from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
@@ -32,7 +33,6 @@ from exporter.report.rows.runtime_support import (
     build_tool_table,
     summarize_support,
 )
-from exporter.report.text.status_marks import LEGEND, Mark
 
 #: The largest number of models that a row lists by name.
 _NAMED_MODELS = 4

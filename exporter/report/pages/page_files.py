@@ -16,8 +16,7 @@ from exporter.gate import GateFinding
 from exporter.manifest import Manifest, Style
 from exporter.records.baseline import Baseline
 from exporter.records.record import RunRecord
-from exporter.report.pages.browser_data import build_index_data
-from exporter.report.pages.browser_schema import IndexData
+from exporter.report.pages.browser_data import IndexData, build_index_data
 from exporter.report.pages.model_page import build_model_page
 from exporter.report.pages.overview import build_overview
 from exporter.report.rows.acceptance import (

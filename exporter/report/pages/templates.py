@@ -20,7 +20,13 @@ from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.core.text import remove_controls
 from exporter.manifest import Style
-from exporter.report.text import markdown
+from exporter.report.formats import (
+    escape_inline,
+    format_code,
+    format_fence,
+    join_escaped,
+    quote_link_target,
+)
 from exporter.report.written_pages import find_packaged_templates
 
 _SUFFIX = ".jinja"
@@ -108,20 +114,20 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         loader=jinja2.FileSystemLoader(_list_folders(folder)),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=markdown.escape_inline,
+        finalize=escape_inline,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     has_symbols = options.style == "emoji"
     environment.filters.update(
-        code=markdown.format_code,
+        code=format_code,
         sign=lambda mark: mark.symbol if has_symbols else mark.word,
         icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
         command=lambda words: format_command(options.command, *words.split(maxsplit=1)),
-        fence=markdown.format_fence,
-        join=markdown.join_escaped,
-        target=markdown.quote_link_target,
+        fence=format_fence,
+        join=join_escaped,
+        target=quote_link_target,
     )
     return environment
 

@@ -14,8 +14,8 @@ from exporter.core.text import format_bytes
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import SEPARATOR, split_device
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record
+from exporter.report.formats import clean_message, format_count
 from exporter.report.rows.cells import Cell
-from exporter.report.text import number_format as figures
 
 #: The toolchain and the opset of a file.
 _FileKey = tuple[str, int]
@@ -77,8 +77,8 @@ def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
             opsets="",
             exporter=route.title if route else "",
             size=format_bytes(artifact.bytes),
-            nodes=figures.format_count(artifact.nodes),
-            parameters=figures.format_count(artifact.parameters),
+            nodes=format_count(artifact.nodes),
+            parameters=format_count(artifact.parameters),
             ir_version=artifact.ir_version,
             external_data=str(len(artifact.external_data) or ""),
         )
@@ -122,7 +122,7 @@ def group_notes(cells: Iterable[Cell]) -> tuple[ArtifactNote, ...]:
         for note in cell.record.notes if cell.record else ():
             if note.startswith(INITIAL_WEIGHTS):
                 continue  # the contract has it
-            opsets.setdefault(figures.clean_message(note), []).append(_find_key(cell))
+            opsets.setdefault(clean_message(note), []).append(_find_key(cell))
     return tuple(
         ArtifactNote(opsets=_format_files(group), text=text) for text, group in opsets.items()
     )

@@ -16,8 +16,7 @@ from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
 from exporter.records.baseline import format_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
-from exporter.report.text import number_format as figures
-from exporter.report.text.status_marks import Mark, choose_mark
+from exporter.report.formats import Mark, choose_mark, clean_message
 
 T = TypeVar("T")
 
@@ -116,7 +115,7 @@ class Cell:
         """The message of the record on one line; never empty, because red rows need a text."""
         if self.record is None:
             return self.mark.meaning
-        message = figures.clean_message(self.record.message) or self.mark.meaning
+        message = clean_message(self.record.message) or self.mark.meaning
         expectation = join_lines(self.record.expectation)
         return f"{message} ({expectation})" if expectation else message
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.records.record import Status
+from exporter.report.formats import MARKS, Mark, format_limit_share, format_magnitude
 from exporter.report.rows.cells import Cell, group_by_opset
-from exporter.report.text import number_format as figures
-from exporter.report.text.status_marks import MARKS, Mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +80,9 @@ def _format_figure(name: str, value: float | str) -> str:
     match name, value:
         case "of_limit", float():
             # An error of 0 and a limit of 0 have no meaningful ratio.
-            return "" if value in (0.0, math.inf) else figures.format_limit_share(value)
+            return "" if value in (0.0, math.inf) else format_limit_share(value)
         case "max_abs", float():
-            return f"error {figures.format_magnitude(value)}"
+            return f"error {format_magnitude(value)}"
         case "nodes", _:  # the optimizer of the runtime depends on the processor
             return ""
         case _, float():

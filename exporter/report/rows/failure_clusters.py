@@ -12,6 +12,7 @@ from exporter.core.text import join_lines
 from exporter.gate import GROWTH_KINDS, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId
+from exporter.report.formats import Mark
 from exporter.report.rows.acceptance import AS_ACCEPTED, AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
@@ -21,7 +22,6 @@ from exporter.report.rows.cells import (
     mask_numbers,
 )
 from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
-from exporter.report.text.status_marks import Mark
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.text import format_two_digits, join_names
 from exporter.records.record import TRACER_PREFIX, Culprit, Divergence, Record, Stage, Status
-from exporter.report.text import number_format as figures
+from exporter.report.formats import clean_message, format_magnitude, replace_repetition
 
 #: The checks of outputs that a script repeats; the others need this tool.
 _REPEATED_CHECKS = ("parity", "axes", "cases", "values")
@@ -93,14 +93,14 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
         command: The project's spelling of a command.
     """
     blame = record.blame
-    message = figures.clean_message(record.message)
+    message = clean_message(record.message)
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
     has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
     return FailureReasons(
         culprit=name_culprit(blame.culprit) if blame else "",
         sample=blame.sample if blame else "",
         evidence=tuple(
-            figures.replace_repetition(figures.clean_message(line), message)
+            replace_repetition(clean_message(line), message)
             for line in (blame.evidence if blame else ())
         ),
         divergence=describe_divergence(blame.first) if blame and blame.first else "",
@@ -112,7 +112,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
             )
             for item in record.missing
         ),
-        obstacles=tuple(figures.clean_message(line) for line in record.obstacles),
+        obstacles=tuple(clean_message(line) for line in record.obstacles),
         advice=record.advice,
         lines=find_model_lines(record),
         repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))
@@ -172,7 +172,7 @@ def describe_divergence(first: Divergence) -> str:
     """
     source = f" ({first.source})" if first.source else ""
     among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
-    before = figures.format_magnitude(first.error_before) if first.error_before else "no error"
+    before = format_magnitude(first.error_before) if first.error_before else "no error"
     if math.isinf(first.error_after):
         after = "a clearly different result"
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from exporter.core.text import format_two_digits
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
+from exporter.report.formats import MARKS, Mark, clean_detail, clean_message, replace_repetition
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
@@ -17,8 +18,6 @@ from exporter.report.rows.cells import (
     mask_numbers,
 )
 from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
-from exporter.report.text import number_format as figures
-from exporter.report.text.status_marks import MARKS, Mark
 
 #: Lines of a detail on the page. The end of a log is its most useful part.
 _DETAIL_LINES = 20
@@ -100,10 +99,10 @@ def build_failure_rows(
                 reason=describe_reason(group),
                 expected_reason=cell.expected_reason,
                 acceptance=history.describe(cell),
-                flaky=figures.clean_message(record.flaky) if record else "",
+                flaky=clean_message(record.flaky) if record else "",
                 reasons=explain_failure(record, project.command) if record else FailureReasons(),
                 failed_checks=_list_failed_checks(record) if record else (),
-                detail=keep_last_lines(figures.clean_detail(record.detail)) if record else "",
+                detail=keep_last_lines(clean_detail(record.detail)) if record else "",
                 log=f"{project.build}/{record.log}" if record and record.log else "",
                 export_command=cell.format_command(project.command),
             )
@@ -112,12 +111,12 @@ def build_failure_rows(
 
 
 def _list_failed_checks(record: Record) -> tuple[FailedCheck, ...]:
-    message = figures.clean_message(record.message)
+    message = clean_message(record.message)
     return tuple(
         FailedCheck(
             check=result.check,
             mark=MARKS[result.status],
-            message=figures.replace_repetition(figures.clean_message(result.message), message),
+            message=replace_repetition(clean_message(result.message), message),
             figures=", ".join(
                 f"{name} {format_two_digits(value)}" for name, value in result.metrics.items()
             ),
@@ -142,7 +141,7 @@ def build_flaky_rows(cells: Iterable[Cell]) -> tuple[FlakyRow, ...]:
         FlakyRow(
             mark=group.first[0].mark,
             label=group.label,
-            previous=figures.clean_message(group.first[1]),
+            previous=clean_message(group.first[1]),
         )
         for group in groups
     )

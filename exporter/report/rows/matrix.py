@@ -10,9 +10,9 @@ from itertools import groupby
 
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, format_head
-from exporter.report.text.status_marks import LEGEND, Mark
 
 #: The largest number of opsets with a column each on a page, and of models in one part.
 WIDE = 17

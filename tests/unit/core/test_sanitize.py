@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.core.text import escape_ci_commands, join_lines, redact, remove_controls
-from exporter.report.text.markdown import escape_inline, format_fence
+from exporter.report.formats import escape_inline, format_fence
 
 
 @pytest.mark.parametrize(

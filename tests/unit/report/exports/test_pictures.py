@@ -12,7 +12,7 @@ import pytest
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
 from exporter.report import MARKS, NOT_RUN, render_exports
-from exporter.report.text.status_marks import LEGEND
+from exporter.report.formats import LEGEND
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 SVG = "{http://www.w3.org/2000/svg}"

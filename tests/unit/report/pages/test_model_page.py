@@ -6,10 +6,10 @@ from exporter.records.record import (
     Culprit,
     Status,
 )
+from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.model_page import ModelPage, build_model_page
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
-from exporter.report.text.status_marks import MARKS, NOT_RUN
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 OPSETS = (9, 10, 11, 18)

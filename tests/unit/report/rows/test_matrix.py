@@ -11,6 +11,7 @@ from exporter.manifest import Device, Manifest, Project, RuntimeEnvironment, Sty
 from exporter.records.baseline import make_baseline
 from exporter.records.record import Record, Status
 from exporter.report import MARKS, NOT_RUN, render_pages
+from exporter.report.formats import LEGEND
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.matrix import (
@@ -20,7 +21,6 @@ from exporter.report.rows.matrix import (
     build_matrix,
     find_opset_runs,
 )
-from exporter.report.text.status_marks import LEGEND
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page

@@ -1,4 +1,4 @@
-"""Escaped text for markdown.
+"""Text in the formats of the report: markdown, numbers and status marks.
 
 An entity is never structure (CommonMark 0.31, 6.2). Each character that could be structure is
 therefore written as an entity. Code spans and fences do not decode entities. A span contains only
@@ -8,15 +8,18 @@ references and names after it decodes entities, but not in code spans.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from exporter.core.text import join_lines, remove_controls
+from exporter.core.text import format_two_digits, join_lines, redact, remove_controls
+from exporter.records.record import Record, Status
 
 #: Structure at any position of a line, or the start of HTML, an entity, an autolink or a formula.
 _ANYWHERE = frozenset("\\`*[]<>|&~$@")
@@ -106,3 +109,112 @@ def _is_structure(text: str, index: int, character: str) -> bool:
             return text[max(0, index - 3) : index].casefold() == "www"
         case _:
             return False
+
+
+#: Characters.
+_MESSAGE_LENGTH = 400
+_DETAIL_LENGTH = 12_000
+#: Characters. Two texts that share a prefix of this length count as repetition.
+_REPEATED_PREFIX = 40
+#: Floats with machine-dependent digits: an exponent, or at least four decimals. A version
+#: (`2.13.0`) has neither.
+_FLOAT = re.compile(r"(?<![\w.])\d+(?:\.\d+)?e[+-]?\d+(?![\w.])|(?<![\w.])\d+\.\d{4,}(?![\w.])")
+
+
+def format_magnitude(value: float) -> str:
+    """Return the next power of ten, which is stable across machines in almost all cases."""
+    if not math.isfinite(value) or value <= 0:
+        return format_two_digits(value)
+    exponent = math.ceil(math.log10(value) - 1e-12)
+    return f"≤ {10**exponent}" if 0 <= exponent < 4 else f"≤ 1e{exponent}"
+
+
+def format_limit_share(value: float) -> str:
+    """Return an error as a multiple of its limit, in steps that noise rarely crosses."""
+    for share in (0.01, 0.1, 0.5, 1.0):
+        if value <= share:
+            return f"≤ {share:.0%} of its limit"
+    return f"{format_two_digits(value)} times its limit"
+
+
+def format_count(number: int) -> str:
+    """Return a count with separated thousands: `61 100 840`."""
+    return f"{number:,}".replace(",", " ")
+
+
+def clean_message(text: str) -> str:
+    """Return one line of a record without the parts that depend on the machine or the run."""
+    return _round_floats(redact(" ".join(text.split()), limit=_MESSAGE_LENGTH))
+
+
+def clean_detail(text: str) -> str:
+    """Return many lines of a record without the parts that depend on the machine or the run."""
+    return _round_floats(redact(text, limit=_DETAIL_LENGTH))
+
+
+def replace_repetition(text: str, earlier: str) -> str:
+    """Return the text with `as above` for the part that repeats an earlier text.
+
+    Either text may be truncated.
+    """
+    head = earlier[:_REPEATED_PREFIX]
+    start = text.find(head)
+    if len(head) < _REPEATED_PREFIX or start < 0:
+        return text
+    rest, full = text[start:].rstrip("…"), earlier.rstrip("…")
+    if full.startswith(rest):
+        return f"{text[:start]}as above"
+    return f"{text[:start]}as above{rest[len(full) :]}" if rest.startswith(full) else text
+
+
+def _round_floats(text: str) -> str:
+    return _FLOAT.sub(lambda match: f"{float(match.group()):.2g}", text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A symbol with its word, its meaning, and its letter and color in a picture."""
+
+    symbol: str
+    word: str
+    meaning: str
+    letter: str
+    fill: str
+    """A color with enough contrast to white letters."""
+
+
+#: A promised cell without a record; it never counts as green.
+NOT_RUN = Mark(
+    symbol="⬜",
+    word="not run",
+    meaning="promised, but without a result",
+    letter=".",
+    fill="#8a939e",
+)
+
+#: Symbol, letter, color and meaning.
+_LOOKS = {
+    Status.PASS: ("✅", "P", "#2a7d3c", "all promises are proved on the file"),
+    Status.XFAIL: ("🟡", "x", "#8f6a00", "fails as the manifest foresees"),
+    Status.FAIL: ("❌", "F", "#c0392b", "a check failed"),
+    Status.ERROR: ("🟥", "E", "#a5283a", "a stage raised an error"),
+    Status.CRASH: ("💥", "C", "#8e2a6b", "the worker died"),
+    Status.TIMEOUT: ("⏰", "T", "#9a4a12", "the job exceeded its time limit"),
+    Status.KILLED: ("💀", "K", "#5b2a86", "killed from outside, usually for its memory"),
+    Status.INCONCLUSIVE: ("❓", "?", "#6a4fb0", "the comparison could not decide"),
+    Status.XPASS: ("❗", "!", "#b3541e", "passes although the manifest expects a failure"),
+    Status.UNAVAILABLE: ("🚫", "U", "#5f6b7a", "this machine lacks the device or its runtime"),
+    Status.SKIP: ("⏩", "S", "#4a6a8a", "skipped by the manifest"),
+}
+MARKS = {
+    status: Mark(symbol=symbol, word=status.value, meaning=meaning, letter=letter, fill=fill)
+    for status, (symbol, letter, fill, meaning) in _LOOKS.items()
+}
+
+#: Every mark, in the order of the statuses.
+LEGEND = (*MARKS.values(), NOT_RUN)
+
+
+def choose_mark(record: Record | None) -> Mark:
+    """Return the mark for a cell; a cell without a record is not run."""
+    return NOT_RUN if record is None else MARKS[record.status]

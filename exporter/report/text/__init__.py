@@ -1,1 +1,0 @@
-"""Text in the formats of the report: markdown, XML, numbers and status marks."""
