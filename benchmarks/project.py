@@ -14,7 +14,7 @@ from pathlib import Path
 import tomlkit
 
 from benchmarks.measure import ROOT
-from exporter.cache.fingerprint import hash_source, read_package_state
+from exporter.cache.states import hash_source, read_package_state
 from exporter.checks.files.sample_files import hash_sample
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample

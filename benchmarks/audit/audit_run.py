@@ -15,8 +15,12 @@ from benchmarks.audit.mutators.mutants import Mutant, draw_mutants
 from benchmarks.audit.results import Audit, MutantOutcome, MutantResult
 from benchmarks.audit.verdict import find_first_failure, search_difference
 from benchmarks.forked_calls import CallFailure, CallLimits, call_in_fork
-from exporter.cache.fingerprint import compute_fingerprint, drop_tool_parts, hash_device
-from exporter.cache.staleness import CurrentState
+from exporter.cache.fingerprint import (
+    CurrentState,
+    compute_fingerprint,
+    drop_tool_parts,
+    hash_device,
+)
 from exporter.checks.files.model_file import read_model
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file

@@ -30,7 +30,7 @@ from benchmarks.operators.opinfo import (
     list_sampled_functions,
 )
 from benchmarks.operators.results import CallOutcome, CallResult, MeasuredCall, TestedFunction
-from exporter.cache.fingerprint import read_package_state
+from exporter.cache.states import read_package_state
 from exporter.core.errors import suggest_nearest
 from exporter.core.files import write_text
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS

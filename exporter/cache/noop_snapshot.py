@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from exporter.cache.fingerprint import (
+from exporter.cache.states import (
     hash_source,
     read_loaded_state,
     read_tool_parts,

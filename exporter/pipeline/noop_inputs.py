@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
 
-from exporter.cache.fingerprint import (
+from exporter.cache.noop_snapshot import NoopInputs
+from exporter.cache.states import (
     ALL_FILES,
     DISTRIBUTIONS,
     LISTING,
@@ -15,7 +16,6 @@ from exporter.cache.fingerprint import (
     read_package_state,
     read_variables,
 )
-from exporter.cache.noop_snapshot import NoopInputs
 from exporter.environments.installation import STAMP, find_environment
 from exporter.manifest import LoadedProject, Project
 from exporter.manifest.syntax.values import split_device

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import exporter
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
 from exporter.jobs.job_folder import write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.cache.fingerprint import read_tool_versions
+from exporter.cache.states import read_tool_versions
 from exporter.manifest import Manifest
 from exporter.pipeline import BuildFolder, Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import make_plan

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, find_last_change
 from exporter.gate import (

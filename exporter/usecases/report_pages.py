@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.fingerprint import hash_source, read_exporter_state
+from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core.errors import ExporterError
 from exporter.core.git import find_head, list_versions
 from exporter.gate import GROWTH_KINDS, compare_results

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from exporter.cache.search_path import SEARCH_PATH
+from exporter.cache.states import SEARCH_PATH
 from exporter.core.text import join_names
 from exporter.jobs.job import Announcement, Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json

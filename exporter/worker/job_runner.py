@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from exporter.cache.fingerprint import read_loaded_state, read_tool_versions
-from exporter.cache.search_path import SEARCH_PATH
+from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
 from exporter.checks.files.sample_files import SampleCache
 from exporter.jobs.job import Job, OpsetJob
 from exporter.jobs.job_folder import JobFolder, write_json

@@ -62,7 +62,7 @@ def list_allowed(path: Path) -> set[str]:
         allowed = {"sys.argv", "sys.stdout", "sys.stderr", "os._exit"}
     if path == PACKAGE / "processes" / "lifetime.py":  # ends a process without a parent
         allowed = {"os._exit"}
-    if path == PACKAGE / "cache" / "fingerprint.py":  # the switch of private functions
+    if path == PACKAGE / "cache" / "states.py":  # the switch of private functions
         allowed = {"os.environ"}
     if path == PACKAGE / "pipeline" / "cluster" / "host_run.py":  # the program of a host
         allowed = {"os.environ"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.manifest import load_project
 from exporter.pipeline.decisions.build_results import FingerprintCache
 from exporter.planning.plan import make_plan

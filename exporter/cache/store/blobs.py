@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.cache.store.store_entry import StoredFile, is_weights
 from exporter.core.files import open_regular_file
 

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.cache.store.blobs import (
     Blobs,
     create_scratch_file,

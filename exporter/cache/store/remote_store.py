@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.cache.store.blobs import create_scratch_file, move_into_place
 from exporter.cache.store.eviction import EvictionResult, StoreLimits, evict
 from exporter.cache.store.remote_files import RemoteFiles

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Self
 
-from exporter.cache.fingerprint import read_source_state
+from exporter.cache.states import read_source_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, make_accessible, open_regular_file
 from exporter.jobs.job_folder import JobFolder

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from exporter.cache.fingerprint import read_tool_parts
-from exporter.cache.search_path import read_search_path
+from exporter.cache.states import read_search_path, read_tool_parts
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.jobs.job import Announcement

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from exporter.cache.fingerprint import (
-    hash_device,
+from exporter.cache.fingerprint import hash_device
+from exporter.cache.states import (
     have_tools_changed,
+    read_search_path,
     read_source_state,
     read_tool_parts,
 )
-from exporter.cache.search_path import read_search_path
 from exporter.environments.installation import (
     InstallationFailure,
     find_environment,

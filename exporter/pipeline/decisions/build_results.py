@@ -9,15 +9,15 @@ from pathlib import Path
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
     CHECKS,
+    DURING_EXPORT,
     ENVIRONMENT,
+    CurrentState,
     compute_fingerprint,
     drop_tool_parts,
     format_environment_parts,
     hash_device,
-    read_tool_parts,
-    read_tool_versions,
 )
-from exporter.cache.staleness import DURING_EXPORT, CurrentState
+from exporter.cache.states import read_tool_parts, read_tool_versions
 from exporter.environments.installation import find_environment
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.values import split_device

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
-from exporter.cache.staleness import TRANSIENT_STATUSES
+from exporter.cache.fingerprint import TRANSIENT_STATUSES
 from exporter.cache.store import Store
 from exporter.pipeline.decisions.build_results import RecordValidator
 from exporter.pipeline.decisions.store_transfer import StoreHit, look_up

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from exporter.cache.fingerprint import have_tools_changed
+from exporter.cache.states import have_tools_changed
 from exporter.cache.store import Store, StoreEntry
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import assert_never
 
 import exporter
-from exporter.cache.search_path import list_package_folders
+from exporter.cache.states import list_package_folders
 from exporter.core.files import open_regular_file
 from exporter.core.text import (
     is_out_of_memory,

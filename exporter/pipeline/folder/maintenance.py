@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.cache.staleness import TRANSIENT_STATUSES
+from exporter.cache.fingerprint import TRANSIENT_STATUSES
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.text import pluralize
 from exporter.jobs.job import Announcement, Job

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import Field
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
-from exporter.cache.fingerprint import read_tool_versions
+from exporter.cache.states import read_tool_versions
 from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
 from exporter.core.files import describe_owner, list_inaccessible

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from exporter.cache.fingerprint import ALL_FILES, FOLDER, LISTING, MISSING
+from exporter.cache.states import ALL_FILES, FOLDER, LISTING, MISSING
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, write_text
 from exporter.jobs.job_folder import JobFolder

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from exporter.cache.search_path import list_package_folders
+from exporter.cache.states import list_package_folders
 from exporter.environments.installation import read_shared_packages
 
 #: Folders of the operating system. A change of the system is not detected.

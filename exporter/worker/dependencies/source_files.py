@@ -19,17 +19,17 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-from exporter.cache.fingerprint import (
+from exporter.cache.states import (
     ALL_FILES,
     DISTRIBUTIONS,
     FOLDER,
     LISTING,
     MISSING,
+    find_checkout,
     hash_source,
     read_loaded_state,
     read_source_state,
 )
-from exporter.cache.search_path import find_checkout
 from exporter.records.record import Source
 from exporter.worker.dependencies.opened_files import FileAccesses
 from exporter.worker.dependencies.path_groups import Group, classify_path, resolve_path

@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
-from exporter.cache.fingerprint import hash_source
+from exporter.cache.states import hash_source
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec

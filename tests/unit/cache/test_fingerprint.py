@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import read_package_state, read_tool_parts
+from exporter.cache.states import read_package_state, read_tool_parts
 from exporter.processes.environment import TORCH_PRIVATE
 
 

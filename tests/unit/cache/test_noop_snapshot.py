@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import (
-    hash_source,
-    read_package_state,
-    read_variable_state,
-    read_variables,
-)
 from exporter.cache.noop_snapshot import (
     ExportSummary,
     NoopInputs,
     load_snapshot,
     read_filesystem_clock,
     save_snapshot,
+)
+from exporter.cache.states import (
+    hash_source,
+    read_package_state,
+    read_variable_state,
+    read_variables,
 )
 
 SUMMARY = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)

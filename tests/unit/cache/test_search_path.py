@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache import search_path
-from exporter.cache.fingerprint import read_loaded_state
-from exporter.cache.search_path import SEARCH_PATH, list_package_folders, read_search_path
-from exporter.cache.staleness import CurrentState
+from exporter.cache import states
+from exporter.cache.fingerprint import CurrentState
+from exporter.cache.states import (
+    SEARCH_PATH,
+    list_package_folders,
+    read_loaded_state,
+    read_search_path,
+)
 from tests.unit.factory import make_record
 
 
@@ -19,7 +23,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the only folder of installed packages."""
     folder = tmp_path / "environment/site-packages"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(search_path, "list_package_folders", lambda: (str(folder),))
+    monkeypatch.setattr(states, "list_package_folders", lambda: (str(folder),))
     return folder
 
 
@@ -28,7 +32,7 @@ def test_the_variable_is_a_part_of_the_path(packages: Path, tmp_path: Path) -> N
     (tmp_path / "repository/.git").mkdir(parents=True)
     root.mkdir()
     assert read_search_path(root, "") == "no folders"
-    own = search_path._OWN_FOLDER
+    own = states._OWN_FOLDER
     folders = (own, str(tmp_path / "repository/library"), "/other", "")
     assert read_search_path(root, os.pathsep.join(folders)) == f"../library{os.pathsep}/other"
     variable = os.pathsep.join(reversed(folders))
@@ -60,6 +64,6 @@ def test_the_packages_of_an_environment_below_are_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = str(tmp_path / "site-packages")
-    monkeypatch.setattr(search_path, "_FIRST_PATH", (below, str(tmp_path)))
+    monkeypatch.setattr(states, "_FIRST_PATH", (below, str(tmp_path)))
     assert below in list_package_folders()
     assert str(tmp_path) not in list_package_folders()

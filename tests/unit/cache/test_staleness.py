@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.fingerprint import (
-    _read_first_site_stamps,
-    _read_site_stamps,
+    CurrentState,
     compute_fingerprint,
     drop_tool_parts,
     hash_device,
+)
+from exporter.cache.states import (
+    _read_first_site_stamps,
+    _read_site_stamps,
     hash_source,
     have_tools_changed,
     read_package_state,
@@ -21,7 +24,6 @@ from exporter.cache.fingerprint import (
     read_tool_versions,
     read_variable_state,
 )
-from exporter.cache.staleness import CurrentState
 from exporter.manifest import (
     Device,
     Expectation,
@@ -249,15 +251,13 @@ def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_p
 
 def test_a_reinstalled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests read the version with other folders on `sys.path`, and write to such folders.
-    monkeypatch.setattr("exporter.cache.fingerprint.read_exporter_state", cache(lambda: "one"))
+    monkeypatch.setattr("exporter.cache.states.read_exporter_state", cache(lambda: "one"))
     stamps = _read_first_site_stamps()
     assert all(read_package_state(name) for name in ("onnx", "numpy"))
-    monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: stamps)
-    monkeypatch.setattr(
-        "exporter.cache.fingerprint._list_wheel_files", lambda files: "another build"
-    )
+    monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: stamps)
+    monkeypatch.setattr("exporter.cache.states._list_wheel_files", lambda files: "another build")
     assert not have_tools_changed(), "the folder of the packages is unchanged"
-    monkeypatch.setattr("exporter.cache.fingerprint._read_site_stamps", lambda: (1, 2))
+    monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: (1, 2))
     assert have_tools_changed()
 
 

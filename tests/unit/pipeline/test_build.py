@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import read_package_state
+from exporter.cache.states import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder

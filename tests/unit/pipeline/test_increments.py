@@ -20,14 +20,15 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.cache.fingerprint import (
-    compute_fingerprint,
+from exporter.cache.fingerprint import compute_fingerprint
+from exporter.cache.states import (
+    SEARCH_PATH,
+    list_metadata_folders,
     read_loaded_state,
     read_package_state,
     read_source_state,
     read_variable_state,
 )
-from exporter.cache.search_path import SEARCH_PATH, list_metadata_folders
 from exporter.cache.store import Store, StoreLimits
 from exporter.jobs.job import Job
 from exporter.jobs.job_folder import JobFolder, write_json
@@ -222,8 +223,8 @@ class Project:
             ),
             patch("exporter.pipeline.schedule.job_division._MIN_OPSETS", 1),
             patch.dict(os.environ, self.variables()),
-            patch("exporter.cache.search_path.list_package_folders", self.list_packages),
-            patch("exporter.cache.search_path._FIRST_PATH", (*sys.path, str(self.packages))),
+            patch("exporter.cache.states.list_package_folders", self.list_packages),
+            patch("exporter.cache.states._FIRST_PATH", (*sys.path, str(self.packages))),
         ):
             for each in (list_metadata_folders, read_package_state):
                 each.cache_clear()  # each run is a process of its own

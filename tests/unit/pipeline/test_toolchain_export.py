@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import read_package_state
+from exporter.cache.states import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments.definition import EnvironmentDefinition
 from exporter.environments.installation import InstallationFailure, InstalledEnvironment

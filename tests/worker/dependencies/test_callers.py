@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.fingerprint import read_package_state
+from exporter.cache.states import read_package_state
 from exporter.core.files import hash_file
 from exporter.worker.dependencies import callers
 from exporter.worker.dependencies.callers import Caller, find_caller

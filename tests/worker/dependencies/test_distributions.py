@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache import search_path
-from exporter.cache.fingerprint import read_loaded_state, read_package_state
+from exporter.cache import states
+from exporter.cache.states import read_loaded_state, read_package_state
 from exporter.worker.dependencies import source_files
 
 _CACHES = (
     source_files.map_module_owners,
-    search_path.list_metadata_folders,
+    states.list_metadata_folders,
     read_package_state,
 )
 
@@ -43,7 +43,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "environment/site-packages"
     folder.mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    monkeypatch.setattr(search_path, "_FIRST_PATH", tuple(sys.path))
+    monkeypatch.setattr(states, "_FIRST_PATH", tuple(sys.path))
     clear_caches()
     yield folder
     clear_caches()
@@ -70,7 +70,7 @@ def test_metadata_that_a_build_left_in_the_project_does_not_count(
     monkeypatch.setattr(sys, "path", [str(root), *sys.path])  # as the import of a model does
     importlib.import_module("built_of_test")
     in_worker = source_files.list_loaded_packages(root)["built_of_test"]
-    monkeypatch.setattr(search_path, "_FIRST_PATH", (str(root), str(packages)))
+    monkeypatch.setattr(states, "_FIRST_PATH", (str(root), str(packages)))
     clear_caches()
     assert in_worker == read_loaded_state("built_of_test", root)
     # Another build of the installed package is still a change.

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from exporter.cache.fingerprint import (
+from exporter.cache.states import (
     hash_source,
     read_loaded_state,
     read_package_state,

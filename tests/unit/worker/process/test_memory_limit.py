@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cache.staleness import TRANSIENT_STATUSES
+from exporter.cache.fingerprint import TRANSIENT_STATUSES
 from exporter.records.record import Record, Status
 from exporter.worker.process.setup import mark_resource_failures
 from tests.unit.factory import make_record, make_spec

@@ -1,0 +1,310 @@
+"""The states of everything that a result depends on: files, packages, tools and variables.
+
+An export without changes reads them, so this module imports neither pydantic nor the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import site
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from exporter.core.files import hash_file
+from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
+
+#: The name of the search path among the packages of a record.
+SEARCH_PATH = "sys.path"
+#: The folder with this tool, which the fingerprint contains.
+_OWN_FOLDER = str(Path(__file__).resolve().parents[2])
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+#: The path before the code of a model can change it, without the folder of the script.
+_FIRST_PATH = tuple(sys.path if sys.flags.safe_path else sys.path[1:])
+
+
+def read_search_path(root: Path, variable: str) -> str:
+    """Return the folders in their order, those of the repository relative to the project.
+
+    So checkouts at other places have the same state.
+    """
+    folders = dict.fromkeys(map(os.path.realpath, _list_folders(variable)))
+    names = (make_portable(folder, root) for folder in folders if folder != _OWN_FOLDER)
+    return os.pathsep.join(names) or "no folders"
+
+
+def make_portable(folder: str, root: Path) -> str:
+    """Return a folder without links, from the project's root if its repository contains it."""
+    folder, root = os.path.realpath(folder), root.resolve()
+    is_own = f"{folder}/".startswith(f"{find_checkout(str(root))}/")
+    return os.path.relpath(folder, root) if is_own else folder
+
+
+def find_checkout(root: str) -> str:
+    """Return the folder of the repository of a project, or the parent of the project."""
+    folders = (Path(root), *Path(root).parents)
+    checkout = next((folder for folder in folders if (folder / ".git").exists()), None)
+    return str(Path(root).parent if checkout in (None, folders[0]) else checkout)
+
+
+def list_package_folders() -> tuple[str, ...]:
+    """Return the folders of installed packages, also those of an environment below this one."""
+    folders = [
+        *site.getsitepackages(),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+    ]
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    # An environment adds the folder of another one by a `.pth` file with code.
+    folders += (each for each in _FIRST_PATH if Path(each).name in _PACKAGE_FOLDERS)
+    return tuple(dict.fromkeys(folders))
+
+
+@cache
+def list_metadata_folders() -> tuple[str, ...]:
+    """Return the folders with metadata of distributions, those of installed packages first.
+
+    Without this order, a worker would find the metadata that a build left in the project.
+    """
+    return tuple(sorted(_FIRST_PATH, key=lambda folder: not _is_installed(folder)))
+
+
+def _list_folders(variable: str) -> Iterator[str]:
+    """Yield the folders that Python adds to its path at the start of a worker."""
+    yield from filter(None, variable.split(os.pathsep))
+    for folder in list_package_folders():
+        with suppress(OSError):
+            names = sorted(entry.name for entry in os.scandir(folder))
+            for name in names:
+                if name.endswith(".pth") and not name.startswith("."):
+                    lines = _read_pth_file(folder, name)
+                    yield from (line for line in lines if not _is_installed(line))
+
+
+def _read_pth_file(folder: str, name: str) -> Iterator[str]:
+    """Yield the folders in a `.pth` file; its lines with code belong to an installed package."""
+    text = Path(folder, name).read_text(errors="surrogateescape")
+    for line in map(str.strip, text.splitlines()):
+        if line and not line.startswith(("#", "import ", "import\t")):
+            yield str(Path(folder, line))
+
+
+def _is_installed(folder: str) -> bool:
+    """Return True for a folder of Python or of installed packages."""
+    standard = (sysconfig.get_path(key) for key in ("stdlib", "platstdlib"))
+    folders = (*standard, *list_package_folders())
+    path = f"{os.path.realpath(folder)}/"
+    return any(path.startswith(f"{os.path.realpath(each)}/") for each in folders)
+
+
+#: Distributions that can change a file or a verdict.
+DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+#: The prefix of a tool among the parts.
+TOOL_PREFIX = "tool."
+#: The last component of a source that represents the list of modules in a folder.
+LISTING = "*.py"
+#: The last component of a source that represents the list of all names in a folder.
+ALL_FILES = "*"
+#: The states of a source that is absent, and of one that is a folder.
+MISSING, FOLDER = "missing", "folder"
+_OWN_DISTRIBUTION = "onnx-exporter-matrix"
+#: A folder that Python creates.
+_PYCACHE = "__pycache__"
+#: Files that an installer adds to those of the wheel.
+_INSTALLER_FILES = tuple(f".dist-info/{name}" for name in ("INSTALLER", "REQUESTED", "RECORD"))
+
+
+def read_variables(patterns: Iterable[str]) -> str:
+    """Return a hash of the environment variables that results depend on."""
+    return digest_variables(os.environ, patterns)
+
+
+def read_variable_state(name: str) -> str:
+    """Return the state of a variable that a model read: its hash, or `missing`."""
+    return hash_variable(name, os.environ.get(name))
+
+
+@cache
+def read_tool_versions() -> dict[str, str]:
+    """Return the version of each tool without an import, or `missing`."""
+    tools = {"python": platform.python_version(), "platform": _read_platform()}
+    for name in ("exporter", *DISTRIBUTIONS):
+        tools[name] = _read_version(_OWN_DISTRIBUTION if name == "exporter" else name)
+    return tools
+
+
+@cache
+def read_package_state(name: str, overlay: str = "", root: Path | None = None) -> str:
+    """Return the version of an installed distribution and a hash of its list of files.
+
+    The hash distinguishes two builds of one version, such as torch for the CPU and for CUDA. It is
+    the same in every environment with the same wheel. The state of an editable installation in a
+    project is its location, because records have the states of its files. The overlay is the
+    package folder of an environment that adds to the current one.
+    """
+    path = [overlay, *list_metadata_folders()] if overlay else list(list_metadata_folders())
+    for installed in distributions(name=name, path=path):
+        origin = json.loads(installed.read_text("direct_url.json") or "{}")
+        if root is not None and origin.get("dir_info", {}).get("editable"):
+            location = make_portable(unquote(urlsplit(origin["url"]).path), root)
+            if not Path(location).is_absolute():
+                return f"editable:{location}"
+        return f"{installed.version} {hash_text(_list_wheel_files(installed))[:12]}"
+    return ""
+
+
+def _list_wheel_files(installed: Distribution) -> str:
+    """Return the lines of RECORD without the files that an installer adds."""
+    lines = []
+    for line in (installed.read_text("RECORD") or "").splitlines():
+        name = line.partition(",")[0]
+        # Scripts contain the path of the environment's Python. Compiled files are optional.
+        is_added = name.startswith("..") or "__pycache__/" in name
+        if not (is_added or name.endswith(_INSTALLER_FILES)):
+            lines.append(line)
+    return "\n".join(sorted(lines))
+
+
+def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
+    """Return the current state of an item of `Record.packages`.
+
+    The name is a distribution, the path of a file outside of the project, or `SEARCH_PATH`.
+    """
+    if name == SEARCH_PATH:
+        return read_search_path(root, os.environ.get("PYTHONPATH", ""))
+    if "/" in name:
+        return f"file {read_source_state(root / name)}"
+    return read_package_state(name, overlay, root)
+
+
+def read_source_state(path: Path) -> str:
+    """Return the state of a path that a job used.
+
+    Returns:
+        `link TEXT` for a symlink, `folder`, `missing`, the SHA-256 of the content or listing, or
+        "" if the file cannot be read.
+    """
+    if path.name in (LISTING, ALL_FILES):
+        return hash_source(path)
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return f"link {path.readlink()}"
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except OSError:
+        return ""
+    if stat.S_ISDIR(mode):
+        return FOLDER
+    return hash_source(path) if stat.S_ISREG(mode) else ""  # a pipe has no content
+
+
+def hash_source(path: Path) -> str:
+    """Return the SHA-256 of a file in hex.
+
+    The path `folder/*.py` represents the names of all modules and packages in the folder: a new
+    module can replace another one in an import. The path `folder/*` represents all names.
+
+    Returns:
+        The hash, or "" if the file or folder cannot be read.
+    """
+    try:
+        if path.name == LISTING:
+            return hash_text("\n".join(_list_importable(path.parent)))
+        if path.name == ALL_FILES:
+            names = (each.name for each in path.parent.iterdir() if each.name != _PYCACHE)
+            return hash_text("\n".join(sorted(names)))
+        state = path.stat()
+        return _hash_once(path, state.st_size, state.st_ctime_ns, state.st_ino)
+    except OSError:
+        return ""
+
+
+@cache
+def _hash_once(path: Path, _size: int, _changed: int, _inode: int) -> str:
+    """Return the hash of a file; all records of a model refer to the same weights."""
+    return hash_file(path)
+
+
+def _list_importable(folder: Path) -> list[str]:
+    # Python prefers a package to an extension, and an extension to a module.
+    return sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
+    )
+
+
+def have_tools_changed() -> bool:
+    """Return True if a tool changed since this process read its state first."""
+    if read_exporter_state() != read_exporter_state.__wrapped__():
+        return True
+    # An installation renames folders in `site-packages` and so changes its timestamp.
+    if _read_site_stamps() == _read_first_site_stamps():
+        return False
+    return any(read_package_state(n) != read_package_state.__wrapped__(n) for n in DISTRIBUTIONS)
+
+
+@cache
+def _read_first_site_stamps() -> tuple[int, ...]:
+    return _read_site_stamps()
+
+
+def _read_site_stamps() -> tuple[int, ...]:
+    """Return the last change of each folder of `sys.path`, or 0 if it does not exist."""
+    folders = [Path(name) for name in sys.path]
+    return tuple(path.stat().st_ctime_ns if path.is_dir() else 0 for path in folders)
+
+
+@cache
+def read_tool_parts(overlay: str = "") -> dict[str, str]:
+    """Return the parts of all cells: Python, the platform, this package, the other tools.
+
+    The switch of private functions is a part if it is set, because some groups change results.
+    """
+    _read_first_site_stamps()  # before the states are read
+    parts = {
+        "python": platform.python_version(),
+        "platform": _read_platform(),
+        "exporter": read_exporter_state(),
+        **{name: read_package_state(name, overlay) for name in DISTRIBUTIONS},
+    }
+    if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
+        parts["torch_private"] = switch
+    return {f"{TOOL_PREFIX}{name}": state for name, state in parts.items()}
+
+
+def _read_version(name: str) -> str:
+    return read_package_state(name).partition(" ")[0] or "missing"
+
+
+def _read_platform() -> str:
+    return f"{platform.system()} {platform.machine()}".lower()
+
+
+@cache
+def read_exporter_state() -> str:
+    """Return the version of this package and a hash of its modules.
+
+    The hash is necessary because an edit in a checkout does not change the version.
+    """
+    package = Path(__file__).parents[1]
+    files = sorted(package.rglob("*.py"))
+    hashes = "".join(f"{path.relative_to(package)}:{hash_source(path)};" for path in files)
+    return f"{_read_version(_OWN_DISTRIBUTION)} {hash_text(hashes)[:12]}"
+
+
+def hash_text(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
+    # Names of files may contain bytes that are not UTF-8.
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
