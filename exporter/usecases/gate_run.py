@@ -186,11 +186,11 @@ def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
     fills = [*(item.fill for item in spec.inputs)]
     fills += [fill for case in spec.cases for fill in case.fills.values()]
     yield from ((FindingKind.RELAXED, fill.python) for fill in fills if fill.python)
-    others = [each.type for each in spec.containers]
+    others: list[str | None] = [each.type for each in spec.containers]
     for each in spec.custom_ops:
         others += (each.symbolic, each.onnxscript, each.translation, each.reference)
         others.append(each.ort_library)
-    yield from ((FindingKind.REDEFINED, text) for text in others if ":" in text)
+    yield from ((FindingKind.REDEFINED, text) for text in others if text and ":" in text)
 
 
 def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:

@@ -128,22 +128,22 @@ class CustomOp(FrozenModel):
     """PyTorch's operator: `"namespace::operator"` for TorchScript,
     `"namespace.operator.overload"` for dynamo. If the entry has only kernels: the operator of the
     file, `"domain::Operator"`."""
-    symbolic: Line = Field(default="")
+    symbolic: Line | None = None
     """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
     As for `torch.onnx.register_custom_op_symbolic`."""
-    onnxscript: Line = Field(default="")
+    onnxscript: Line | None = None
     """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
     file. Its inputs and attributes are the operator's arguments in order."""
-    translation: Line = Field(default="")
+    translation: Line | None = None
     """dynamo: `"file.py:function"`, written in onnxscript and called with the operator's arguments.
     As for `custom_translation_table` of `torch.onnx.export`."""
     opset: Annotated[int, Field(ge=1, le=99)] = 1
     """The first opset that this entry applies to. If an operator has
     several entries, the highest one that is not above the file's opset applies."""
-    ort_library: Line = Field(default="")
+    ort_library: Line | None = None
     """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
     the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
-    reference: Line = Field(default="")
+    reference: Line | None = None
     """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` with the
     operator's name and an `op_domain`."""
 

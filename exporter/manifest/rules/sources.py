@@ -259,7 +259,7 @@ def _resolve_operator(
         for key in (*_EXPORTERS, "reference")
         if (text := getattr(table, key))
     }
-    library = table.ort_library or ""
+    library = table.ort_library
     if library:
         library = _resolve_library(model, references, (*path, "ort_library"), library)
     return CustomOp(name=table.name, opset=table.opset, ort_library=library, **functions)

@@ -65,6 +65,6 @@ def list_custom_ops(spec: ModelSpec, opset: int, exporter: ExporterName) -> dict
         "symbolics": references["symbolic"],
         "functions": references["onnxscript"],
         "translations": references["translation"],
-        "libraries": list_distinct(op.ort_library for op in spec.custom_ops),
-        "operators": list_distinct(op.reference for op in spec.custom_ops),
+        "libraries": list_distinct(op.ort_library or "" for op in spec.custom_ops),
+        "operators": list_distinct(op.reference or "" for op in spec.custom_ops),
     }
