@@ -140,7 +140,7 @@ def test_results_are_kept_if_the_scheduler_is_lost(
 def test_a_stopped_host_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.cluster.cluster_hosts._SILENCE", 8.0)
+    monkeypatch.setattr("exporter.pipeline.cluster.cluster_hosts._SILENCE", 15.0)
     project = tmp_path / "project"
     campaign.make_project(project, models=12, opsets=2, pause=0.2)
     cluster = Cluster(tmp_path / "cluster", 2)
@@ -159,8 +159,7 @@ def test_a_stopped_host_does_not_stop_the_others(
         cluster.close()
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
     assert set(campaign.records(project)) == set(campaign.cells(project))
-    (note,) = log.notes
-    assert "does not respond for 8 s; its" in note
+    assert any("does not respond for 15 s; its" in note for note in log.notes)
 
 
 def test_a_file_may_change_during_the_run(tmp_path: Path, cluster: Cluster) -> None:
@@ -240,7 +239,7 @@ def test_a_red_cell_stops_the_run(tmp_path: Path, cluster: Cluster) -> None:
     assert campaign.find_running(cluster.folder) == []
 
 
-def test_a_cluster_on_this_machine_uses_the_project_itself(
+def test_a_cluster_on_this_machine_leaves_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dask
@@ -256,8 +255,9 @@ def test_a_cluster_on_this_machine_uses_the_project_itself(
     assert set(statuses.values()) == {Status.PASS}
     assert len(log.models) == 3
     assert sorted(path.name for path in (project / "build").iterdir() if path.is_dir()) == [
-        *("m000", "m001", "m002")
+        *(".dask", "m000", "m001", "m002")
     ]
+    assert not list((project / "build/.dask").rglob("shape.json"))
 
 
 def test_two_clients_use_one_cluster(tmp_path: Path, cluster: Cluster) -> None:

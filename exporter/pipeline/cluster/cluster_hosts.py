@@ -122,8 +122,8 @@ class ClusterHosts:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses of all Dask workers."""
-        return list(self._workers)
+        """The addresses of all Dask workers that respond."""
+        return [address for address in self._workers if address not in self._silent]
 
     @property
     def slots(self) -> int:

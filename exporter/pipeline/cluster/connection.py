@@ -70,12 +70,13 @@ def locate_engine(settings: EngineSettings, key: str) -> str:
     return {"kind": "--engine dask", "scheduler": "--scheduler"}.get(key, f"engine.{key}")
 
 
-def connect(settings: EngineSettings, root: Path, workers: int) -> ClusterConnection:
+def connect(settings: EngineSettings, root: Path, scratch: Path, workers: int) -> ClusterConnection:
     """Return a connection to the cluster of the settings.
 
     Args:
         settings: The scheduler, or the function that returns a cluster, or neither.
         root: The project's folder.
+        scratch: The folder for copies of the project of a cluster on this machine.
         workers: The parallel jobs of a cluster on this machine.
 
     Raises:
@@ -97,6 +98,7 @@ def connect(settings: EngineSettings, root: Path, workers: int) -> ClusterConnec
             n_workers=1,
             threads_per_worker=workers,
             processes=True,
+            local_directory=str(scratch),
             host=_LOOPBACK,
             dashboard_address=f"{_LOOPBACK}:0",
             worker_dashboard_address=f"{_LOOPBACK}:0",

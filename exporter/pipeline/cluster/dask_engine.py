@@ -57,6 +57,8 @@ _INTERVAL = 0.5
 _QUEUED_SHARE, _MIN_QUEUED = 3, 64
 #: Seconds in which interrupted jobs end and send their finished cells.
 _GRACE_PERIOD = 10.0
+#: Seconds in which the hosts receive the end of the run.
+_CLOSE_LIMIT = 2.0
 #: Refused or failed submissions of one job.
 _MAX_SUBMISSIONS = 20
 #: Hosts that ended after a job announced a stage there, after which the job is the reason.
@@ -121,7 +123,9 @@ class DaskEngine:
     def _open(self) -> ClusterConnection:
         if self._connection is None:
             workers = self._settings.workers or self.local_workers
-            self._connection = connect(self._settings, Path(self._project.root), workers)
+            scratch = BuildFolder.from_project(self._project).path / ".dask"
+            root = Path(self._project.root)
+            self._connection = connect(self._settings, root, scratch, workers)
         return self._connection
 
 
@@ -261,7 +265,7 @@ class _ClusterRun:
             self._end_unfinished(f"{self._label}: the scheduler is lost")
         finally:
             self._hosts.close()
-            self._end_run().join(_INTERVAL)
+            self._end_run().join(_CLOSE_LIMIT)
 
     def _make_attempt(self, task: Task, priority: int = 0) -> _Attempt:
         self._count += 1
@@ -348,17 +352,18 @@ class _ClusterRun:
                 if problem := reply.decode(errors="replace"):
                     break
         except Exception:  # noqa: BLE001 - of Dask: the host or the scheduler was lost
+            self._supplied.discard(address)  # a host that is still there receives it again
             return
         if problem:
             problem = f"cannot store the project: {problem}"
             self._news.put(_Received(host=address, problem=problem))
 
-    def _receive(self, key: str, attempt: _Attempt) -> None:
+    def _receive(self, key: str, attempt: _Attempt, future: Any) -> None:
         """Receive the reply and the files of a job."""
         jobs = Path(attempt.task.job.folder).parent
         folder = Path(tempfile.mkdtemp(prefix=f"{attempt.task.job.spec.id}-", dir=jobs))
         try:
-            reply, part = HostReply.unpack(attempt.future.result())
+            reply, part = HostReply.unpack(future.result())
             if reply.exit_kind is not None:
                 with tempfile.TemporaryFile(dir=jobs) as file:
                     self._receive_archive(reply, part, file, shutil.disk_usage(jobs).free)
@@ -367,7 +372,7 @@ class _ClusterRun:
             shutil.rmtree(folder, ignore_errors=True)
             host = attempt.host
             with suppress(Exception):  # of Dask, if the host was lost
-                host, *_ = self._client.who_has([attempt.future])[key]
+                host, *_ = self._client.who_has([future])[key]
             self._news.put(_Received(key=key, host=host, problem=_describe(error)))
         else:
             self._news.put(_Received(key=key, host=reply.host, reply=reply, folder=folder))
@@ -432,7 +437,7 @@ class _ClusterRun:
         from distributed import KilledWorker
 
         if attempt.future.status == "finished":
-            _start_thread(self._receive, key, attempt)
+            _start_thread(self._receive, key, attempt, attempt.future)
         elif attempt.future.status != "error":  # cancelled or lost with the scheduler
             self._retry(key, attempt)
         elif isinstance(error := attempt.future.exception(), KilledWorker):

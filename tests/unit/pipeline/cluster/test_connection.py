@@ -19,7 +19,7 @@ LINES = {"kind": 7, "scheduler": 8, "cluster": 9}
 def connect_error(root: Path, **values: str) -> ExporterError:
     settings = EngineSettings(kind="dask", lines=LINES, **values)
     with pytest.raises(ExporterError) as error:
-        connect(settings, root, 1)
+        connect(settings, root, root / "build", 1)
     return error.value
 
 
