@@ -16,8 +16,9 @@ from exporter.cache.noop_snapshot import (
 )
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.store import StoreStatistics
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.jobs.job import Announcement
-from exporter.manifest import Manifest, Project, load_layers
+from exporter.manifest import EngineSettings, Manifest, Project, load_layers
 from exporter.pipeline import (
     BuildFolder,
     BuildObserver,
@@ -31,11 +32,82 @@ from exporter.pipeline.noop_inputs import collect_noop_inputs
 from exporter.planning.plan import Plan, make_plan
 from exporter.planning.shards import Shard, remove_shard_note, write_shard_note
 from exporter.processes import ProcessStarter
-from exporter.records.record import Record
+from exporter.records.record import CellId, Record
 from exporter.usecases.build_plan import ExportOptions
-from exporter.usecases.engine_choice import select_engine
-from exporter.usecases.failure_stop import FailFastObserver
 from exporter.usecases.report_pages import list_page_inputs, preload_pages, write_reports
+
+
+class FailFastObserver:
+    """Forwards all events, and stops the build.
+
+    Args:
+        observer: Receives the events.
+    """
+
+    def __init__(self, observer: BuildObserver) -> None:
+        self._observer = observer
+        self._red: CellId | None = None
+        self._is_stopping = False
+
+    def on_decisions(self, decisions: Decisions) -> None:
+        """Forward the event."""
+        self._observer.on_decisions(decisions)
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Forward the event."""
+        self._observer.on_announcement(announcement)
+
+    def on_cell_done(self, record: Record) -> None:
+        """Forward the event, and store the first red cell."""
+        self._observer.on_cell_done(record)
+        if record.status.is_red and self._red is None:
+            self._red = record.cell
+
+    def on_model_done(self, model: str) -> None:
+        """Forward the event.
+
+        Raises:
+            StoppedByFailure: once, if the model has a red cell.
+        """
+        self._observer.on_model_done(model)
+        if self._red and self._red.model == model and not self._is_stopping:
+            self._is_stopping = True  # the engine reports the models that it ends
+            raise StoppedByFailure(str(self._red))
+
+    def on_note(self, message: str) -> None:
+        """Forward the event."""
+        self._observer.on_note(message)
+
+
+_DASK = "dask"
+
+
+def select_engine(project: Project, options: ExportOptions) -> EngineSettings:
+    """Return the settings of the engine; options take precedence.
+
+    Raises:
+        ExporterError: MANIFEST if the options contradict each other.
+    """
+    engine = project.engine
+    kind = options.engine or engine.kind
+    update: dict[str, object] = {"kind": kind}
+    if options.engine:
+        update["lines"] = {key: line for key, line in engine.lines.items() if key != "kind"}
+    if options.scheduler:
+        if kind != _DASK:
+            message = "--scheduler: only the engine dask has a scheduler; add --engine dask"
+            raise ExporterError(ExitCode.MANIFEST, message)
+        lines = {"kind": engine.lines["kind"]} if "kind" in engine.lines else {}
+        # The option selects another cluster than the keys of the project.
+        update |= {"scheduler": options.scheduler, "cluster": "", "workers": None, "lines": lines}
+    if kind == _DASK and options.shard:
+        message = (
+            f"--shard {options.shard}: a cluster divides the cells itself; remove --shard, or use "
+            "--engine local"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return engine.model_copy(update=update)
+
 
 #: Bytes for one worker: a model of 500 MB with its float64 copy and its files.
 _MEMORY_PER_JOB = 3 * 1024**3

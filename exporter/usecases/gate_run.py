@@ -4,31 +4,58 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.core.git import Checkout, check_out, find_last_change
+from exporter.core.git import Checkout, check_out, diff_files, find_last_change
 from exporter.gate import (
     CAUSED_KINDS,
+    Cause,
     ContractHashes,
     FindingKind,
     GateFinding,
     ProjectState,
     compare_results,
     compare_with_revision,
+    find_cause,
     select_blocking,
 )
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
-from exporter.records.record import RunRecord
-from exporter.usecases.change_causes import find_causes
+from exporter.records.record import CellId, Record, RunRecord
 from exporter.usecases.current_results import ValidResults, read_results
 from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
+
+
+def find_causes(
+    manifest: Manifest,
+    records: Iterable[Record],
+    tools: tuple[Mapping[str, str], Mapping[str, str]],
+    commit: str,
+    environment: Mapping[str, str],
+) -> dict[CellId, Cause]:
+    """Return the cause for each record, if one is known.
+
+    Args:
+        manifest: The current manifests.
+        records: The records to explain.
+        tools: The versions of the accepted results and of the current ones.
+        commit: The accepted state; "" if it is unknown, so only tools are compared.
+        environment: The environment variables for git.
+    """
+    records = tuple(records)
+    files = {source.file for record in records for source in record.sources}
+    files |= {spec.manifest for spec in manifest.models}
+    root = Path(manifest.project.root)
+    diffs = diff_files(root, commit, files, environment) if commit and records else {}
+    causes = {each.cell: find_cause(each, manifest, tools, diffs) for each in records}
+    return {cell: cause for cell, cause in causes.items() if cause}
+
 
 #: The form of a pointer of Git LFS, and the bytes that contain it.
 _LFS_VERSION = b"version https://git-lfs"

@@ -20,7 +20,7 @@ from exporter.pipeline import run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status
-from exporter.usecases.failure_stop import FailFastObserver
+from exporter.usecases.export_run import FailFastObserver
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster
 from tests.unit.pipeline.builders import BuildLog

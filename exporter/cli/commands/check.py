@@ -12,7 +12,7 @@ from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
-from exporter.usecases.consistency import find_inconsistencies
+from exporter.usecases.current_results import find_inconsistencies
 
 
 @click.command()

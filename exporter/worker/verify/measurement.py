@@ -14,18 +14,18 @@ from statistics import median, quantiles
 
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
-from exporter.processes.request import send_request
+from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.records.record import Record, Status
 from exporter.runtimes import RuntimeProcessEnd, open_session
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
-from exporter.worker.verify.session_process import SessionFigures, SessionRequest
+from exporter.worker.verify.session_process import SessionFigures
 
 #: Rounds: at least and at most. Between these limits the time decides.
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 101
 _SECONDS = 2.0
-_MODULE = "exporter.worker.verify.session_process"
+_FUNCTION = "exporter.worker.verify.session_process:measure_session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +103,18 @@ def _measure_session(
     context: ExportContext, check_context: CheckContext, device: Device
 ) -> SessionFigures | str:
     """Return the figures of the file in a process of its own, or the reason why there are none."""
-    request = SessionRequest(
-        root=str(context.root),
-        folder=str(check_context.path.parent),
-        opset=check_context.opset,
-        spec=check_context.spec,
-        device=device,
-    )
-    # In the worker's process group, which a timeout kills.
-    result = send_request(_MODULE, request.to_json(), None, own_group=False)
+    arguments = {
+        "root": context.root,
+        "folder": check_context.path.parent,
+        "opset": check_context.opset,
+        "spec": check_context.spec,
+        "device": device,
+    }
     try:
-        return SessionFigures.model_validate_json(result.response or b"")
-    except ValueError:
-        return f"its process {result.describe_end()}"
+        # In the worker's process group, which a timeout kills.
+        return call_in_child(_FUNCTION, arguments, SessionFigures, None)
+    except ChildFailure as failure:
+        return f"its process {failure}"
 
 
 def _round(value: float) -> float:
