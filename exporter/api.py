@@ -9,7 +9,8 @@ from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline import BuildObserver, Decisions, Results
-from exporter.planning.plan import Plan, PlannedCell, Selection
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.planning.selection import Selection
 from exporter.planning.shards import Shard
 from exporter.processes import ProcessStarter
 from exporter.processes.worker_starter import make_starter

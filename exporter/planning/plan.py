@@ -12,27 +12,8 @@ from exporter.manifest import Condition, Manifest, ModelSpec
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import matches_device, matches_toolchain
 from exporter.manifest.syntax.versions import find_lowest_release
+from exporter.planning.selection import EVERYTHING, Selection
 from exporter.records.record import CellId, Route, Status
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The selected cells; an empty field selects everything."""
-
-    patterns: tuple[str, ...] = ()
-    """Globs over cell ids, segment by segment: `alexnet`, `alexnet/1?`, `*/*/cuda`."""
-    tags: tuple[str, ...] = ()
-    opsets: tuple[int, ...] = ()
-    devices: tuple[str, ...] = ()
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether all cells are selected."""
-        return self == EVERYTHING
-
-
-EVERYTHING = Selection()
-
 
 #: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and
 #: writes opset 18 if that fails.

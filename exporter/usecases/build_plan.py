@@ -22,7 +22,8 @@ from exporter.pipeline import (
     decide,
     require_toolchain,
 )
-from exporter.planning.plan import EVERYTHING, Plan, Selection, make_plan
+from exporter.planning.plan import Plan, make_plan
+from exporter.planning.selection import EVERYTHING, Selection
 from exporter.planning.shards import Shard, select_shard
 from exporter.records.baseline import read_baseline
 from exporter.usecases.project_store import open_store

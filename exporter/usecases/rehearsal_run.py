@@ -18,7 +18,8 @@ from exporter.manifest import Manifest
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder
 from exporter.pipeline.nested_export import run_nested_export
-from exporter.planning.plan import Selection, make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.records.record import RunRecord
 from exporter.usecases.current_results import read_results
 

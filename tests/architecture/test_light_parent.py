@@ -112,3 +112,11 @@ def test_the_hook_checks_this_repository(tmp_path: Path) -> None:
     ran = run_blocked(tmp_path, "check")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 problems" in ran.stdout
+
+
+def test_an_export_without_changes_imports_no_manifest() -> None:
+    code = "import sys, exporter.cli.commands.export; print('pydantic' in sys.modules)"
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert process.stdout == "False\n"

@@ -20,7 +20,7 @@ from exporter.cli.options.shards import shard_option
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode
 from exporter.core.toml_table import read_setting
-from exporter.planning.plan import Selection
+from exporter.planning.selection import Selection
 from exporter.processes.worker_starter import make_starter
 
 if TYPE_CHECKING:

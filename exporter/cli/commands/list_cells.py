@@ -13,7 +13,8 @@ from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.manifest.syntax.opsets import format_opsets
-from exporter.planning.plan import PlannedCell, Selection, make_plan
+from exporter.planning.plan import PlannedCell, make_plan
+from exporter.planning.selection import Selection
 
 
 @click.command("list")

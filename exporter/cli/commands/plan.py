@@ -10,7 +10,7 @@ import click
 from exporter.cli.options.selection import no_store_option, root_option, selection_options
 from exporter.cli.output.tables import open_project, show_plan
 from exporter.core.errors import ExitCode
-from exporter.planning.plan import Selection
+from exporter.planning.selection import Selection
 from exporter.usecases import build_plan
 
 

@@ -13,7 +13,7 @@ from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.gate import UpgradeComparison
-from exporter.planning.plan import Selection
+from exporter.planning.selection import Selection
 from exporter.report.pages.rehearsal_page import (
     format_rehearsal_json,
     group_operator_changes,

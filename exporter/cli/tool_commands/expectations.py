@@ -12,7 +12,8 @@ from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
-from exporter.planning.plan import Selection, make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.tools.expectations import format_list, propose_lists
 from exporter.usecases.current_results import read_results
 

@@ -15,7 +15,8 @@ from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.pipeline import require_packages
-from exporter.planning.plan import Selection, make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import Route
 from exporter.tools.operators.survey import OperatorGaps, SurveyRequest, SurveyResponse, run_survey

@@ -21,7 +21,8 @@ from exporter.pipeline import (
     run_plan,
 )
 from exporter.pipeline.engine import ExitKind, JobResult
-from exporter.planning.plan import Selection, make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.records.record import Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (

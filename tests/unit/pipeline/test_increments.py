@@ -35,7 +35,8 @@ from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.pipeline import BuildFolder, BuildOptions, run_plan
 from exporter.pipeline.engine import ExitKind, JobResult
-from exporter.planning.plan import Selection, make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.records.record import Record, Source, read_run
 from tests.unit.pipeline.builders import (
     BuildLog,

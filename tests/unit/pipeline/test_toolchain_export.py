@@ -25,7 +25,8 @@ from exporter.pipeline import (
     toolchain_export,
 )
 from exporter.pipeline.decisions import build_results
-from exporter.planning.plan import Selection, make_plan
+from exporter.planning.plan import make_plan
+from exporter.planning.selection import Selection
 from exporter.records.record import CellId, Record, RunRecord, Status
 from tests.unit.factory import make_artifact
 from tests.unit.pipeline.builders import (

@@ -1,0 +1,24 @@
+"""The selection of cells on the command line; an export without changes imports no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The selected cells; an empty field selects everything."""
+
+    patterns: tuple[str, ...] = ()
+    """Globs over cell ids, segment by segment: `alexnet`, `alexnet/1?`, `*/*/cuda`."""
+    tags: tuple[str, ...] = ()
+    opsets: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all cells are selected."""
+        return self == EVERYTHING
+
+
+EVERYTHING = Selection()
