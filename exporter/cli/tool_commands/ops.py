@@ -19,7 +19,7 @@ from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import Route
-from exporter.tools.operators.survey import OperatorGaps, SurveyRequest, SurveyResponse, run_survey
+from exporter.tools.operators.survey import OperatorGaps, SurveyResponse, run_survey
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}
@@ -42,12 +42,10 @@ def ops(cells: tuple[str, ...], root: Path) -> int:
         routes.setdefault(planned.cell.model, {})[planned.cell.opset] = planned.route
     is_red = False
     for model, model_routes in routes.items():
-        request = SurveyRequest(
-            spec=manifest.find_model(model),
-            root=str(Path(manifest.project.root).resolve()),
-            routes=model_routes,
-        )
-        response = run_survey(request, make_worker_environment(os.environ))
+        spec = manifest.find_model(model)
+        root_folder = Path(manifest.project.root).resolve()
+        environment = make_worker_environment(os.environ)
+        response = run_survey(spec, root_folder, model_routes, environment)
         is_red |= show_missing_operators(model, model_routes, response)
     return ExitCode.RED if is_red else ExitCode.OK
 

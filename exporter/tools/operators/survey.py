@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
-from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.text import redact
 from exporter.manifest import ModelSpec
-from exporter.processes.request import send_request
+from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import MissingOperator, Route
 
-_CHILD = "exporter.tools.operators.child"
-_MESSAGE_LENGTH = 2000
-
-
-class SurveyRequest(FrozenModel):
-    """A request for the operators of a model that each exporter lacks."""
-
-    spec: ModelSpec
-    root: str
-    """The project's root, absolute."""
-    routes: dict[int, Route]
-    """The route of each opset."""
+_FUNCTION = "exporter.tools.operators.child:find_operator_gaps"
 
 
 class OperatorGaps(FrozenModel):
@@ -38,23 +26,28 @@ class OperatorGaps(FrozenModel):
 
 
 class SurveyResponse(FrozenModel):
-    """The result of a `SurveyRequest`."""
+    """The operators that each exporter lacks at each opset."""
 
     gaps: Items[OperatorGaps]
     problem: str = ""
     """The reason if the model cannot be built."""
 
 
-def run_survey(request: SurveyRequest, environment: Mapping[str, str]) -> SurveyResponse:
+def run_survey(
+    spec: ModelSpec, root: Path, routes: Mapping[int, Route], environment: Mapping[str, str]
+) -> SurveyResponse:
     """Return the operators that one model lacks; a failure of the process is a problem.
 
-    Raises:
-        ExporterError: ENVIRONMENT if torch cannot be imported.
+    Args:
+        spec: The model.
+        root: The project's root, absolute.
+        routes: The route of each opset.
+        environment: Variables of the process.
     """
-    result = send_request(_CHILD, request.to_json(), environment, timeout=request.spec.timeout)
-    if result.code == ExitCode.ENVIRONMENT:
-        raise ExporterError(ExitCode.ENVIRONMENT, redact(result.log, limit=_MESSAGE_LENGTH))
-    if result.code == 0 and result.response:
-        return SurveyResponse.model_validate_json(result.response)
-    problem = redact(f"its process {result.describe_end()}", limit=_MESSAGE_LENGTH)
-    return SurveyResponse(gaps=(), problem=problem)
+    arguments = {"spec": spec, "root": root, "routes": routes}
+    try:
+        return call_in_child(
+            _FUNCTION, arguments, SurveyResponse, environment, seconds=spec.timeout
+        )
+    except ChildFailure as failure:
+        return SurveyResponse(gaps=(), problem=f"its process {failure}")

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from exporter.jobs.job import OpsetJob
+from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.opsets import NATIVE_OPSETS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
-from exporter.tools.operators.survey import OperatorGaps, SurveyRequest, SurveyResponse
+from exporter.tools.operators.survey import OperatorGaps, SurveyResponse
 from exporter.worker.diagnose.missing_operators import find_missing_operators, group_missing_nodes
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.capture import capture_program
@@ -29,26 +32,26 @@ from exporter.worker.torch_private.graph_operators import find_untranslated_node
 from exporter.worker.torch_private.guards import is_enabled
 
 
-def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
+def find_operator_gaps(spec: ModelSpec, root: Path, routes: dict[int, Route]) -> SurveyResponse:
     """Return the missing operators of each exporter at each opset."""
-    root = Path(survey.root)
+    torch.set_num_threads(1)
     try:
-        model = load_model(survey.spec, root)
-        require_matching_inputs(model, survey.spec)
-        custom = load_custom_ops(survey.spec, root)
-        inputs = draw_inputs(survey.spec, choose_usual_sets(survey.spec)[0], root)
+        model = load_model(spec, root)
+        require_matching_inputs(model, spec)
+        custom = load_custom_ops(spec, root)
+        inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
     except Failure as failure:
         return SurveyResponse(gaps=(), problem=failure.message)
     contexts = [
         ExportContext(
             model=model,
             inputs=inputs,
-            spec=survey.spec.resolve_cell(opset),
+            spec=spec.resolve_cell(opset),
             job=OpsetJob(opset=opset, route=route, devices=()),
             root=root,
             custom=custom,
         )
-        for route, opset in _list_routes(survey)
+        for route, opset in _list_routes(spec, routes)
     ]
     gaps = [_convert_module(each) for each in contexts if each.route.exporter == "torchscript"]
     for capture in ("export", "strict", "draft"):
@@ -56,16 +59,16 @@ def find_operator_gaps(survey: SurveyRequest) -> SurveyResponse:
     return SurveyResponse(gaps=tuple(sorted(gaps, key=lambda item: (item.opset, item.exporter))))
 
 
-def _list_routes(survey: SurveyRequest) -> Iterator[tuple[Route, int]]:
+def _list_routes(spec: ModelSpec, planned: dict[int, Route]) -> Iterator[tuple[Route, int]]:
     """Yield the route of each opset, and the other exporter if the manifest allows both."""
     routes = {
         "torchscript": Route(exporter="torchscript", capture="trace", reason=""),
         "dynamo": Route(exporter="dynamo", capture="export", reason=""),
     }
-    for opset, route in survey.routes.items():
+    for opset, route in planned.items():
         if route.is_export:
             yield route, opset
-        if survey.spec.resolve_cell(opset).capture is None:
+        if spec.resolve_cell(opset).capture is None:
             other = routes["torchscript" if route.exporter == "dynamo" else "dynamo"]
             first, last = NATIVE_OPSETS[other.exporter]
             if first <= opset <= last:

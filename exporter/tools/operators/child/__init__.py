@@ -1,1 +1,0 @@
-"""The child process that imports torch and lists the operators that a model lacks."""
