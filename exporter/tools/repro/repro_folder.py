@@ -14,9 +14,12 @@ from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record
 from exporter.report.rows.failure_reasons import find_repro_obstacle
-from exporter.tools.repro.repro_call import split_reference
-from exporter.tools.repro.script import render_readme, render_repro_script
-from exporter.tools.repro.script_values import RUNTIMES
+from exporter.tools.repro.script import (
+    RUNTIMES,
+    render_readme,
+    render_repro_script,
+    split_reference,
+)
 
 #: The folder with the project's files, at the same relative paths as in the project.
 SOURCES = "source"

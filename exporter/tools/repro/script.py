@@ -3,32 +3,247 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
 
+from exporter.core.frozen_model import Plain
 from exporter.core.text import join_lines
 from exporter.jobs.reference import Reference, Sample
-from exporter.manifest import Bound, Device, Dim, ModelSpec, select_bound
-from exporter.manifest.syntax.call_paths import is_positional_call
+from exporter.manifest import Axis, Bound, Device, Dim, Input, ModelSpec, select_bound
+from exporter.manifest.resolved.model import ExporterName
+from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
+from exporter.manifest.syntax.call_paths import Step, assemble_call, is_positional_call
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
-from exporter.tools.repro.repro_call import (
-    format_call,
-    format_flat_argument,
-    format_flat_call,
-    format_hint,
-    format_hints,
-    format_options,
-    is_symbolic_integer,
-    list_dynamic_axes,
-    split_reference,
-)
-from exporter.tools.repro.script_values import (
-    get_package,
-    get_runtime_values,
-    list_custom_ops,
-)
+
+#: The runtimes that the script's template supports.
+RUNTIMES = ("onnxruntime", "openvino", "backend", "reference")
+
+
+def get_runtime_values(device: Device) -> dict[str, object]:
+    """Return the values for the runtime of the cell."""
+    module, _, attribute = device.module.partition(":")
+    # As in the cell's session, CUDA computes in the precision of the file.
+    providers = [
+        (name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name
+        for name in device.providers or ("CPUExecutionProvider",)
+    ]
+    return {
+        "package": get_package(device),
+        "providers": repr(providers),
+        "runs_on": repr(device.device or "CPU"),
+        "backend_module": repr(module),
+        "backend_class": repr(attribute) if attribute else "",
+        **{f"by_{runtime}": device.runtime == runtime for runtime in RUNTIMES},
+    }
+
+
+def get_package(device: Device) -> str:
+    """Return the package of the runtime, as pip or an import names it."""
+    match device.runtime:
+        case "backend":
+            return device.module.partition(":")[0].partition(".")[0]
+        case "openvino":
+            return "openvino"
+        case _:
+            return "onnxruntime"
+
+
+def list_custom_ops(spec: ModelSpec, opset: int, exporter: ExporterName) -> dict[str, object]:
+    """Return references to the functions of custom operators, by their use in the script.
+
+    Returns:
+        An empty dict if the cell has no custom operators.
+    """
+    if not spec.custom_ops:
+        return {}
+    references: dict[str, dict[str, str]] = {"symbolic": {}, "onnxscript": {}, "translation": {}}
+    uses = ("translation",) if exporter == "dynamo" else ("symbolic", "onnxscript")
+    # If an operator has several entries, the highest opset up to this one is valid.
+    for op in sorted(spec.custom_ops, key=lambda op: op.opset):
+        for use in uses:
+            if op.opset <= opset and (reference := getattr(op, use)):
+                for others in references.values():
+                    others.pop(op.name, None)
+                references[use][op.name] = reference
+
+    def list_distinct(texts: Iterable[str]) -> list[str]:
+        return list(dict.fromkeys(text for text in texts if text))
+
+    return {
+        "symbolics": references["symbolic"],
+        "functions": references["onnxscript"],
+        "translations": references["translation"],
+        "libraries": list_distinct(op.ort_library or "" for op in spec.custom_ops),
+        "operators": list_distinct(op.reference or "" for op in spec.custom_ops),
+    }
+
+
+_MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}
+_ENUMS = {"training": "TrainingMode", "operator_export_type": "OperatorExportTypes"}
+#: Options for writing and checking the artifact, which are no arguments in the script.
+_OMITTED_OPTIONS: Mapping[ExporterName, tuple[str, ...]] = {
+    "dynamo": ("external_data", "custom_opsets"),
+    "torchscript": ("external_data",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallText:
+    """Expressions for one call."""
+
+    args: str
+    kwargs: str
+    names: tuple[str, ...]
+    """The inputs in the order of the call."""
+
+
+def format_call(spec: ModelSpec) -> CallText:
+    """Return the call, with tensors from a table `inputs`."""
+    values = [(item.at, _format_argument(item)) for item in spec.inputs]
+    values += [(fixed.at, repr(fixed.value)) for fixed in spec.constants]
+    return _assemble(spec, values, {each.at: each.type for each in spec.containers})
+
+
+def format_hints(spec: ModelSpec) -> CallText:
+    """Return the call with the dynamic dimensions in place of each tensor."""
+    values = [(item.at, format_hint(item, spec)) for item in spec.inputs]
+    values += [(fixed.at, "None") for fixed in spec.constants]
+    types = {each.at: "" if each.is_object else each.type for each in spec.containers}
+    return _assemble(spec, values, types)
+
+
+def format_flat_call(spec: ModelSpec, format_input: Callable[[Input], str]) -> str:
+    """Return a tuple with one expression for each input, in the order of the file."""
+    return _format_tuple([format_input(item) for item in spec.inputs])
+
+
+def format_flat_argument(item: Input) -> str:
+    """Return an input of a flat call, in which dynamo accepts integers but no other numbers."""
+    if is_symbolic_integer(item):
+        return _format_argument(item)
+    return f"inputs[{item.name!r}].clone()"
+
+
+def is_symbolic_integer(item: Input) -> bool:
+    """Return True if torch.export treats the input as a symbolic integer."""
+    return item.scalar and item.dtype == "int64"
+
+
+def split_reference(source: str) -> tuple[str, str]:
+    """Return the module and the attribute of a reference; "" for a path that is no module."""
+    module, _, attribute = source.rpartition(":")
+    if not module.endswith(".py"):
+        return module, attribute
+    parts = PurePosixPath(module).with_suffix("").parts
+    return (".".join(parts) if all(part.isidentifier() for part in parts) else ""), attribute
+
+
+def list_dynamic_axes(spec: ModelSpec) -> dict[str, dict[int, str]]:
+    """Return `dynamic_axes` for `torch.onnx.export` with TorchScript."""
+    axes = {
+        name: {index: dim for index, dim in enumerate(shape) if isinstance(dim, str)}
+        for name, shape in [(item.name, item.shape) for item in (*spec.inputs, *spec.outputs)]
+    }
+    return {name: dims for name, dims in axes.items() if dims}
+
+
+def format_options(spec: ModelSpec, route: Route) -> dict[str, str]:
+    """Return the other arguments of `torch.onnx.export` as expressions by name."""
+    exporter = route.torch_exporter
+    names = EXPORTER_OPTIONS[exporter] - set(_OMITTED_OPTIONS[exporter])
+    options: dict[str, Plain] = (
+        {"verbose": False} if exporter == "dynamo" else {"training": _MODES[spec.mode]}
+    )
+    options |= {name: value for name, value in spec.options.items() if name in names}
+    if not route.optimize:
+        options["optimize"] = False
+    if spec.weights_are_inputs:  # the script's file contains the weights and computes the same
+        options |= WEIGHTS_AS_INPUTS[exporter] | {"export_params": True}
+    return {
+        name: f"torch.onnx.{_ENUMS[name]}.{value}" if name in _ENUMS else _format_option(value)
+        for name, value in options.items()
+    }
+
+
+def _format_option(value: Plain) -> str:
+    """Return a value; a list contains types of modules."""
+    if isinstance(value, list):
+        return "{" + ", ".join(_format_reference(str(item)) for item in value) + "}"
+    return repr(value)
+
+
+def _format_reference(reference: str) -> str:
+    module, attribute = split_reference(reference)
+    return f"getattr(importlib.import_module({module!r}), {attribute!r})"
+
+
+def format_hint(item: Input, spec: ModelSpec) -> str:
+    """Return the dynamic dimensions of one input."""
+    if is_symbolic_integer(item):
+        return "Dim.DYNAMIC"
+    numbers = {axis.name: number for number, axis in enumerate(spec.axes)}
+    hints = (
+        f"{index}: {_format_dim(spec.find_axis(dim), numbers[dim])}"
+        for index, dim in enumerate(item.shape)
+        if isinstance(dim, str)
+    )
+    return "{" + ", ".join(hints) + "}"
+
+
+def _assemble(
+    spec: ModelSpec, values: Sequence[tuple[str, str]], types: Mapping[str, str]
+) -> CallText:
+    args, kwargs = assemble_call(values, types, _format_container)
+    inputs: list[tuple[str, tuple[str, ...]]] = [(item.at, (item.name,)) for item in spec.inputs]
+    names = assemble_call(
+        inputs,
+        {},
+        lambda _, items: tuple(
+            chain.from_iterable(items.values() if isinstance(items, dict) else items)
+        ),
+    )
+    return CallText(args=args, kwargs=kwargs, names=names[0] + names[1])
+
+
+def _format_argument(item: Input) -> str:
+    tensor = f"inputs[{item.name!r}]"
+    if item.scalar:
+        return f"as_number({tensor})"
+    if item.optional:
+        return f"(None if {item.name!r} not in inputs else {tensor}.clone())"
+    return f"{tensor}.clone()"
+
+
+def _format_container(type: str, items: list[str] | dict[Step, str]) -> str:
+    """Return a container; by default, indices give a tuple and keys give a dict."""
+    function = ""
+    if ":" in type:
+        function = _format_reference(type)
+    if isinstance(items, dict):
+        text = "{" + ", ".join(f"{key!r}: {value}" for key, value in items.items()) + "}"
+        return f"{function}(**{text})" if function else text
+    if function:
+        return f"{function}({', '.join(items)})"
+    return f"[{', '.join(items)}]" if type == "list" else _format_tuple(items)
+
+
+def _format_tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _format_dim(axis: Axis, number: int) -> str:
+    if axis.factors is not None:
+        least, most = axis.factors
+        return f"{axis.multiple_of} * Dim('_factor{number}', min={least}, max={most})"
+    if axis.rule:
+        return "Dim.DYNAMIC"
+    limits = {"min": axis.min if axis.min > 1 else None, "max": axis.max}
+    text = ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
+    return f"Dim.DYNAMIC({text})" if text else "Dim.DYNAMIC"
+
 
 #: The limit if the record has none: multiples of PyTorch's noise, or of the last place.
 _NOISE_FACTOR, _LAST_PLACES = 16.0, 64.0
