@@ -12,40 +12,23 @@ from exporter.records.trends import list_steps
 from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
-    ArtifactNote,
     FileRow,
-    OperatorCounts,
-    RuntimeRow,
     count_operators,
     group_files,
     group_notes,
     group_releases,
 )
-from exporter.report.rows.cells import Cell, find_lowest_opset, format_export_command
+from exporter.report.rows.cells import Cell, Row, find_lowest_opset, format_export_command
 from exporter.report.rows.check_table import CheckTable, build_check_table
 from exporter.report.rows.contract import Contract, describe_contract
 from exporter.report.rows.failures import (
-    FailureRow,
-    FlakyRow,
     build_failure_rows,
     build_flaky_rows,
 )
-from exporter.report.rows.matrix import WIDE, OpsetRun, find_opset_runs
-from exporter.report.rows.measurement_rows import MeasurementRow, build_measurement_rows
+from exporter.report.rows.matrix import WIDE, find_opset_runs
+from exporter.report.rows.measurement_rows import build_measurement_rows
 from exporter.report.rows.runtime_support import RuntimeSupport
-from exporter.report.rows.timings import TimingRow, build_timing_rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixRow:
-    """The model on one device."""
-
-    device: str
-    marks: tuple[Mark | None, ...]
-    """By opset of the page; None if the device does not promise it."""
-    opset_runs: tuple[OpsetRun, ...]
-    lowest_opset: str
-    """The lowest opset from which on all pass; empty if the highest does not pass."""
+from exporter.report.rows.timings import build_timing_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +40,7 @@ class ModelPage:
     weights: str
     """`initial values of seed 0`; empty if weights were loaded."""
     opsets: tuple[int, ...]
-    matrix: tuple[MatrixRow, ...]
+    matrix: tuple[Row, ...]
     support: tuple[RuntimeSupport, ...]
     legend: tuple[Mark, ...]
     """The marks on the page."""
@@ -66,17 +49,17 @@ class ModelPage:
     short_proofs: Mapping[str, str]
     """The opsets with a short proof as ranges, by device."""
     checks: tuple[CheckTable, ...]
-    flaky: tuple[FlakyRow, ...]
+    flaky: tuple[Row, ...]
     """Includes cells that pass now and thus are not in `failures`."""
-    failures: tuple[FailureRow, ...]
+    failures: tuple[Row, ...]
     files: tuple[FileRow, ...]
-    releases: tuple[RuntimeRow, ...]
+    releases: tuple[Row, ...]
     """The releases of ONNX Runtime that load the files."""
-    measurements: tuple[MeasurementRow, ...]
-    timings: tuple[TimingRow, ...]
+    measurements: tuple[Row, ...]
+    timings: tuple[Row, ...]
     """Empty unless the project requests them."""
-    operators: OperatorCounts
-    notes: tuple[ArtifactNote, ...]
+    operators: Row
+    notes: tuple[Row, ...]
     trend: tuple[tuple[str, ...], ...]
     """The newest first; empty for pages that a commit can contain."""
     export_command: str
@@ -89,12 +72,12 @@ class ModelPage:
     @property
     def has_gaps(self) -> bool:
         """Whether a field of the table of cells is empty."""
-        return not self.is_wide and any(None in row.marks for row in self.matrix)
+        return not self.is_wide and any(None in row["marks"] for row in self.matrix)
 
     @property
     def tracer_warnings(self) -> int:
         """The number of warnings of the TorchScript tracer."""
-        return sum(note.text.startswith(TRACER_PREFIX) for note in self.notes)
+        return sum(note["text"].startswith(TRACER_PREFIX) for note in self.notes)
 
 
 def build_model_page(
@@ -149,11 +132,11 @@ def build_model_page(
     )
 
 
-def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> MatrixRow:
+def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row:
     marks = {cell.id.opset: cell.mark for cell in cells}
-    return MatrixRow(
-        device=device,
-        marks=tuple(marks.get(opset) for opset in opsets),
-        opset_runs=find_opset_runs(cells),
-        lowest_opset=find_lowest_opset(cells),
-    )
+    return {
+        "device": device,
+        "marks": tuple(marks.get(opset) for opset in opsets),
+        "opset_runs": find_opset_runs(cells),
+        "lowest_opset": find_lowest_opset(cells),
+    }

@@ -14,21 +14,20 @@ from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
+    Row,
     collect_cells,
     describe_reason,
     format_head,
     group_cells,
 )
 from exporter.report.rows.failure_clusters import (
-    Cluster,
     FindingCluster,
     cluster_cells,
     cluster_findings,
 )
-from exporter.report.rows.failures import FlakyRow, build_flaky_rows
+from exporter.report.rows.failures import build_flaky_rows
 from exporter.report.rows.matrix import MatrixPart, build_matrix
 from exporter.report.rows.runtime_support import (
-    ToolTable,
     build_support_rows,
     build_tool_table,
     summarize_support,
@@ -38,46 +37,6 @@ from exporter.report.rows.runtime_support import (
 _NAMED_MODELS = 4
 #: The largest number of labels of cells in one row; further labels are counted.
 _LISTED_LABELS = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReasonRow:
-    """Cells with the same outcome and reason."""
-
-    mark: Mark
-    outcome: str
-    reason: str
-    labels: tuple[str, ...]
-    """`loop_traced/9..17` on all devices, `loop_traced/9..17/cpu,ort117` on some."""
-    more: int
-    """The number of further labels."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A list of cells with their reasons."""
-
-    cells: int
-    rows: tuple[ReasonRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedCells:
-    """The red cells, with equal failures of many models in one cluster."""
-
-    cells: int
-    clusters: tuple[Cluster, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteRow:
-    """A route with its opsets and models."""
-
-    exporter: str
-    capture: str
-    opsets: str
-    models: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +57,15 @@ class Overview:
     matrix: tuple[MatrixPart, ...]
     support: tuple[tuple[str, str, str], ...]
     """Of each model: its name, the releases of ONNX Runtime that load it, its dynamic axes."""
-    red: RedCells
-    not_run: Section
-    expected: Section
+    red: Row
+    not_run: Row
+    expected: Row
     """Foreseen failures."""
-    flaky: tuple[FlakyRow, ...]
-    unproved: Section
+    flaky: tuple[Row, ...]
+    unproved: Row
     """Skipped and unavailable cells."""
-    routes: tuple[RouteRow, ...]
-    tools: ToolTable
+    routes: tuple[Row, ...]
+    tools: Row
     findings: tuple[FindingCluster, ...]
 
 
@@ -136,7 +95,7 @@ def build_overview(
             for row in [summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
-        red=RedCells(cells=len(red), clusters=cluster_cells(red, manifest, history)),
+        red={"cells": len(red), "clusters": cluster_cells(red, manifest, history)},
         not_run=_build_section(cells, None),
         expected=_build_section(cells, Status.XFAIL),
         flaky=build_flaky_rows(cells),
@@ -164,7 +123,7 @@ def _describe_runtimes(
     return texts
 
 
-def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Section:
+def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Row:
     """Return one row for each outcome and reason, for all models and devices together.
 
     Args:
@@ -180,20 +139,20 @@ def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Section:
     for cell in cells:
         if not cell.is_beyond_runtime:
             loadable.setdefault((cell.id.model, cell.id.opset), set()).add(cell.id.device)
-    return Section(
-        cells=len(selected),
-        rows=tuple(
-            ReasonRow(
-                mark=mark,
-                outcome=outcome,
-                reason=reason,
-                labels=labels[:_LISTED_LABELS],
-                more=max(0, len(labels) - _LISTED_LABELS),
-            )
+    return {
+        "cells": len(selected),
+        "rows": tuple(
+            {
+                "mark": mark,
+                "outcome": outcome,
+                "reason": reason,
+                "labels": labels[:_LISTED_LABELS],
+                "more": max(0, len(labels) - _LISTED_LABELS),
+            }
             for (mark, outcome, reason), members in rows.items()
             for labels in (_label_cells(members, loadable),)
         ),
-    )
+    }
 
 
 def _label_cells(
@@ -231,7 +190,7 @@ def _label_cells(
     )
 
 
-def _list_routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:
+def _list_routes(cells: Iterable[Cell]) -> tuple[Row, ...]:
     by_route: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         if cell.record and (route := cell.record.route):
@@ -242,12 +201,12 @@ def _list_routes(cells: Iterable[Cell]) -> tuple[RouteRow, ...]:
         models = list(dict.fromkeys(cell.id.model for cell in group))
         is_short = len(models) <= _NAMED_MODELS
         rows.append(
-            RouteRow(
-                exporter=exporter,
-                capture=capture,
-                opsets=format_opsets(cell.id.opset for cell in group),
-                models=", ".join(models) if is_short else f"{len(models)} models",
-                reason=reason,
-            )
+            {
+                "exporter": exporter,
+                "capture": capture,
+                "opsets": format_opsets(cell.id.opset for cell in group),
+                "models": ", ".join(models) if is_short else f"{len(models)} models",
+                "reason": reason,
+            }
         )
     return tuple(rows)

@@ -15,7 +15,7 @@ from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import SEPARATOR, split_device
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record
 from exporter.report.formats import clean_message, format_count
-from exporter.report.rows.cells import Cell
+from exporter.report.rows.cells import Cell, Row
 
 #: The toolchain and the opset of a file.
 _FileKey = tuple[str, int]
@@ -36,38 +36,6 @@ class FileRow:
     """The number of files with external data. Their names contain a hash."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRow:
-    """Files that load in the same releases of ONNX Runtime."""
-
-    opsets: str
-    releases: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCount:
-    """One operator, with its number of nodes for each range of opsets."""
-
-    operator: str
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCounts:
-    """Operators by ranges of opsets with equal counts."""
-
-    opsets: tuple[str, ...]
-    rows: tuple[OperatorCount, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactNote:
-    """One note of the exporter."""
-
-    opsets: str
-    text: str
-
-
 def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
     """Return one row for opsets with the same exporter and figures."""
     opsets: dict[FileRow, list[_FileKey]] = {}
@@ -86,18 +54,17 @@ def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
     return tuple(replace(row, opsets=_format_files(group)) for row, group in opsets.items())
 
 
-def group_releases(cells: Iterable[Cell]) -> tuple[RuntimeRow, ...]:
+def group_releases(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return one row for opsets with the same first release of ONNX Runtime."""
     opsets: dict[str, list[_FileKey]] = {}
     for opset, (_, artifact) in _collect_artifacts(cells).items():
         opsets.setdefault(_describe_releases(artifact), []).append(opset)
     return tuple(
-        RuntimeRow(opsets=_format_files(group), releases=releases)
-        for releases, group in opsets.items()
+        {"opsets": _format_files(group), "releases": releases} for releases, group in opsets.items()
     )
 
 
-def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
+def count_operators(cells: Iterable[Cell]) -> Row:
     """Return the operators of all files, with one column for opsets with equal counts."""
     opsets: dict[Hashable, list[_FileKey]] = {}
     counts: dict[Hashable, dict[str, int]] = {}
@@ -106,16 +73,16 @@ def count_operators(cells: Iterable[Cell]) -> OperatorCounts:
         opsets.setdefault(key, []).append(opset)
         counts[key] = artifact.operators
     names = sorted({name for table in counts.values() for name in table})
-    return OperatorCounts(
-        opsets=tuple(_format_files(group) for group in opsets.values()),
-        rows=tuple(
-            OperatorCount(operator=name, counts=tuple(counts[key].get(name, 0) for key in opsets))
+    return {
+        "opsets": tuple(_format_files(group) for group in opsets.values()),
+        "rows": tuple(
+            {"operator": name, "counts": tuple(counts[key].get(name, 0) for key in opsets)}
             for name in names
         ),
-    )
+    }
 
 
-def group_notes(cells: Iterable[Cell]) -> tuple[ArtifactNote, ...]:
+def group_notes(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return each note once, with its opsets."""
     opsets: dict[str, list[_FileKey]] = {}
     for cell in cells:
@@ -123,9 +90,7 @@ def group_notes(cells: Iterable[Cell]) -> tuple[ArtifactNote, ...]:
             if note.startswith(INITIAL_WEIGHTS):
                 continue  # the contract has it
             opsets.setdefault(clean_message(note), []).append(_find_key(cell))
-    return tuple(
-        ArtifactNote(opsets=_format_files(group), text=text) for text, group in opsets.items()
-    )
+    return tuple({"opsets": _format_files(group), "text": text} for text, group in opsets.items())
 
 
 def _collect_artifacts(cells: Iterable[Cell]) -> dict[_FileKey, tuple[Record, Artifact]]:

@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from exporter.core.command_names import format_command
 from exporter.core.text import join_lines, pluralize
@@ -19,6 +19,8 @@ from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import Mark, choose_mark, clean_message
 
 T = TypeVar("T")
+#: A row of a table, which only templates read: they write `row.name`.
+Row: TypeAlias = dict[str, Any]
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
 

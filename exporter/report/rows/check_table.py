@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from exporter.records.record import Status
 from exporter.report.formats import MARKS, Mark, format_limit_share, format_magnitude
-from exporter.report.rows.cells import Cell, group_by_opset
+from exporter.report.rows.cells import Cell, Row, group_by_opset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,26 +22,17 @@ class CheckCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRow:
-    """Opsets with the same result of every check."""
-
-    opsets: str
-    results: tuple[CheckCell | None, ...]
-    """By check; None if it did not run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTable:
     """Checks by opsets on one device."""
 
     device: str
     checks: tuple[str, ...]
-    rows: tuple[CheckRow, ...]
+    rows: tuple[Row, ...]
 
     @property
     def marks(self) -> frozenset[Mark]:
         """All marks in the table."""
-        return frozenset(result.mark for row in self.rows for result in row.results if result)
+        return frozenset(result.mark for row in self.rows for result in row["results"] if result)
 
 
 def build_check_table(device: str, cells: Sequence[Cell]) -> CheckTable:
@@ -54,7 +45,7 @@ def build_check_table(device: str, cells: Sequence[Cell]) -> CheckTable:
     )
     groups = group_by_opset(checked, lambda cell: cell.id, lambda cell: _list_results(cell, checks))
     rows = tuple(
-        CheckRow(opsets=group.opset_ranges, results=_list_results(group.first, checks))
+        {"opsets": group.opset_ranges, "results": _list_results(group.first, checks)}
         for group in groups
     )
     return CheckTable(device=device, checks=checks, rows=rows)

@@ -18,64 +18,21 @@ from exporter.manifest import (
     Tolerance,
 )
 from exporter.manifest.syntax.opsets import format_opsets
+from exporter.report.rows.cells import Row
 
 #: The text for the default tolerance.
 MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A key of the manifest with its value."""
-
-    name: str
-    value: str
-    is_literal: bool = False
-    """Whether the value is in the notation of the manifest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputRow:
-    """One input of the graph."""
-
-    name: str
-    dtype: str
-    shape: str
-    at: str
-    fill: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRow:
-    """One output of the graph."""
-
-    name: str
-    dtype: str
-    shape: str
-    kind: str
-    tolerance: str
-    """Empty if the tolerance of the model applies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AxisRow:
-    """A dynamic axis with its promised sizes."""
-
-    name: str
-    example: str
-    sizes: str
-    probe: str
-    """The sizes that the manifest lists in `probe`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
     """The promises of a model."""
 
-    settings: tuple[Setting, ...]
-    inputs: tuple[InputRow, ...]
-    outputs: tuple[OutputRow, ...]
-    axes: tuple[AxisRow, ...]
-    cases: tuple[Setting, ...]
+    settings: tuple[Row, ...]
+    inputs: tuple[Row, ...]
+    outputs: tuple[Row, ...]
+    axes: tuple[Row, ...]
+    cases: tuple[Row, ...]
 
 
 def describe_contract(spec: ModelSpec) -> Contract:
@@ -83,39 +40,43 @@ def describe_contract(spec: ModelSpec) -> Contract:
     return Contract(
         settings=tuple(_list_settings(spec)),
         inputs=tuple(
-            InputRow(
-                name=input.name,
-                dtype=f"{input.dtype}{', optional' if input.optional else ''}",
-                shape=_format_shape(input.shape) if not input.scalar else "a number",
-                at=input.at or "in order",
-                fill=format_fill(input.fill),
-            )
+            {
+                "name": input.name,
+                "dtype": f"{input.dtype}{', optional' if input.optional else ''}",
+                "shape": _format_shape(input.shape) if not input.scalar else "a number",
+                "at": input.at or "in order",
+                "fill": format_fill(input.fill),
+            }
             for input in spec.inputs
         ),
         outputs=tuple(
-            OutputRow(
-                name=output.name,
-                dtype=output.dtype,
-                shape=_format_shape(output.shape),
-                kind=output.kind,
-                tolerance=_format_output_tolerance(output),
-            )
+            {
+                "name": output.name,
+                "dtype": output.dtype,
+                "shape": _format_shape(output.shape),
+                "kind": output.kind,
+                "tolerance": _format_output_tolerance(output),
+            }
             for output in spec.outputs
         ),
         axes=tuple(
-            AxisRow(
-                name=axis.name,
-                example="" if axis.example is None else str(axis.example),
-                sizes=format_axis_sizes(axis),
-                probe=", ".join(str(size) for size in axis.probe),
-            )
+            {
+                "name": axis.name,
+                "example": "" if axis.example is None else str(axis.example),
+                "sizes": format_axis_sizes(axis),
+                "probe": ", ".join(str(size) for size in axis.probe),
+            }
             for axis in spec.axes
         ),
         cases=tuple(
-            Setting(name=case.name, value=_format_case(case), is_literal=True)
-            for case in spec.cases
+            _make_setting(case.name, _format_case(case), is_literal=True) for case in spec.cases
         ),
     )
+
+
+def _make_setting(name: str, value: str, *, is_literal: bool = False) -> Row:
+    """Return a key of the manifest; a literal value is in the notation of the manifest."""
+    return {"name": name, "value": value, "is_literal": is_literal}
 
 
 def _format_case(case: Case) -> str:
@@ -127,18 +88,18 @@ def _format_case(case: Case) -> str:
     return _format_table({**fills, **dict.fromkeys(case.absent), **case.axes, **function})
 
 
-def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
+def _list_settings(spec: ModelSpec) -> Iterable[Row]:
     """Yield the settings that every page has, then those that differ from their default."""
-    yield Setting(name="source", value=spec.source, is_literal=True)
+    yield _make_setting("source", spec.source, is_literal=True)
     if spec.artifact:
-        yield Setting(name="artifact", value=spec.artifact, is_literal=True)
-    yield Setting(name="opsets", value=format_opsets(spec.opsets))
-    yield Setting(name="devices", value=", ".join(spec.devices))
-    yield Setting(name="tolerance", value=_format_tolerance(spec.tolerance))
+        yield _make_setting("artifact", spec.artifact, is_literal=True)
+    yield _make_setting("opsets", format_opsets(spec.opsets))
+    yield _make_setting("devices", ", ".join(spec.devices))
+    yield _make_setting("tolerance", _format_tolerance(spec.tolerance))
     if spec.consumers:
-        yield Setting(name="consumers", value=", ".join(spec.consumers), is_literal=True)
+        yield _make_setting("consumers", ", ".join(spec.consumers), is_literal=True)
     if spec.ir_version is not None:
-        yield Setting(name="ir_version", value=f"at most {spec.ir_version}")
+        yield _make_setting("ir_version", f"at most {spec.ir_version}")
     names = spec.parameters
     literal = {
         "exporter": spec.exporter if spec.exporter != "auto" else "",
@@ -158,12 +119,12 @@ def _list_settings(spec: ModelSpec) -> Iterable[Setting]:
     }
     for name, value in literal.items():
         if value:
-            yield Setting(name=name, value=value, is_literal=True)
+            yield _make_setting(name, value, is_literal=True)
     for override in spec.overrides:
         yield _describe_override(override)
 
 
-def _describe_override(override: Override) -> Setting:
+def _describe_override(override: Override) -> Row:
     cells = [] if override.opsets is None else [f"opsets {format_opsets(override.opsets)}"]
     cells += [] if override.device == "*" else [f"device {override.device}"]
     values = {
@@ -178,7 +139,7 @@ def _describe_override(override: Override) -> Setting:
         },
     }
     text = "; ".join(f"{name}: {value}" for name, value in values.items() if value)
-    return Setting(name=f"override: {', '.join(cells)}", value=text)
+    return _make_setting(f"override: {', '.join(cells)}", text)
 
 
 def _format_shape(shape: Iterable[Dim]) -> str:

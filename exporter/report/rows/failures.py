@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from exporter.core.text import format_two_digits
 from exporter.manifest import Project
 from exporter.records.record import Record, Status
-from exporter.report.formats import MARKS, Mark, clean_detail, clean_message, replace_repetition
+from exporter.report.formats import MARKS, clean_detail, clean_message, replace_repetition
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
+    Row,
     describe_reason,
     group_by_opset,
     group_cells,
@@ -23,57 +23,9 @@ from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
 _DETAIL_LINES = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedCheck:
-    """A check that did not pass."""
-
-    check: str
-    mark: Mark
-    message: str
-    figures: str
-    """With two digits, because the user needs them for the fix."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureRow:
-    """Cells that do not pass for the same reason; the first one represents them."""
-
-    label: str
-    """`dcgan/9..13/cpu`."""
-    cell: str
-    """The first cell: `dcgan/9/cpu`."""
-    mark: Mark
-    is_red: bool
-    outcome: str
-    reason: str
-    expected_reason: str
-    acceptance: str
-    """The accepted outcome, or since when it is accepted; empty without a baseline."""
-    flaky: str
-    """The verdict of an earlier run with the same inputs."""
-    reasons: FailureReasons
-    failed_checks: tuple[FailedCheck, ...]
-    detail: str
-    log: str
-    """Relative to the root of the project; empty if there is no log."""
-    export_command: str
-    """A shell command; empty if no command runs the cell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlakyRow:
-    """Cells with different verdicts in two runs with the same inputs."""
-
-    mark: Mark
-    """The current mark."""
-    label: str
-    previous: str
-    """The verdict of the previous run."""
-
-
 def build_failure_rows(
     cells: Sequence[Cell], project: Project, history: AcceptanceHistory
-) -> tuple[FailureRow, ...]:
+) -> tuple[Row, ...]:
     """Return the red cells, then the other cells that do not pass.
 
     Args:
@@ -90,37 +42,37 @@ def build_failure_rows(
         cell = group.first
         record = cell.record
         rows.append(
-            FailureRow(
-                label=group.label,
-                cell=str(cell.id),
-                mark=cell.mark,
-                is_red=cell.is_red,
-                outcome=cell.outcome,
-                reason=describe_reason(group),
-                expected_reason=cell.expected_reason,
-                acceptance=history.describe(cell),
-                flaky=clean_message(record.flaky) if record else "",
-                reasons=explain_failure(record, project.command) if record else FailureReasons(),
-                failed_checks=_list_failed_checks(record) if record else (),
-                detail=keep_last_lines(clean_detail(record.detail)) if record else "",
-                log=f"{project.build}/{record.log}" if record and record.log else "",
-                export_command=cell.format_command(project.command),
-            )
+            {
+                "label": group.label,
+                "cell": str(cell.id),
+                "mark": cell.mark,
+                "is_red": cell.is_red,
+                "outcome": cell.outcome,
+                "reason": describe_reason(group),
+                "expected_reason": cell.expected_reason,
+                "acceptance": history.describe(cell),
+                "flaky": clean_message(record.flaky) if record else "",
+                "reasons": explain_failure(record, project.command) if record else FailureReasons(),
+                "failed_checks": _list_failed_checks(record) if record else (),
+                "detail": keep_last_lines(clean_detail(record.detail)) if record else "",
+                "log": f"{project.build}/{record.log}" if record and record.log else "",
+                "export_command": cell.format_command(project.command),
+            }
         )
     return tuple(rows)
 
 
-def _list_failed_checks(record: Record) -> tuple[FailedCheck, ...]:
+def _list_failed_checks(record: Record) -> tuple[Row, ...]:
     message = clean_message(record.message)
     return tuple(
-        FailedCheck(
-            check=result.check,
-            mark=MARKS[result.status],
-            message=replace_repetition(clean_message(result.message), message),
-            figures=", ".join(
+        {
+            "check": result.check,
+            "mark": MARKS[result.status],
+            "message": replace_repetition(clean_message(result.message), message),
+            "figures": ", ".join(
                 f"{name} {format_two_digits(value)}" for name, value in result.metrics.items()
             ),
-        )
+        }
         for result in record.checks
         if result.status is not Status.PASS
     )
@@ -131,17 +83,17 @@ def keep_last_lines(text: str) -> str:
     return "\n".join(text.rstrip().splitlines()[-_DETAIL_LINES:])
 
 
-def build_flaky_rows(cells: Iterable[Cell]) -> tuple[FlakyRow, ...]:
+def build_flaky_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return the flaky cells, red or not."""
     flaky = ((cell, cell.record.flaky) for cell in cells if cell.record and cell.record.flaky)
     groups = group_by_opset(
         flaky, lambda item: item[0].id, lambda item: (item[0].outcome, mask_numbers(item[1]))
     )
     return tuple(
-        FlakyRow(
-            mark=group.first[0].mark,
-            label=group.label,
-            previous=clean_message(group.first[1]),
-        )
+        {
+            "mark": group.first[0].mark,
+            "label": group.label,
+            "previous": clean_message(group.first[1]),
+        }
         for group in groups
     )

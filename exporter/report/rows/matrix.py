@@ -12,30 +12,11 @@ from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import Cell, format_head
+from exporter.report.rows.cells import Cell, Row, format_head
 
 #: The largest number of opsets with a column each on a page, and of models in one part.
 WIDE = 17
 LONG = 40
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpsetRun:
-    """Promised opsets with the same mark."""
-
-    opsets: str
-    mark: Mark
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
-    """One model on all devices."""
-
-    model: str
-    cells: tuple[tuple[OpsetRun, ...], ...]
-    """By device of the part: the opsets of each mark; empty if the model does not promise it."""
-    is_changed: bool = False
-    """Whether the baseline has other outcomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +30,7 @@ class MatrixPart:
     head: str
     """The head figure of its cells."""
     devices: tuple[str, ...]
-    rows: tuple[ModelRow, ...]
+    rows: tuple[Row, ...]
 
 
 def build_matrix(
@@ -88,21 +69,21 @@ def build_matrix(
     )
 
 
-def find_opset_runs(cells: Iterable[Cell]) -> tuple[OpsetRun, ...]:
+def find_opset_runs(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return the cells of a model on one device as runs of equal marks."""
     return list_opset_runs((cell.id.opset, cell.mark) for cell in cells)
 
 
-def list_opset_runs(marks: Iterable[tuple[int, Mark]]) -> tuple[OpsetRun, ...]:
+def list_opset_runs(marks: Iterable[tuple[int, Mark]]) -> tuple[Row, ...]:
     """Return opsets with their marks as runs of equal marks."""
     ordered = sorted(marks, key=lambda pair: pair[0])
     return tuple(
-        OpsetRun(opsets=format_opsets(opset for opset, _ in run), mark=mark)
+        {"opsets": format_opsets(opset for opset, _ in run), "mark": mark}
         for mark, run in groupby(ordered, key=lambda pair: pair[1])
     )
 
 
-def group_by_mark(cells: Collection[Cell]) -> tuple[OpsetRun, ...]:
+def group_by_mark(cells: Collection[Cell]) -> tuple[Row, ...]:
     """Return the opsets of each mark, for one model on one device.
 
     Opsets that the runtime of the device cannot load are a property of the device. They are listed
@@ -111,7 +92,7 @@ def group_by_mark(cells: Collection[Cell]) -> tuple[OpsetRun, ...]:
     loadable = [cell for cell in cells if not cell.is_beyond_runtime] or cells
     runs = {mark: [each.id.opset for each in loadable if each.mark is mark] for mark in LEGEND}
     return tuple(
-        OpsetRun(opsets=format_opsets(opsets), mark=mark) for mark, opsets in runs.items() if opsets
+        {"opsets": format_opsets(opsets), "mark": mark} for mark, opsets in runs.items() if opsets
     )
 
 
@@ -136,14 +117,14 @@ def _build_part(
     every = [cell for cells in by_model.values() for cell in cells]
     devices = tuple(dict.fromkeys(cell.id.device for cell in every))
     rows = (
-        ModelRow(
-            model=model,
-            cells=tuple(
+        {
+            "model": model,
+            "cells": tuple(
                 group_by_mark([cell for cell in cells if cell.id.device == device])
                 for device in devices
             ),
-            is_changed=model in changed,
-        )
+            "is_changed": model in changed,
+        }
         for model, cells in by_model.items()
     )
     return MatrixPart(

@@ -12,7 +12,7 @@ from exporter.manifest import Axis, Manifest, ModelSpec
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
 from exporter.records.record import Record, RunRecord
-from exporter.report.rows.cells import Cell
+from exporter.report.rows.cells import Cell, Row
 from exporter.report.rows.contract import format_axis_sizes
 
 #: The name of each runtime, and the tool with its version.
@@ -149,17 +149,7 @@ def _read_proved_sizes(axis: Axis, record: Record) -> tuple[int, int] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolTable:
-    """One row for each tool."""
-
-    toolchains: tuple[str, ...]
-    """The toolchains with results."""
-    rows: tuple[tuple[str, ...], ...]
-    """The tool, its version in the project's own packages, and its version in each toolchain."""
-
-
-def build_tool_table(run: RunRecord) -> ToolTable:
+def build_tool_table(run: RunRecord) -> Row:
     """Return the versions of the tools that created the results."""
     by_toolchain: dict[str, Mapping[str, str]] = {}
     for record in run.records:
@@ -167,10 +157,10 @@ def build_tool_table(run: RunRecord) -> ToolTable:
         if name and (versions := extract_tool_versions(record.fingerprint)):
             by_toolchain[name] = versions
     names = tuple(sorted(by_toolchain))
-    return ToolTable(
-        toolchains=names,
-        rows=tuple(
+    return {
+        "toolchains": names,
+        "rows": tuple(
             (tool, version, *(by_toolchain[name].get(tool, version) for name in names))
             for tool, version in sorted(run.tools.items())
         ),
-    )
+    }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.records.record import Record, Stage
-from exporter.report.rows.cells import Cell
+from exporter.report.rows.cells import Cell, Row
 
 #: Stages that run for each device, and those that run once for a model. The time for PyTorch's
 #: reference outputs contains that of the model and a little more for each opset.
@@ -26,15 +26,6 @@ class Timings:
     def total(self) -> float:
         """The sum over all stages, which include the checks."""
         return sum(self.stages.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimingRow:
-    """The times of one cell, with the stages that it shares with others."""
-
-    cell: str
-    stages: str
-    checks: str
 
 
 def sum_timings(records: Iterable[Record]) -> Timings:
@@ -62,14 +53,14 @@ def sum_timings(records: Iterable[Record]) -> Timings:
     return Timings(stages=_sort(stages), checks=_sort(checks))
 
 
-def build_timing_rows(cells: Iterable[Cell]) -> tuple[TimingRow, ...]:
+def build_timing_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return one row for each cell that ran."""
     rows = []
     for cell in cells:
         if cell.record and cell.record.seconds:
             times = sum_timings([cell.record])
             stages, checks = format_timings(times.stages), format_timings(times.checks)
-            rows.append(TimingRow(cell=str(cell.id), stages=stages, checks=checks))
+            rows.append({"cell": str(cell.id), "stages": stages, "checks": checks})
     return tuple(rows)
 
 

@@ -17,4 +17,4 @@ def test_files_of_toolchains_are_not_mixed() -> None:
     )
     cells = collect_cells(manifest, run)["net"]
     assert [row.opsets for row in group_files(cells)] == ["18, 20; 20 @old", "18 @old"]
-    assert count_operators(cells).opsets[-1] == "18 @old"
+    assert count_operators(cells)["opsets"][-1] == "18 @old"

@@ -47,7 +47,7 @@ def test_neighbors_with_equal_marks_are_one_run() -> None:
     records = [make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 15)]
     records.append(make_record("net/11/cpu", "fail"))
     (cells,) = collect_cells(manifest, make_run(*records)).values()
-    result = [(each.opsets, each.mark.word) for each in find_opset_runs(cells)]
+    result = [(each["opsets"], each["mark"].word) for each in find_opset_runs(cells)]
     assert result == [
         ("9..10", "pass"),
         ("11", "fail"),
@@ -61,7 +61,7 @@ def test_runs_contain_only_promised_opsets() -> None:
     manifest = make_manifest(make_spec("net", opsets=(9, 10, 13, 17)))
     run = make_run(*(make_record(f"net/{opset}/cpu") for opset in (9, 10, 13, 17)))
     (cells,) = collect_cells(manifest, run).values()
-    assert [each.opsets for each in find_opset_runs(cells)] == ["9..10, 13, 17"]
+    assert [each["opsets"] for each in find_opset_runs(cells)] == ["9..10, 13, 17"]
 
 
 @pytest.mark.parametrize(("opsets", "wide"), [(FEW, False), (EVERY, True)])
@@ -133,7 +133,7 @@ def test_many_models_are_divided_by_file() -> None:
         "Releases and axes",
     ]
     _every_anchor_is_a_heading(page)
-    rows = [row.model for part in result for row in part.rows]
+    rows = [row["model"] for part in result for row in part.rows]
     assert sorted(rows) == sorted(spec.id for spec in specs)
 
 
@@ -200,7 +200,7 @@ def test_red_models_are_first_and_changed_ones_are_marked() -> None:
     before = make_run(make_record("green/18/cpu"), make_record("red/18/cpu", "fail"))
     history = AcceptanceHistory(make_baseline(before))
     (part,) = build_matrix(manifest, collect_cells(manifest, run), history)
-    assert [(row.model, row.is_changed) for row in part.rows] == [
+    assert [(row["model"], row["is_changed"]) for row in part.rows] == [
         ("red", False),
         ("changed", True),
         ("green", False),

@@ -26,16 +26,16 @@ def _make_cell(text: str, measurements: Measurements | None) -> Cell:
 def test_rows_have_values_and_multiples() -> None:
     cells = [_make_cell("net/18/cpu", MEASURED), _make_cell("net/17/cpu", None)]
     (row,) = build_measurement_rows(cells)
-    assert (row.device, row.opset) == ("cpu", 18)
-    assert (row.latency, row.latency_ratio) == ("1.2 ms, 3.4 ms", "0.46")
-    assert (row.load, row.load_ratio) == ("20 ms", "130")
-    assert (row.memory, row.memory_ratio) == ("3.00 MB", "1.5")
+    assert (row["device"], row["opset"]) == ("cpu", 18)
+    assert (row["latency"], row["latency_ratio"]) == ("1.2 ms, 3.4 ms", "0.46")
+    assert (row["load"], row["load_ratio"]) == ("20 ms", "130")
+    assert (row["memory"], row["memory_ratio"]) == ("3.00 MB", "1.5")
 
 
 def test_an_unrequested_measurement_is_empty() -> None:
     only_load = Measurements(load=MEASURED.load)
     (row,) = build_measurement_rows([_make_cell("net/18/cpu", only_load)])
-    assert (row.latency, row.latency_ratio, row.memory) == ("", "", "")
+    assert (row["latency"], row["latency_ratio"], row["memory"]) == ("", "", "")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def test_each_toolchain_has_a_column() -> None:
             tools=TOOLS,
         )
     )
-    assert table.toolchains == ("old",)
-    assert table.rows == (
+    assert table["toolchains"] == ("old",)
+    assert table["rows"] == (
         ("onnxscript", "0.7.2", "0.6.2"),
         ("platform", "linux x86_64", "linux x86_64"),
         ("torch", "2.13.0", "2.13.0"),
@@ -33,4 +33,4 @@ def test_each_toolchain_has_a_column() -> None:
 def test_a_toolchain_without_results_has_no_column() -> None:
     record = make_record("net/18/cpu@old", "unavailable", fingerprint={"entry": "1"})
     table = build_tool_table(make_run(record, tools=TOOLS))
-    assert (table.toolchains, table.rows[0]) == ((), ("onnxscript", "0.7.2"))
+    assert (table["toolchains"], table["rows"][0]) == ((), ("onnxscript", "0.7.2"))
