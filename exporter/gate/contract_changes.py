@@ -35,7 +35,7 @@ from exporter.manifest import (
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
 from exporter.manifest.syntax.versions import find_lowest_release
-from exporter.planning.plan import condition_matches
+from exporter.planning.plan import condition_matches, list_cells
 from exporter.records.record import CellId
 
 #: Keys that define the model and its export.
@@ -59,11 +59,6 @@ _RESOLVED_KEYS = frozenset(
         *("skip", "consumers"),
     }
 )
-#: Keys of the policy with a threshold: a smaller value is stricter.
-_THRESHOLDS = (
-    "error_factor", "error_floor", "file_growth", "latency_factor", "load_factor",
-    "memory_factor", "node_growth",
-)  # fmt: skip
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 _MESSAGES = {
     FindingKind.RELAXED: "the contract differs from the one at the revision",
@@ -78,13 +73,6 @@ _DIGITS = 12
 ContractHashes: TypeAlias = Mapping[str, Mapping[tuple[FindingKind, str], str]]
 
 
-class Change(NamedTuple):
-    """One changed key."""
-
-    before: str
-    after: str
-
-
 def find_contract_changes(
     before: Manifest, after: Manifest, hashes: tuple[ContractHashes, ContractHashes] = ({}, {})
 ) -> tuple[GateFinding, ...]:
@@ -97,9 +85,9 @@ def find_contract_changes(
     for old in before.models:
         policy = before.project.gate.find_policy(old.id)
         new = current.get(old.id)
-        promised = _list_cells(new) if new else ()
-        for cell in _list_cells(old):
-            changes = [(FindingKind.RELAXED, Change("promised", "no longer promised"))]
+        promised = list_cells(new) if new else ()
+        for cell in list_cells(old):
+            changes = [(FindingKind.RELAXED, ("promised", "no longer promised"))]
             if new is not None and cell in promised:
                 # The promises of an invalid entry are unknown, and all its cells are red.
                 sides = ((before, old, hashes[0]), (after, new, hashes[1]))
@@ -108,29 +96,23 @@ def find_contract_changes(
                 GateFinding(
                     kind=kind,
                     cell=cell,
-                    before=change.before,
-                    after=change.after,
+                    before=first,
+                    after=second,
                     message=_MESSAGES[kind],
                     action=kind.find_action(policy),
                 )
-                for kind, change in changes
+                for kind, (first, second) in changes
             ]
     reported = (finding for finding in findings if finding.action != "ignore")
     return tuple(sorted(reported, key=lambda finding: finding.sort_key))
 
 
-def _list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
-    return tuple(
-        CellId(model=spec.id, opset=opset, device=device)
-        for opset in spec.opsets
-        for device in spec.devices
-    )
-
-
+#: A changed key before and after.
+_Change: TypeAlias = tuple[str, str]
 _Side: TypeAlias = tuple[Manifest, ModelSpec, ContractHashes]
 
 
-def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[FindingKind, Change]]:
+def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[FindingKind, _Change]]:
     specs = [spec.resolve_cell(cell.opset, cell.device) for _, spec, _ in (old, new)]
     before, after = (
         _list_promises(side[0], spec, cell) for side, spec in zip((old, new), specs, strict=True)
@@ -144,14 +126,14 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         ):
             continue
         kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
-        yield kind, Change(*(f"{name}: {_format_value(each)}" for each in (value, other)))
+        yield kind, _format_change(name, value, other)
     for change in _find_lost_sizes(*specs):
         yield FindingKind.RELAXED, change
     digests = [side[2].get(cell.model, {}) for side in (old, new)]
     for kind, name in sorted(digests[0].keys() & digests[1].keys()):
         first, second = (each[kind, name] for each in digests)
         if first != second:
-            yield kind, Change(*(f"{name}: {digest[:_DIGITS]}" for digest in (first, second)))
+            yield kind, _format_change(name, first[:_DIGITS], second[:_DIGITS])
 
 
 def _list_promises(
@@ -268,7 +250,7 @@ class _Sizes(NamedTuple):
     step: int
 
 
-def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[Change]:
+def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[_Change]:
     """Yield each input and axis that no longer takes every size that the old entry promises."""
     old_axes, new_axes = ({axis.name: axis for axis in spec.axes} for spec in (old, new))
     shapes = {item.name: item.shape for item in new.inputs}
@@ -280,8 +262,7 @@ def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[Change]:
         if len(item.shape) != len(shape) or any(
             a != b and not (isinstance(a, int) and b in new_axes) for a, b in pairs
         ):
-            texts = (_format_value(each) for each in (item.shape, shape))
-            yield Change(*(f"shape of {item.name}: {text}" for text in texts))
+            yield _format_change(f"shape of {item.name}", item.shape, shape)
             continue
         for a, b in pairs:
             if isinstance(b, str):
@@ -303,7 +284,7 @@ def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[Change]:
             sizes = computed if name not in sources or is_fixed else None
         if axis is None or sizes is None or not _allows_sizes(axis, sizes):
             before = ", ".join(f"{dim}" for dim in dims - {name}) or known
-            yield Change(*(f"axis {name}: {_format_value(each)}" for each in (before, axis)))
+            yield _format_change(f"axis {name}", before, axis)
 
 
 def _allows_sizes(axis: Axis, sizes: _Sizes) -> bool:
@@ -348,6 +329,10 @@ def _apply_rule(rule: SizeRule, operands: list[_Sizes]) -> _Sizes:
     return _Sizes(low, high, step)
 
 
+def _format_change(name: str, old: object, new: object) -> _Change:
+    return f"{name}: {_format_value(old)}", f"{name}: {_format_value(new)}"
+
+
 def _format_value(value: object) -> str:
     match value:
         case Bound():
@@ -376,37 +361,38 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
     A cell that is no longer promised has a finding of its own.
     """
     current = {spec.id: spec for spec in after.models}
-    edits: dict[tuple[Change, Location], list[tuple[Action, CellId]]] = {}
+    edits: dict[tuple[_Change, Location], list[tuple[Action, CellId]]] = {}
     for old in before.models:
         new = current.get(old.id)
         if new is None or new.problems:
             continue
         policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
         action = FindingKind.RELAXED.find_action(policy)
-        promised = {*_list_cells(new)}
+        promised = {*list_cells(new)}
         for key, change in _compare_policies(policy, new_policy):
             line = after.project.gate.find_line(old.id, key)
             edits.setdefault((change, Location(file=SETTINGS_FILE, line=line)), []).extend(
-                (action, cell) for cell in _list_cells(old) if cell in promised
+                (action, cell) for cell in list_cells(old) if cell in promised
             )
-    for (change, location), affected in edits.items():
+    for ((first, second), location), affected in edits.items():
         cells = tuple(cell for _, cell in affected)
         if cells:
             models = len({cell.model for cell in cells})
             yield GateFinding(
                 kind=FindingKind.RELAXED,
                 cell=cells[0],
-                before=change.before,
-                after=change.after,
+                before=first,
+                after=second,
                 message=f"weaker than at the revision, for {pluralize(models, 'model')}",
                 action=max((action for action, _ in affected), key=_SEVERITY.__getitem__),
                 setting=PolicySetting(location=location, cells=cells),
             )
 
 
-def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[tuple[str, Change]]:
+def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[tuple[str, _Change]]:
     for key in GatePolicy.model_fields:
         before, after = getattr(old, key), getattr(new, key)
-        is_looser = after > before if key in _THRESHOLDS else _SEVERITY[after] < _SEVERITY[before]
+        is_threshold = isinstance(before, float)
+        is_looser = after > before if is_threshold else _SEVERITY[after] < _SEVERITY[before]
         if is_looser:
-            yield key, Change(f"gate.{key} = {before}", f"gate.{key} = {after}")
+            yield key, (f"gate.{key} = {before}", f"gate.{key} = {after}")

@@ -92,6 +92,15 @@ def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) 
     return PlannedCell(cell=cell, route=route, skip=reason, skip_status=Status.UNAVAILABLE)
 
 
+def list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
+    """Return the cells of a model."""
+    return tuple(
+        CellId(model=spec.id, opset=opset, device=device)
+        for opset in spec.opsets
+        for device in spec.devices
+    )
+
+
 def choose_route(spec: ModelSpec, opset: int) -> Route:
     """Return the exporter and the capture for one opset, with the reason."""
     if spec.artifact:

@@ -20,7 +20,7 @@ from exporter.planning.expectations import (
     list_failures,
     matches_failure,
 )
-from exporter.planning.plan import condition_matches
+from exporter.planning.plan import condition_matches, list_cells
 from exporter.records.record import CellId, Record, Status
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
@@ -96,14 +96,9 @@ def propose_entries(
         for record in records
         if record.cell.model == spec.id and record.status not in (Status.SKIP, Status.UNAVAILABLE)
     }
-    all_cells = [
-        CellId(model=spec.id, opset=opset, device=device)
-        for opset in spec.opsets
-        for device in spec.devices
-    ]
     entries: list[ExpectEntry] = []
     for index, item in enumerate(spec.expect):
-        cells = [cell for cell in all_cells if condition_matches(item, cell)]
+        cells = [cell for cell in list_cells(spec) if condition_matches(item, cell)]
         remaining = [
             cell for cell in cells if cell not in results or _is_needed(item, results[cell], today)
         ]
