@@ -13,7 +13,7 @@ from exporter.planning.plan import Plan, PlannedCell
 from exporter.planning.selection import Selection
 from exporter.planning.shards import Shard
 from exporter.processes import ProcessStarter
-from exporter.processes.worker_starter import make_starter
+from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status
 from exporter.usecases.baseline_acceptance import Acceptance, accept, prepare_acceptance
 from exporter.usecases.build_plan import BuildPlan, ExportOptions, plan

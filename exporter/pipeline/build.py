@@ -25,8 +25,7 @@ from exporter.pipeline.execute.supervisor import BuildObserver, Supervisor
 from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.pipeline.folder.maintenance import recover_killed_runs
 from exporter.pipeline.folder.stored_records import StoredRecords
-from exporter.pipeline.schedule.cost import estimate_costs
-from exporter.pipeline.schedule.tasks import make_jobs, make_tasks
+from exporter.pipeline.schedule import estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.toolchain_export import ToolchainContext, export_toolchains
 from exporter.planning.plan import Plan
 from exporter.records.record import CellId, Record, RunRecord

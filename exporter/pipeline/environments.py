@@ -1,8 +1,8 @@
-"""The packages of workers, of devices and of toolchains: require, create and locate them."""
+"""The packages of workers, devices and toolchains: require, create and use them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from exporter.environments.installation import (
 from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
 from exporter.manifest.syntax.values import split_device
+from exporter.pipeline.folder.build_folder import BuildFolder
+from exporter.processes.spawner import run_program
+from exporter.records.record import RunRecord, read_run
 
 #: The packages that every worker imports.
 _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
@@ -133,3 +136,56 @@ def _replace(project: Project, environments: Iterable[RuntimeEnvironment]) -> Pr
         for device in project.devices
     )
     return project.model_copy(update={"devices": devices})
+
+
+def run_nested_export(
+    project: Project,
+    installed: InstalledEnvironment,
+    build: BuildFolder,
+    arguments: Iterable[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+) -> RunRecord:
+    """Export with other packages and return the results.
+
+    Args:
+        project: The project.
+        installed: The environment with the packages.
+        build: The build folder of the results.
+        arguments: More arguments of `export`.
+        environment: The environment variables.
+        on_line: Receives each line of the output.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
+    """
+    command = [str(installed.python), "-P", "-m", "exporter", "export"]
+    command += ["--root", project.root, "--build", str(build.path)]
+    command += ["--engine", "local", *arguments]
+    code = run_program(command, environment, on_line)
+    if code not in (ExitCode.OK, ExitCode.RED):
+        message = f"the export with the other packages exited with code {code}; see its output"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    run = read_run(build.results)
+    _require_versions(run, installed)
+    return run
+
+
+def _require_versions(run: RunRecord, installed: InstalledEnvironment) -> None:
+    """Raise if the export used other versions than those of the environment.
+
+    Otherwise a variable such as `PYTHONPATH` could hide the packages, and nothing would differ.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with the versions.
+    """
+    problems = [
+        f"{name} {run.tools[name]} instead of {version}"
+        for name, version in installed.packages.items()
+        if run.tools.get(name, version) != version
+    ]
+    if problems:
+        message = (
+            f"the export used {', '.join(problems)}; remove the other versions from PYTHONPATH"
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, message)

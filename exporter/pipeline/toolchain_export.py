@@ -26,9 +26,9 @@ from exporter.manifest import Project, Toolchain
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, split_device
 from exporter.pipeline.decisions.build_results import RecordValidator
 from exporter.pipeline.decisions.cell_decisions import BuildOptions, Decisions
+from exporter.pipeline.environments import run_nested_export
 from exporter.pipeline.execute.supervisor import BuildObserver
 from exporter.pipeline.folder.stored_records import StoredRecords
-from exporter.pipeline.nested_export import run_nested_export
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Record, Status
 

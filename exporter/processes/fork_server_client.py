@@ -22,9 +22,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from exporter.processes.environment import make_worker_environment
 from exporter.processes.lifetime import hide_memory
 from exporter.processes.spawner import (
     ProcessStarter,
@@ -258,3 +259,19 @@ class _ForkedWorker:
     def signal_group(self, number: signal.Signals) -> None:
         if self.pid and self.code is None:
             signal_group(self.pid, number)
+
+
+def make_starter(environment: Mapping[str, str], variables: Iterable[str] = ()) -> ProcessStarter:
+    """Return a fork server on Linux, because its kernel ends children with their parent.
+
+    Args:
+        environment: The environment of the parent.
+        variables: The names of more variables for workers, with wildcards.
+    """
+    return make_worker_starter(make_worker_environment(environment, variables))
+
+
+def make_worker_starter(worker_environment: Mapping[str, str]) -> ProcessStarter:
+    """Return the starter of workers that have exactly these variables."""
+    is_linux = sys.platform == "linux"
+    return ForkServerStarter(worker_environment) if is_linux else Spawner(worker_environment)

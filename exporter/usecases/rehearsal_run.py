@@ -17,7 +17,7 @@ from exporter.gate import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder
-from exporter.pipeline.nested_export import run_nested_export
+from exporter.pipeline.environments import run_nested_export
 from exporter.planning.plan import make_plan
 from exporter.planning.selection import Selection
 from exporter.records.record import RunRecord

@@ -84,7 +84,7 @@ class Project:
             project = manifest.project.model_copy(update={"build": name})
             manifest = Manifest(project=project, models=models)
             counts = _divide_all(variant.parts)
-            with patch("exporter.pipeline.schedule.tasks.count_parts", counts):
+            with patch("exporter.pipeline.schedule.count_parts", counts):
                 engine = LocalEngine(2, starter)
                 plan = make_plan(manifest, selection)
                 options = BuildOptions(store=None)

@@ -21,7 +21,7 @@ from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode
 from exporter.core.toml_table import read_setting
 from exporter.planning.selection import Selection
-from exporter.processes.worker_starter import make_starter
+from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
     from exporter.cli.options.engines import EngineArguments

@@ -18,7 +18,7 @@ from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, Manifest, load_devices, load_project
 from exporter.pipeline import require_packages
 from exporter.processes import make_worker_environment
-from exporter.processes.worker_starter import make_starter
+from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import Record, Status
 from exporter.tools.verify import (
     DeviceVerdict,

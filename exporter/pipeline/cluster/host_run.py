@@ -38,8 +38,8 @@ from exporter.pipeline.cluster.protocol import (
     RunContext,
 )
 from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
+from exporter.processes.fork_server_client import make_worker_starter
 from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProcess
-from exporter.processes.worker_starter import make_worker_starter
 from exporter.records.record import Record
 
 #: Seconds between two looks at a worker, or for an archive that the client sends.

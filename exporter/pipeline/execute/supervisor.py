@@ -23,7 +23,7 @@ from exporter.pipeline.execute.split_jobs import EndedJob, SplitJobs, join_folde
 from exporter.pipeline.folder.carry_over import carry_over, repair_folder
 from exporter.pipeline.folder.maintenance import mark_flaky
 from exporter.pipeline.folder.stored_records import FolderRecords, StoredRecords
-from exporter.pipeline.schedule.tasks import make_opset_jobs
+from exporter.pipeline.schedule import make_opset_jobs
 from exporter.planning.plan import Plan
 from exporter.records.record import CellId, Record, Status
 

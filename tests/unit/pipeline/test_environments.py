@@ -21,8 +21,10 @@ from exporter.pipeline import (
     require_packages,
     run_plan,
 )
+from exporter.pipeline.environments import _require_versions
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
+from tests.unit.factory import make_run
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
 
 
@@ -167,3 +169,18 @@ def test_the_store_finds_cells_before_the_environment_is_created(
     after = RecordValidator(of, TODAY).fingerprints.get_cell_parts(CELL)
     assert before != after
     assert make_lookup_key(CELL, before) == make_lookup_key(CELL, after)
+
+
+def require(used: dict[str, str], installed: dict[str, str]) -> None:
+    environment = InstalledEnvironment(folder=Path(), packages=installed)
+    _require_versions(make_run(tools=used), environment)
+
+
+def test_the_export_must_use_the_installed_versions() -> None:
+    with pytest.raises(ExporterError, match=r"used onnx 1\.21\.0 instead of 1\.22\.0") as caught:
+        require({"onnx": "1.21.0", "torch": "2.13.0"}, {"onnx": "1.22.0", "torch": "2.13.0"})
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+
+
+def test_packages_that_are_no_tools_have_no_known_version() -> None:
+    require({"onnx": "1.22.0"}, {"onnx": "1.22.0", "timm": "1.0.0"})

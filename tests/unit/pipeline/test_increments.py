@@ -222,7 +222,7 @@ class Project:
             patch(
                 "exporter.pipeline.decisions.build_results.compute_fingerprint", self.fingerprint
             ),
-            patch("exporter.pipeline.schedule.job_division._MIN_OPSETS", 1),
+            patch("exporter.pipeline.schedule._MIN_OPSETS", 1),
             patch.dict(os.environ, self.variables()),
             patch("exporter.cache.states.list_package_folders", self.list_packages),
             patch("exporter.cache.states._FIRST_PATH", (*sys.path, str(self.packages))),

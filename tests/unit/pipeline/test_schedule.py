@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from exporter.jobs.job import OpsetJob
 from exporter.manifest import Device
 from exporter.pipeline.folder.build_folder import BuildFolder
-from exporter.pipeline.schedule.cost import Cost, estimate_costs
-from exporter.pipeline.schedule.job_division import count_parts, divide_opsets
-from exporter.pipeline.schedule.tasks import make_tasks
+from exporter.pipeline.schedule import (
+    Cost,
+    count_parts,
+    divide_opsets,
+    estimate_costs,
+    make_tasks,
+)
 from exporter.records.record import Record
 from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
 from tests.unit.pipeline.builders import job, spec

@@ -1,1 +1,0 @@
-"""Create jobs for an engine, divide large ones and order them by cost."""
