@@ -125,12 +125,8 @@ class JobOutput:
 
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""
-        names = (
-            *self.spec.list_data_files((record.cell.opset,)),
-            *self.custom.list_project_libraries(self.root),
-        )
-        libraries = self.custom.list_external_libraries(self.root)
-        declared = (*(self.root / name for name in names), *libraries)
+        names = self.spec.list_data_files((record.cell.opset,))
+        declared = (*(self.root / name for name in names), *self.custom.kernels.libraries)
         folder = (self.root / self.spec.manifest).parent
         files, folders = expand_globs(folder, self.spec.depends.files)
         accesses = self.opened.list_accesses()

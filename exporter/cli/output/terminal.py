@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.core.command_names import read_command, replace_commands
 from exporter.core.errors import Problem
-from exporter.core.text import escape_ci_commands, remove_controls
+from exporter.core.text import escape_ci_commands, read_command, remove_controls, replace_commands
 
 if TYPE_CHECKING:  # `--version` must not import pydantic
     from exporter.cache.noop_snapshot import ExportSummary

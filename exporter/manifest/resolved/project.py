@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.text import DEFAULT_COMMAND
 from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
 from exporter.manifest.resolved.gate import DEFAULT_GATE, Gate
 from exporter.manifest.resolved.model import ModelSpec, Style

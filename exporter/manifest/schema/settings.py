@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PlainValidator, Tag, WithJsonSchema
 
-from exporter.core.command_names import DEFAULT_COMMAND, NAME_PLACEHOLDER
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items
+from exporter.core.text import DEFAULT_COMMAND, NAME_PLACEHOLDER
 from exporter.manifest.resolved.device import Optimization, Proof
 from exporter.manifest.resolved.gate import GatePolicy
 from exporter.manifest.resolved.model import Style

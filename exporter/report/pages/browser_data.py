@@ -9,9 +9,14 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from exporter.core.command_names import format_command
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.text import format_bytes, format_two_digits, join_lines, pluralize
+from exporter.core.text import (
+    format_bytes,
+    format_command,
+    format_two_digits,
+    join_lines,
+    pluralize,
+)
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.records.trends import ModelFigures

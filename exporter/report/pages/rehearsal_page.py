@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from exporter.core.command_names import DEFAULT_COMMAND
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.text import DEFAULT_COMMAND
 from exporter.gate import FileChange, UpgradeComparison
 from exporter.manifest import Action
 from exporter.records.baseline import CellText

@@ -16,9 +16,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from exporter.core.command_names import DEFAULT_COMMAND, format_command
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.core.text import remove_controls
+from exporter.core.text import DEFAULT_COMMAND, format_command, remove_controls
 from exporter.manifest import Style
 from exporter.report.formats import (
     escape_inline,

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from exporter.core.command_names import format_command
-from exporter.core.text import join_lines, pluralize
+from exporter.core.text import format_command, join_lines, pluralize
 from exporter.manifest import Manifest
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device

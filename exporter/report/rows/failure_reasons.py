@@ -9,8 +9,7 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 
-from exporter.core.command_names import DEFAULT_COMMAND, format_command
-from exporter.core.text import format_two_digits, join_names
+from exporter.core.text import DEFAULT_COMMAND, format_command, format_two_digits, join_names
 from exporter.records.record import TRACER_PREFIX, Culprit, Divergence, Record, Stage, Status
 from exporter.report.formats import clean_message, format_magnitude, replace_repetition
 

@@ -157,11 +157,10 @@ def _collect(connection: socket.socket, listener: int) -> None:
             if descriptor == listener and event & select.POLLIN:
                 if (received := receive_request(listener)) is None:
                     continue
-                identifier, request = received
-                access = (request.path, request.flags)
-                if access not in seen:
-                    seen.add(access)
-                    fresh.append(access)
+                identifier, path, flags = received
+                if (path, flags) not in seen:
+                    seen.add((path, flags))
+                    fresh.append((path, flags))
                 resume(listener, identifier)
             elif descriptor == listener:
                 return  # no filtered process is left

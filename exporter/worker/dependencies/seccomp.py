@@ -83,15 +83,6 @@ _ARCHITECTURES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
-    """A file that a process is about to open."""
-
-    path: str
-    """Absolute; "" if it cannot be read."""
-    flags: int
-
-
 def is_supported() -> bool:
     """Return True if this system has the filter and this package knows its numbers."""
     return sys.platform == "linux" and platform.machine() in _ARCHITECTURES
@@ -136,11 +127,12 @@ def _compile_filter(machine: _Architecture) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
-def receive_request(listener: int) -> tuple[int, OpenRequest] | None:
-    """Wait for the next file and return its notification.
+def receive_request(listener: int) -> tuple[int, str, int] | None:
+    """Wait for the next file that a process is about to open.
 
     Returns:
-        The identifier for `resume` and the file; None if the caller was killed.
+        The identifier for `resume`, the absolute path and the flags; None if the caller was killed.
+        The path is "" if it cannot be read.
     """
     buffer = ctypes.create_string_buffer(_REQUEST.size)
     if _LIBC.ioctl(listener, ctypes.c_ulong(_RECEIVE), buffer) < 0:
@@ -157,7 +149,7 @@ def receive_request(listener: int) -> tuple[int, OpenRequest] | None:
         mode = struct.unpack("=Q", words)[0] if len(words) == 8 else os.O_RDONLY
     # The memory of a killed process cannot be read, and another process may have its number.
     is_valid = _LIBC.ioctl(listener, ctypes.c_ulong(_IS_VALID), struct.pack("=Q", identifier)) == 0
-    return (identifier, OpenRequest(name, int(mode))) if is_valid else None
+    return (identifier, name, int(mode)) if is_valid else None
 
 
 def resume(listener: int, identifier: int) -> None:

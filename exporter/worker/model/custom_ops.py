@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -78,29 +77,6 @@ class CustomOps:
         """Return the `custom_translation_table` for `opset`."""
         selected = self._select(opset, lambda item: item.translation).values()
         return {item.target: item.translation for item in selected if item.translation is not None}
-
-    def list_project_libraries(self, root: Path) -> tuple[str, ...]:
-        """Return the kernel libraries that are files of the project, relative to its root."""
-        root = root.resolve()
-        return tuple(
-            path.relative_to(root).as_posix()
-            for path in self._list_uninstalled()
-            if path.is_relative_to(root)
-        )
-
-    def list_external_libraries(self, root: Path) -> tuple[Path, ...]:
-        """Return the kernel libraries outside of the project and of all packages."""
-        root = root.resolve()
-        return tuple(path for path in self._list_uninstalled() if not path.is_relative_to(root))
-
-    def _list_uninstalled(self) -> tuple[Path, ...]:
-        """Return the libraries outside of packages: the environment may be in the project."""
-        installed = [Path(sysconfig.get_path(key)).resolve() for key in ("purelib", "platlib")]
-        return tuple(
-            path
-            for path in self.kernels.libraries
-            if not any(path.is_relative_to(folder) for folder in installed)
-        )
 
     def _select(
         self, opset: int, key: Callable[[_LoadedOperator], object]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cli.entry_point import run
-from exporter.core.command_names import (
+from exporter.core.text import (
     DEFAULT_COMMAND,
     format_command,
     read_command,
