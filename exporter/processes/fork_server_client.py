@@ -157,6 +157,7 @@ class ForkServerClient:
             "job": str(command.job),
             "log": str(command.log),
             "folder": str(command.folder),
+            "captures": command.captures,
         }
         self._send(json.dumps(message).encode())
         self._wait_for(lambda: worker.pid > 0, _RESPONSE_LIMIT)

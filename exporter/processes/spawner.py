@@ -69,6 +69,8 @@ class WorkerCommand:
     """The output is appended to this file."""
     folder: Path
     """The current directory."""
+    captures: bool = False
+    """Whether it captures a program, for which a fork server then imports the modules once."""
 
 
 class WorkerProcess(Protocol):

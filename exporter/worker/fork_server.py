@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from exporter.processes.lifetime import (
     adopt_orphans,
@@ -91,7 +91,11 @@ class ForkServer:
                 self._report(alive=1)
         return bool(data)
 
-    def _start(self, request: dict[str, str]) -> None:
+    def _start(self, request: dict[str, Any]) -> None:
+        if request["captures"] and not self._script:
+            from exporter.worker.preload import preload_capture
+
+            preload_capture()
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -148,7 +152,7 @@ class ForkServer:
         os.writev(1, [self._secret, b" ", json.dumps(fields).encode(), b"\n"])
 
 
-def _execute_request(request: dict[str, str], script: str) -> NoReturn:
+def _execute_request(request: dict[str, Any], script: str) -> NoReturn:
     """Run `python -m exporter.worker JOB` or the script in the child, and exit."""
     code = 1
     try:

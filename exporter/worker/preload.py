@@ -9,38 +9,51 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+from collections.abc import Iterable, Iterator
+from functools import cache
 
-_MODULES = (
-    "exporter.worker.job_runner",
-    "onnx.reference",
-    "torch.onnx",
-    "sympy.tensor.tensor",
-    "onnxscript.optimizer",
-    "onnxscript.version_converter",
-)
+_MODULES = ("exporter.worker.job_runner", "onnx.reference", "torch.onnx")
+#: The modules of captures and of their conversion: half of all imports.
+_CAPTURE_MODULES = ("sympy.tensor.tensor", "onnxscript.optimizer", "onnxscript.version_converter")
 
 
 def preload() -> None:
     """Import the modules and fill the caches that are equal in every worker."""
-    # All objects live until the end, so the garbage collector need not examine them.
-    gc.disable()
-    for name in _MODULES:
+    with _no_garbage():
+        _import(_MODULES)
+        with contextlib.suppress(ImportError):
+            from exporter.worker.dependencies.source_files import map_module_owners
+
+            map_module_owners()
+
+
+@cache
+def preload_capture() -> None:
+    """Do the same, once, for workers that capture a program; a trace needs none of it."""
+    with _no_garbage():
+        _import(_CAPTURE_MODULES)
+        with contextlib.suppress(ImportError):
+            import torch
+
+            from exporter.worker.torch_private.export_speedups import preload_registry
+            from exporter.worker.torch_private.guards import PRIVATE_MODULES
+
+            _import(PRIVATE_MODULES)
+            preload_registry()
+            # The table of all decompositions imports the operators of torch.
+            dict(torch.export.default_decompositions())
+
+
+def _import(names: Iterable[str]) -> None:
+    for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    with contextlib.suppress(ImportError):
-        import torch
 
-        from exporter.worker.dependencies.source_files import map_module_owners
-        from exporter.worker.torch_private.export_speedups import preload_registry
-        from exporter.worker.torch_private.guards import PRIVATE_MODULES
 
-        for name in PRIVATE_MODULES:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-
-        preload_registry()
-        map_module_owners()
-        # The table of all decompositions imports the operators of torch.
-        dict(torch.export.default_decompositions())
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Create objects that the garbage collector need not examine: all live until the end."""
+    gc.disable()
+    yield
     gc.freeze()
     gc.enable()

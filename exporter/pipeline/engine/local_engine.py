@@ -147,6 +147,7 @@ class _RunningJob:
             job=folder.job,
             log=log,
             folder=Path(task.job.root),
+            captures=any(opset.route.exporter == "dynamo" for opset in task.job.opsets),
         )
         self._process = starter.start(command)
         self._started = self._read_at = time.monotonic()
