@@ -46,6 +46,8 @@ from exporter.records.record import Record
 _INTERVAL = 0.05
 #: Seconds without a new part, after which the job runs elsewhere.
 _SILENCE = 60.0
+#: Seconds after a run, in which the next one can use the fork server.
+_IDLE = 120.0
 _ARCHIVE, _PART, _COPY = "project.tar", "project.part", "copy"
 _LOCK, _COPY_LOCK = threading.Lock(), threading.Lock()
 _ENDED_RUNS: set[str] = set()
@@ -166,6 +168,9 @@ def end_run(run: str) -> None:
     """End all jobs of a run. Those that wait do not start."""
     _ENDED_RUNS.add(run)
     _remove_copy(run)
+    timer = threading.Timer(_IDLE, _close_starters)
+    timer.daemon = True
+    timer.start()
 
 
 def make_host_starter(variables: Mapping[str, str]) -> ProcessStarter:
@@ -187,6 +192,14 @@ class _HostEvents:
         self.result = result
 
 
+def _close_starters() -> None:
+    """End the fork servers and free their memory if there is no run. The next job starts others."""
+    with _LOCK:
+        for shared in () if _FOLDERS else _STARTERS.values():
+            with shared.lock:
+                shared.starter.close()
+
+
 @contextmanager
 def _count_job(run: str) -> Iterator[None]:
     with _LOCK:
@@ -200,15 +213,11 @@ def _count_job(run: str) -> Iterator[None]:
 
 
 def _remove_copy(run: str) -> None:
-    """Remove the copy of an ended run without jobs, and close the starters without runs."""
+    """Remove the copy of an ended run without jobs."""
     with _LOCK:
         if run not in _ENDED_RUNS or _ACTIVE[run]:
             return
         folder = _FOLDERS.pop(run, None)
-        if not _FOLDERS:
-            for shared in _STARTERS.values():
-                with shared.lock:
-                    shared.starter.close()
     if folder:
         with suppress(ExporterError):
             remove_folder(folder)

@@ -83,3 +83,20 @@ def test_a_job_without_an_archive_runs_elsewhere(
     started = time.monotonic()
     assert host_run._copy_project(make_context(run="third"), host) is None
     assert time.monotonic() - started > 0.3
+
+
+def test_a_fork_server_without_runs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    starter: Any = SimpleNamespace(close=lambda: closed.append("closed"))
+    monkeypatch.setattr(host_run, "_IDLE", 0.0)
+    monkeypatch.setattr(host_run, "_STARTERS", {(): host_run._SharedStarter(starter)})
+    monkeypatch.setattr(host_run, "_FOLDERS", {"another": Path("copy")})
+    end_run("fourth")
+    time.sleep(0.2)
+    assert not closed
+    host_run._FOLDERS.clear()
+    end_run("fifth")
+    until = time.monotonic() + 5
+    while not closed and time.monotonic() < until:
+        time.sleep(0.01)
+    assert closed == ["closed"]
