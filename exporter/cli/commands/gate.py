@@ -24,8 +24,7 @@ from exporter.core.text import pluralize
 from exporter.gate import GateFinding
 from exporter.pipeline import BuildFolder
 from exporter.report import group_findings, render_gate
-from exporter.report.rows.failure_clusters import name_subject
-from exporter.report.rows.finding_context import GateContext, find_context
+from exporter.report.rows.failure_clusters import GateContext, find_context, name_subject
 from exporter.usecases import gate_run
 
 #: GitHub rejects a longer comment; in bytes. The job adds the commit.

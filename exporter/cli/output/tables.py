@@ -16,11 +16,11 @@ from exporter.manifest import Manifest, ModelSpec, Project, load_project
 from exporter.records.record import CellId
 from exporter.report import format_fill, group_findings
 from exporter.report.rows.cells import group_by_opset
-from exporter.report.rows.failure_clusters import name_subject
-from exporter.report.rows.finding_context import (
+from exporter.report.rows.failure_clusters import (
     FindingContext,
     GateContext,
     find_context,
+    name_subject,
     shorten_diff,
 )
 

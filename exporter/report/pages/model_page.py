@@ -12,23 +12,23 @@ from exporter.records.trends import list_steps
 from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
+    CheckTable,
     FileRow,
+    build_check_table,
     count_operators,
     group_files,
     group_notes,
     group_releases,
 )
 from exporter.report.rows.cells import Cell, Row, find_lowest_opset, format_export_command
-from exporter.report.rows.check_table import CheckTable, build_check_table
 from exporter.report.rows.contract import Contract, describe_contract
 from exporter.report.rows.failures import (
     build_failure_rows,
     build_flaky_rows,
 )
 from exporter.report.rows.matrix import WIDE, find_opset_runs
-from exporter.report.rows.measurement_rows import build_measurement_rows
+from exporter.report.rows.measurements import build_measurement_rows, build_timing_rows
 from exporter.report.rows.runtime_support import RuntimeSupport
-from exporter.report.rows.timings import build_timing_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

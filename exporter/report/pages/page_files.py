@@ -25,8 +25,12 @@ from exporter.report.rows.acceptance import (
     format_export_tools,
 )
 from exporter.report.rows.cells import collect_cells
-from exporter.report.rows.failure_clusters import cluster_findings
-from exporter.report.rows.finding_context import FindingContext, GateContext, find_context
+from exporter.report.rows.failure_clusters import (
+    FindingContext,
+    GateContext,
+    cluster_findings,
+    find_context,
+)
 from exporter.report.rows.runtime_support import build_support_rows
 
 OVERVIEW = "COMPATIBILITY.md"

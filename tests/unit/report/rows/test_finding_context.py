@@ -8,7 +8,7 @@ from exporter.gate import GateFinding, compare_results
 from exporter.manifest import Manifest
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import CellId, Record, Source
-from exporter.report.rows.finding_context import GateContext, find_context
+from exporter.report.rows.failure_clusters import GateContext, find_context
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", line=7), make_spec("other", line=20))

@@ -7,7 +7,7 @@ import pytest
 from exporter.records.baseline import parse_cell
 from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
 from exporter.report.rows.cells import Cell
-from exporter.report.rows.measurement_rows import build_measurement_rows, format_seconds
+from exporter.report.rows.measurements import build_measurement_rows, format_seconds
 from tests.unit.factory import make_artifact, make_record
 
 MEASURED = Measurements(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exporter.records.baseline import parse_cell
 from exporter.records.record import CheckResult, Record, Status
-from exporter.report.rows.timings import format_timings, sum_timings
+from exporter.report.rows.measurements import format_timings, sum_timings
 from tests.unit.factory import make_record
 
 
