@@ -1,13 +1,12 @@
 """Reports from records: pages for people, and files for other programs."""
 
-from exporter.report.exports.export_files import render_exports
 from exporter.report.formats import MARKS, NOT_RUN, Mark, choose_mark
 from exporter.report.pages.page_files import (
     preload_templates,
     render_gate,
     render_pages,
 )
-from exporter.report.report_files import write_reports
+from exporter.report.report_files import render_exports, write_reports
 from exporter.report.rows.cells import OpsetGroup
 from exporter.report.rows.contract import format_fill
 from exporter.report.rows.failure_clusters import group_findings

@@ -14,7 +14,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.records.record import Culprit, Stage, Status
-from exporter.report.rows.failure_reasons import explain_failure
+from exporter.report.rows.failures import explain_failure
 from tests.traps.prove import make_record
 from tests.traps.reproduction import ScriptRunner, pick_kinds, start_runner, write_script
 from tests.traps.running import parameters

@@ -13,7 +13,7 @@ from exporter.records.record import Status
 from exporter.report.formats import clean_detail, clean_message
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import Cell, format_export_command
-from exporter.report.rows.failure_reasons import explain_failure, summarize_failure
+from exporter.report.rows.failures import explain_failure, summarize_failure
 
 _CaseResult = Literal["", "failure", "error", "skipped"]
 

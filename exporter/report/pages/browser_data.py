@@ -32,8 +32,7 @@ from exporter.report.rows.acceptance import AcceptanceHistory, format_export_too
 from exporter.report.rows.artifacts import summarize_result
 from exporter.report.rows.cells import Cell, find_lowest_opset, format_head
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells
-from exporter.report.rows.failure_reasons import explain_failure
-from exporter.report.rows.failures import keep_last_lines
+from exporter.report.rows.failures import explain_failure, keep_last_lines
 
 
 class MarkData(FrozenModel):

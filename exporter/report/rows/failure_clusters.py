@@ -21,7 +21,7 @@ from exporter.report.rows.cells import (
     group_by_opset,
     mask_numbers,
 )
-from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
+from exporter.report.rows.failures import FailureReasons, explain_failure
 
 T = TypeVar("T")
 

@@ -1,13 +1,25 @@
-"""Cells that do not pass, with everything that a user needs to fix them; and flaky cells."""
+"""Cells that do not pass, with the reasons and commands that a user needs to fix them."""
 
 from __future__ import annotations
 
+import math
+import posixpath
+import re
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from exporter.core.text import format_two_digits
+from exporter.core.text import DEFAULT_COMMAND, format_command, format_two_digits, join_names
 from exporter.manifest import Project
-from exporter.records.record import Record, Status
-from exporter.report.formats import MARKS, clean_detail, clean_message, replace_repetition
+from exporter.records.record import TRACER_PREFIX, Culprit, Divergence, Record, Stage, Status
+from exporter.report.formats import (
+    MARKS,
+    clean_detail,
+    clean_message,
+    format_magnitude,
+    replace_repetition,
+)
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
     Cell,
@@ -17,7 +29,191 @@ from exporter.report.rows.cells import (
     group_cells,
     mask_numbers,
 )
-from exporter.report.rows.failure_reasons import FailureReasons, explain_failure
+
+#: The checks of outputs that a script repeats; the others need this tool.
+_REPEATED_CHECKS = ("parity", "axes", "cases", "values")
+_CULPRITS = {
+    Culprit.CONTRACT: "PyTorch itself breaks the contract; fix the model, or promise less",
+    Culprit.MODEL: "the model differs from itself; remove its state or its random numbers",
+    Culprit.FILE: "a new export gives a right file; run `exporter export --force`",
+}
+
+
+def find_repro_obstacle(record: Record) -> str:
+    """Return the reason why a script cannot show the failure, "" if it can.
+
+    A record without a failure has no obstacle: its script shows that nothing is wrong.
+    """
+    if record.stage is Stage.SOURCE:
+        return f"fails before the export: {record.message}"
+    if record.route is None:
+        return "was never exported; run `exporter export` first"
+    if not record.route.is_export:
+        return "the file was not exported here; run it with the test data in the build folder"
+    if record.blame is not None and record.blame.culprit in _CULPRITS:
+        return _CULPRITS[record.blame.culprit]
+    if record.status is Status.INCONCLUSIVE:
+        return "nothing is wrong, but the checks prove nothing; follow the message of the cell"
+    if record.stage is not Stage.PARITY or record.check is None:
+        return ""
+    return _find_check_obstacle(record, record.check)
+
+
+def _find_check_obstacle(record: Record, check: str) -> str:
+    if check not in _REPEATED_CHECKS:
+        return f"a script cannot repeat the check '{check}'; run `exporter export` again"
+    if record.blame is None:
+        return "the failure did not occur again in the diagnosis; run `exporter export --force`"
+    return ""
+
+
+#: Lines of the model that are listed for one missing operator.
+_LISTED_LINES = 3
+_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingOperatorRow:
+    """An operator that the exporter does not support."""
+
+    operator: str
+    count: int
+    sources: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureReasons:
+    """The diagnosis of a failure; a field is empty if its content is unknown."""
+
+    culprit: str = ""
+    sample: str = ""
+    """The input set that shows the failure."""
+    evidence: tuple[str, ...] = ()
+    divergence: str = ""
+    """The first node that differs, as a sentence without its period."""
+    missing_operators: tuple[MissingOperatorRow, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    """Every place at which the model cannot be captured."""
+    advice: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    """Lines of the model: `models/vision.py:31`."""
+    repro_command: str = ""
+    """A shell command; empty if there is no failure to reproduce."""
+
+
+def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureReasons:
+    """Return the diagnosis of a record.
+
+    Args:
+        record: A record with any status.
+        command: The project's spelling of a command.
+    """
+    blame = record.blame
+    message = clean_message(record.message)
+    failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
+    has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
+    return FailureReasons(
+        culprit=name_culprit(blame.culprit) if blame else "",
+        sample=blame.sample if blame else "",
+        evidence=tuple(
+            replace_repetition(clean_message(line), message)
+            for line in (blame.evidence if blame else ())
+        ),
+        divergence=describe_divergence(blame.first) if blame and blame.first else "",
+        missing_operators=tuple(
+            MissingOperatorRow(
+                operator=item.operator,
+                count=item.count,
+                sources=join_names(item.sources, _LISTED_LINES),
+            )
+            for item in record.missing
+        ),
+        obstacles=tuple(clean_message(line) for line in record.obstacles),
+        advice=record.advice,
+        lines=find_model_lines(record),
+        repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))
+        if has_repro
+        else "",
+    )
+
+
+def name_culprit(culprit: Culprit) -> str:
+    """Return the culprit for a reader.
+
+    If PyTorch breaks a promise, either side can be wrong. A comparison with the accepted state
+    shows the side that changed.
+    """
+    return "model or contract" if culprit is Culprit.CONTRACT else culprit.value
+
+
+def find_model_lines(record: Record) -> tuple[str, ...]:
+    """Return the lines of the model at which it fails, if they are known.
+
+    Returns:
+        The lines of the first node that differs, of the missing operators and of the failed stage.
+        If there are none, the deepest line of the model in the traceback.
+    """
+    first = record.blame.first if record.blame else None
+    lines = list(_list_traced_constants(record))
+    lines += [first.source] if first else []
+    lines += [line for item in record.missing for line in item.sources]
+    lines += record.lines
+    known = tuple(dict.fromkeys(line for line in lines if line))
+    if known or not record.detail:
+        return known[:_LISTED_LINES]
+    # Some tracebacks contain only base names, so a name with two source files is ambiguous.
+    names = Counter(posixpath.basename(source.file) for source in record.sources)
+    files = {posixpath.basename(source.file): source.file for source in record.sources}
+    files = {name: file for name, file in files.items() if names[name] == 1}
+    files |= {source.file: source.file for source in record.sources}
+    frames = [(name, line) for name, line in _FRAME.findall(record.detail) if name in files]
+    return tuple(f"{files[name]}:{line}" for name, line in frames[-1:])
+
+
+def _list_traced_constants(record: Record) -> tuple[str, ...]:
+    """Return the lines of the tracer's warnings, if the exporter is the culprit."""
+    if record.blame is None or record.blame.culprit is not Culprit.EXPORTER:
+        return ()
+    notes = (
+        note.removeprefix(TRACER_PREFIX) for note in record.notes if note.startswith(TRACER_PREFIX)
+    )
+    return tuple(dict.fromkeys(note.partition(": ")[0] for note in notes))
+
+
+def describe_divergence(first: Divergence) -> str:
+    """Return the first node that differs, as text.
+
+    Returns:
+        `Gemm node_linear_5 (net.py:12): against PyTorch, ≤ 1e-6 before it and 0.07 ...`
+    """
+    source = f" ({first.source})" if first.source else ""
+    among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
+    before = format_magnitude(first.error_before) if first.error_before else "no error"
+    if math.isinf(first.error_after):
+        after = "a clearly different result"
+    else:
+        after = f"{format_two_digits(first.error_after)} of the scale"
+    return (
+        f"{first.operator} {first.node}{source}{among}: "
+        f"against {first.against}, {before} before it and {after} after it"
+    )
+
+
+def summarize_failure(record: Record) -> str:
+    """Return the diagnosis in one line for a terminal, or "" if there is none."""
+    if record.blame:
+        line = f"fault: {name_culprit(record.blame.culprit)}"
+        if constants := _list_traced_constants(record):
+            return f"{line}, the trace made constants at {join_names(constants, _LISTED_LINES)}"
+        if first := record.blame.first:
+            source = f" ({first.source})" if first.source else ""
+            line += f", first at {first.operator} {first.node}{source}"
+            line += f", or in the {first.suspects - 1} nodes before it" * (first.suspects > 1)
+        return line
+    if record.missing:
+        return "missing: " + ", ".join(f"{item.operator} x{item.count}" for item in record.missing)
+    return "; ".join(record.advice)
+
 
 #: Lines of a detail on the page. The end of a log is its most useful part.
 _DETAIL_LINES = 20

@@ -13,7 +13,7 @@ from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record
-from exporter.report.rows.failure_reasons import find_repro_obstacle
+from exporter.report.rows.failures import find_repro_obstacle
 from exporter.tools.repro.script import (
     RUNTIMES,
     render_readme,
