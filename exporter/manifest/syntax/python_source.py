@@ -148,10 +148,8 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
             names = {*list_names([statement])}
             is_definition = names and not isinstance(statement, ast.If | ast.Try)
             is_other = is_definition and names.isdisjoint({name, "*"}) and name != "*"
-            if is_other or (
-                isinstance(getattr(statement, "value", None), ast.Constant) and not names
-            ):
-                continue  # another definition, or the docstring of the module
+            if is_other or _has_no_effect(statement):
+                continue
             codes[f"{file.relative_to(root)}: {ast.dump(statement)}"] = None
             for node in ast.walk(statement):
                 match node:
@@ -167,6 +165,16 @@ def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
                             pending += [(module, each.name)] if module else []
                             pending += [(inner, "*")] if inner else []
     return hashlib.sha256("\n".join(sorted(codes)).encode()).hexdigest() if codes else ""
+
+
+def _has_no_effect(statement: ast.stmt) -> bool:
+    """Return whether an import of the module ignores it: a docstring, or code of a script."""
+    match statement:
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.If(test=test, orelse=[]):
+            return ast.unparse(test) == "__name__ == '__main__'"
+    return False
 
 
 @dataclass(frozen=True, slots=True)

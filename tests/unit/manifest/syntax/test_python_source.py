@@ -166,6 +166,9 @@ class Net: ...
 
 if LIMIT:
     del math.tau
+
+if __name__ == "__main__":
+    Net()
 """
 _FILES = {
     "nets/__init__.py": "",
@@ -188,6 +191,8 @@ def hash_files(root: Path, files: dict[str, str]) -> str:
     [
         ("inputs", "def fill(shape):", "def fill(shape):  # the inputs", False),
         ("inputs", "class Net: ...", "class Net: pass", False),
+        ("inputs", "    Net()", "    Net", False),
+        ("inputs", '__name__ == "__main__"', '__name__ != "__main__"', True),
         ("helpers", "def rest(): ...", "def rest(): pass", False),
         ("inputs", "tables.WIDTH, others", "others", True),
         ("inputs", "LIMIT = 3", "LIMIT = 0", True),
