@@ -22,7 +22,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.records.record import Status
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session
-from exporter.runtimes.values import Array, OnnxValue
+from exporter.runtimes.session import Array, OnnxValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+import onnx
+
+from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import SampleCache, SampleData
 from exporter.checks.files.weight_inputs import read_weight_inputs
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.records.record import CheckResult
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import NO_KERNELS, Kernels, Session
 
 
@@ -70,3 +74,19 @@ class RuntimeCheck(Protocol):
 
     def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
         """Compare the outputs of the session with one promise of the contract."""
+
+
+FindProblems = Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
+
+
+def run_structure_check(check: str, context: CheckContext, find: FindProblems) -> CheckResult:
+    """Return a result that passes if `find` finds no problem in the file."""
+    try:
+        problems = tuple(find(context, read_model(context.path)))
+    except UnreadableModel as error:
+        problems = (str(error),)
+    return CheckResult(
+        check=check,
+        status=Status.FAIL if problems else Status.PASS,
+        message="; ".join(problems),
+    )

@@ -16,8 +16,9 @@ from exporter.runtimes.custom_kernels import (
     Kernels,
     load_kernels,
 )
-from exporter.runtimes.file_load import measure_file_load
-from exporter.runtimes.protocol import (
+from exporter.runtimes.runtime_process import start_runtime_processes
+from exporter.runtimes.runtime_registry import import_driver, measure_file_load, open_session
+from exporter.runtimes.session import (
     LoadFailure,
     Placement,
     RunFailure,
@@ -25,8 +26,6 @@ from exporter.runtimes.protocol import (
     RuntimeUnavailable,
     Session,
 )
-from exporter.runtimes.runtime_process import start_runtime_processes
-from exporter.runtimes.runtime_registry import import_driver, open_session
 
 __all__ = [
     "NO_KERNELS",

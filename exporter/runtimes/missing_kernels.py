@@ -17,8 +17,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import FunctionProto, NodeProto, TypeProto, defs
 
-from exporter.runtimes.dtypes import format_dtype
-from exporter.runtimes.graph_walk import iter_graphs, normalize_domain
+from exporter.runtimes.graph_walk import format_dtype, iter_graphs, normalize_domain
 
 _MISSING = re.compile(
     r"(?:Could not find an implementation|Failed to find kernel) for (?:the node )?"

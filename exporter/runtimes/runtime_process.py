@@ -26,7 +26,7 @@ from exporter.runtimes.drivers.driver import (
 )
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.drivers.load_figures import LoadFigures
-from exporter.runtimes.protocol import RuntimeProcessEnd
+from exporter.runtimes.session import RuntimeProcessEnd
 
 _SECONDS_TO_EXIT = 5.0
 

@@ -2,18 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+import onnx
+
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
+from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
 from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
-from exporter.runtimes.driver_session import DriverSession
-from exporter.runtimes.drivers.driver_table import DRIVERS
-from exporter.runtimes.protocol import RuntimeUnavailable, Session
+from exporter.runtimes.drivers.driver import (
+    DRIVERS,
+    Driver,
+    DriverFailure,
+    FileRequest,
+    from_bits,
+    load_file,
+    to_bits,
+)
+from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
+from exporter.runtimes.missing_kernels import describe_missing_kernel
+from exporter.runtimes.runtime_process import RuntimeProcess
+from exporter.runtimes.session import (
+    Array,
+    LoadFailure,
+    OnnxValue,
+    Placement,
+    RunFailure,
+    RuntimeUnavailable,
+    Session,
+)
+
+_FAILURES = {"unavailable": RuntimeUnavailable, "load": LoadFailure, "run": RunFailure}
+_CPU = "CPUExecutionProvider"
+_NEWER_FORMAT = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
+_NEWER_OPSET = re.compile(
+    r"Opset (\d+) is under development.*support for domain ai\.onnx is till opset (\d+)", re.DOTALL
+)
+
+
+class DriverSession:
+    """A file loaded by a driver; see `Session`."""
+
+    def __init__(self, path: Path, device: Device, kernels: Kernels) -> None:
+        """Load the file.
+
+        Raises:
+            RuntimeUnavailable: if this machine does not have the runtime or the device.
+            LoadFailure: if the runtime does not load the file.
+            RuntimeProcessEnd: if the process of the device's environment ended.
+        """
+        self._path, self._strict = path, device.strict
+        request = make_request(path, device, kernels)
+        try:
+            self._driver = _load(request, device)
+            self._placement = self._driver.find_placement()
+        except DriverFailure as failure:
+            text = ""
+            if device.runtime == "onnxruntime" and failure.kind == "load":
+                provider = (*device.providers, _CPU)[0]
+                text = describe_missing_kernel(failure.message, path, provider)
+                text = text or _describe_newer_format(failure.message)
+            message = text or _format_failure(failure, path)
+            raise _FAILURES[failure.kind](message) from failure
+        self._output_names = self._driver.output_names or _read_output_names(path)
+        if kernels.libraries:
+            self._require_own_functions()
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """Names of the outputs, in the order of the file."""
+        return self._output_names
+
+    @property
+    def placement(self) -> Placement | None:
+        """The placement of its nodes; None if the runtime does not report it."""
+        if self._placement is None:
+            return None
+        return Placement(
+            requested=self._placement.requested,
+            nodes=self._placement.nodes,
+            strict=self._strict,
+            statement=self._placement.statement,
+        )
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
+        """Return the outputs in the order of the file.
+
+        Raises:
+            RunFailure: if the runtime fails on these inputs.
+            RuntimeProcessEnd: if the process of the device's environment ended.
+        """
+        try:
+            outputs = self._driver.run({name: to_bits(array) for name, array in inputs.items()})
+        except DriverFailure as failure:
+            raise RunFailure(_format_failure(failure, self._path)) from failure
+        return [from_bits(output) for output in outputs]
+
+    def _require_own_functions(self) -> None:
+        """Raise LoadFailure if a registered kernel may replace a function of the file."""
+        model = onnx.load(str(self._path), load_external_data=False)
+        functions = {f"{item.domain}::{item.name}" for item in model.functions}
+        operators = self._placement.operators if self._placement else None
+        if operators is None and functions:
+            raise LoadFailure(
+                "this release of the runtime does not report whether a registered kernel replaces "
+                f"{', '.join(sorted(functions))}, a function of the file; use a newer release"
+            )
+        # A function that is not replaced is inlined before nodes are assigned.
+        if replaced := sorted(functions & set(operators or ())):
+            raise LoadFailure(
+                f"a registered kernel replaces {', '.join(replaced)}, a function of the file: the "
+                "function itself would not be tested"
+            )
+
+
+def _read_output_names(path: Path) -> tuple[str, ...]:
+    model = onnx.load(str(path), load_external_data=False)
+    return tuple(item.name for item in model.graph.output)
+
+
+def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
+    """Return the file with the settings of a session on the device."""
+    return FileRequest(
+        runtime=device.runtime,
+        path=str(path),
+        providers=tuple(device.providers),
+        provider_options={name: dict(table) for name, table in device.provider_options.items()},
+        session_options=dict(device.session_options),
+        optimization=device.optimization,
+        provider_library=device.provider_library,
+        module=device.module,
+        device=device.device,
+        libraries=tuple(map(str, kernels.libraries)) if device.runtime == "onnxruntime" else (),
+        operators=kernels.operators if device.runtime == "reference" else (),
+    )
+
+
+def _load(request: FileRequest, device: Device) -> Driver:
+    environment = device.environment
+    if environment is None:
+        return load_file(request)
+    if not environment.interpreter:
+        problem = environment.problem or (
+            f"the environment {environment.name} is not created; run `exporter export`"
+        )
+        raise DriverFailure("unavailable", problem)
+    if request.operators:
+        problem = f"kernels in Python cannot be passed to the environment {environment.name}"
+        raise DriverFailure("unavailable", problem)
+    return RuntimeProcess(request, environment.interpreter, environment.name)
+
+
+def _describe_newer_format(message: str) -> str:
+    """Return a sentence if ONNX Runtime is older than the format of the file, or else ""."""
+    if match := _NEWER_FORMAT.search(message):
+        actual, highest = match.groups()
+        fix = f"set `ir_version = {highest}`, if the opset allows it"
+        return f"the file has IR version {actual}, and this release loads up to {highest}; {fix}"
+    if match := _NEWER_OPSET.search(message):
+        actual, highest = match.groups()
+        return f"the file has opset {actual}, and this release supports up to {highest}"
+    return ""
+
+
+def _format_failure(failure: DriverFailure, path: Path) -> str:
+    message = format_runtime_message(failure.message, path)
+    return ": ".join(part for part in (failure.problem, message) if part)
+
 
 OpenSession = Callable[[Path, Device, Kernels], Session]
 
@@ -57,3 +217,44 @@ def _find_runtime(name: str) -> OpenSession:
     if not callable(opener):
         raise RuntimeUnavailable(f"runtime '{name}': {entry_point.value} is not a function")
     return cast(OpenSession, opener)
+
+
+#: Characters of a message.
+_MAX_LENGTH = 400
+#: The number of an error code; the name of the code remains.
+_CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : ")
+
+
+def format_runtime_message(text: str, path: Path) -> str:
+    """Return the first line of a message."""
+    lines = [line for line in text.replace(f"{path.parent}/", "").splitlines() if line.strip()]
+    return redact(join_lines(_CODE.sub("", lines[0])), limit=_MAX_LENGTH) if lines else ""
+
+
+def measure_file_load(
+    path: Path, small: Path, device: Device, kernels: Kernels, inputs: Mapping[str, Array]
+) -> LoadFigures:
+    """Return the figures of a file that the device runs; this process must do nothing else.
+
+    Args:
+        path: The file.
+        small: A file with one node, whose load time is the measure of the machine.
+        device: The device.
+        kernels: Registered kernels of the file.
+        inputs: Inputs of one run.
+
+    Raises:
+        DriverFailure: if the process of the device's environment does not run the file.
+        RuntimeProcessEnd: if that process ended.
+    """
+    environment = device.environment
+    if environment is None:
+        return measure_load(
+            lambda: open_session(small, device, NO_KERNELS),
+            lambda: open_session(path, device, kernels),
+            lambda session: session.run(inputs),
+        )
+    request = make_request(small, device, NO_KERNELS)
+    process = RuntimeProcess(request, environment.interpreter, environment.name, alone=True)
+    values = {name: to_bits(array) for name, array in inputs.items()}
+    return process.measure_load(make_request(path, device, kernels), values)

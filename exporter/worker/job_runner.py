@@ -61,7 +61,7 @@ from exporter.worker.opset_checks import (
 )
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.setup import keep_one_thread, seed_generators
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from exporter.checks.files.artifact_facts import measure_artifact
+from exporter.checks.files.model_file import measure_artifact
 from exporter.checks.files.sample_files import SampleCache
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import write_json

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exporter.checks.comparison.tolerance import Limit
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 
 #: Below this share of the scale, an error relative to the element has no meaning.
 _SMALL = 1e-3

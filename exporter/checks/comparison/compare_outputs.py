@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,11 +14,9 @@ from exporter.checks.comparison.compare_arrays import (
     measure_scale,
     report_mismatch,
 )
-from exporter.checks.comparison.masked_positions import find_compared_positions
-from exporter.checks.comparison.small_slices import compare_small_slices
-from exporter.checks.comparison.ties import are_ties
 from exporter.checks.comparison.tolerance import (
     Limit,
+    Rounding,
     compute_limit,
     compute_limit_without_float64,
     get_large_noise,
@@ -26,12 +25,173 @@ from exporter.checks.comparison.tolerance import (
     is_limit_measured,
     measure_uncertainty,
 )
-from exporter.checks.files.sample_files import SampleData
+from exporter.checks.files.sample_files import SampleData, SelectionData
 from exporter.checks.protocol import CheckContext
 from exporter.core.text import pluralize
 from exporter.jobs.reference import Reference
-from exporter.manifest import Output
-from exporter.runtimes.values import Array, OnnxValue
+from exporter.manifest import Input, ModelSpec, Output
+from exporter.runtimes.session import Array, OnnxValue
+
+#: Units in the last place of two values that were rounded on their own.
+_UNITS = 16 * 2.0**-23
+
+
+def are_ties(actual: Array, expected: Array, selection: SelectionData) -> bool:
+    """Return True if all indices that differ select values that are equal within rounding."""
+    keys, rows, exact = selection.keys, selection.rows, selection.exact
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return False
+    differ = actual != expected
+    columns = keys.shape[1]
+    if ((actual < 0) | (actual >= columns)).any() or rows.shape != actual.shape:
+        return False
+    pairs, expected_pairs = rows * columns + actual, rows * columns + expected
+    if len(np.unique(pairs)) != len(np.unique(expected_pairs)):
+        return False
+    chosen, right = keys.flat[pairs[differ]], keys.flat[expected_pairs[differ]]
+    are_exact = exact.flat[pairs[differ]] & exact.flat[expected_pairs[differ]]
+    are_equal = chosen == right
+    with np.errstate(all="ignore"):
+        allowed = np.maximum(selection.margin, _UNITS * np.maximum(abs(chosen), abs(right)))
+        are_near = np.abs(chosen - right) <= allowed
+    promised = not selection.is_first_promised
+    is_tie = np.where(are_exact, are_equal & promised, are_equal | are_near)
+    return bool(is_tie.all())
+
+
+def find_compared_positions(
+    spec: ModelSpec, index: int, inputs: Mapping[str, Array], shape: Sequence[int]
+) -> Array | None:
+    """Return True for the elements of an output that are compared.
+
+    Args:
+        spec: The contract.
+        index: Position of the output.
+        inputs: The inputs of the sample by name.
+        shape: The shape of the output's array.
+
+    Returns:
+        None if all elements are compared, or if the mask has other sizes than the output.
+    """
+    output = spec.outputs[index]
+    item = next((item for item in spec.inputs if item.name == output.masked_by), None)
+    if item is None or item.name not in inputs or len(shape) < len(output.shape):
+        return None
+    dims = [dim for dim in item.shape if dim != 1]
+    array = inputs[item.name]
+    allowed = np.equal(array, find_allowed_value(item))
+    # Other dimensions of the mask have the size 1.
+    allowed = allowed.squeeze(tuple(i for i, dim in enumerate(item.shape) if dim == 1))
+    allowed = allowed.transpose([dims.index(dim) for dim in output.shape if dim in dims])
+    sizes = [size if dim in dims else 1 for size, dim in zip(shape, output.shape, strict=False)] + [
+        1
+    ] * (len(shape) - len(output.shape))
+    if allowed.size != math.prod(sizes):
+        return None
+    return np.broadcast_to(allowed.reshape(sizes), tuple(shape))
+
+
+def find_allowed_value(mask: Input) -> int:
+    """Return the value of a mask at the positions that are compared."""
+    return 0 if mask.fill.kind == "padding" else 1
+
+
+#: The share of the output's scale up to which a slice is small.
+_SMALL = 1e-3
+#: Units in the last place of the slice. A difference of large values has an error of 500 or more.
+_MAX_NOISE = 64
+#: With fewer elements, such an error may be small by luck.
+_MIN_ELEMENTS = 4
+#: With this number of elements in all small slices of an axis, their largest error is no luck.
+_MANY_ELEMENTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """The worst slice of one axis."""
+
+    ratio: float
+    """Its largest error as a multiple of its bound."""
+    error: float
+    scale: float
+    axis: int
+    index: int
+
+
+def compare_small_slices(
+    passed: Comparison,
+    arrays: tuple[Array, Array, Array],
+    limit: Limit,
+    rounding: Rounding,
+) -> Comparison:
+    """Return the comparison with the problem of the worst small slice, if there is one.
+
+    Args:
+        passed: The comparison of the whole output.
+        arrays: The outputs of the file, of PyTorch, and of PyTorch in float64.
+        limit: The bound of the whole output.
+        rounding: The rounding of its dtype.
+    """
+    expected = arrays[1]
+    is_table = expected.dtype.kind == "f" and expected.ndim > 1 and expected.size
+    if passed.problem or not is_table or not math.isfinite(limit.scale):
+        return passed
+    worst = max(_measure_axes(arrays, limit, rounding), key=lambda each: each.ratio, default=None)
+    if worst is None or not worst.ratio > 1:
+        return passed
+    is_last = worst.axis == expected.ndim - 1
+    kind, axis = ("column", "the last axis") if is_last else ("slice", f"axis {worst.axis}")
+    problem = (
+        f"error {worst.error:.2e} in {kind} {worst.index} of {axis}, which has the size "
+        f"{worst.scale:.2e} beside {limit.scale:.2e}: {worst.ratio:.3g} times its bound"
+    )
+    return replace(passed, problem=problem, limit_ratio=worst.ratio, required=None)
+
+
+def _measure_axes(
+    arrays: tuple[Array, Array, Array], limit: Limit, rounding: Rounding
+) -> Iterator[_Excess]:
+    """Yield the worst small slice of each axis that has one."""
+    exact = arrays[2]
+    for axis in range(exact.ndim):
+        others = tuple(other for other in range(exact.ndim) if other != axis)
+        # A slice with NaN or Inf is not small. This needs no copy of a large output.
+        magnitude = np.maximum(exact.max(axis=others), -exact.min(axis=others)).astype(np.float64)
+        small = np.flatnonzero((magnitude > 0) & (magnitude <= _SMALL * limit.scale))
+        if not small.size:
+            continue
+        actual, pytorch, wide = (_take_slices(array, axis, small) for array in arrays)
+        error, ratio = _measure_slices(actual, pytorch, wide, magnitude[small], limit, rounding)
+        index = int(np.argmax(ratio))
+        scale = float(magnitude[small][index])
+        yield _Excess(float(ratio[index]), float(error[index]), scale, axis, int(small[index]))
+
+
+def _take_slices(array: Array, axis: int, indices: Array) -> Array:
+    """Return the slices in rows, in float64."""
+    slices = np.moveaxis(array, axis, 0)[indices]
+    return np.asarray(slices, dtype=np.float64).reshape(indices.size, -1)
+
+
+def _measure_slices(
+    actual: Array, pytorch: Array, exact: Array, scale: Array, limit: Limit, rounding: Rounding
+) -> tuple[Array, Array]:
+    """Return the largest error of each slice, and the same as a multiple of its bound.
+
+    All slices have the largest relative error of PyTorch in one of them: a slice of a few elements
+    may have a small error by luck.
+    """
+    share = np.abs(pytorch - exact).max(axis=1) / scale
+    error = np.abs(actual - exact).max(axis=1)
+    count = (exact != 0).sum(axis=1)
+    is_bounded = (count >= _MIN_ELEMENTS) & (share <= _MAX_NOISE * rounding.eps)
+    noise = float(share[is_bounded].max(initial=0.0))
+    is_measured = noise > 0 and int(count[is_bounded].sum()) >= _MANY_ELEMENTS
+    # Approximations of functions such as the sigmoid have the rounding of 1.
+    floor = rounding.floor * rounding.eps
+    least = floor if is_measured else rounding.few
+    allowed = np.maximum(max(rounding.factor * noise, least) * scale, floor)
+    return error, np.where(is_bounded, error / np.minimum(allowed, limit.atol), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
+
+from exporter.core.files import hash_file
+from exporter.records.record import Artifact
+from exporter.runtimes.graph_walk import (
+    iter_initializers,
+    iter_nodes,
+    iter_tensors,
+    normalize_domain,
+)
 
 
 class UnreadableModel(Exception):
@@ -24,3 +38,148 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise UnreadableModel(f"{path.name}: cannot be read: {error.strerror}") from error
     except (DecodeError, ValueError) as error:
         raise UnreadableModel(f"{path.name}: is not an ONNX file, cannot be parsed") from error
+
+
+#: Weights are floats. Shapes and indices that an exporter stores are integers.
+_FLOATS = frozenset(
+    {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
+)
+
+
+def measure_artifact(path: Path, model_id: str) -> Artifact:
+    """Return the properties of one file.
+
+    Args:
+        path: The `.onnx` file; external data is in the same folder.
+        model_id: The final folder of the model inside the build folder.
+
+    Raises:
+        UnreadableModel: if the file is missing or is not an ONNX file.
+    """
+    model = read_model(path)
+    names = list_external_files(model)
+    external = [path.parent / name for name in names]
+    imports = {normalize_domain(item.domain): item.version for item in model.opset_import}
+    operators: Counter[str] = Counter()
+    for node in iter_nodes(model):
+        domain = normalize_domain(node.domain)
+        operators[f"{domain}::{node.op_type}" if domain else node.op_type] += 1
+    return Artifact(
+        file=f"{model_id}/{path.name}",
+        sha256=hash_file(path),
+        bytes=path.stat().st_size + sum(file.stat().st_size for file in external if file.is_file()),
+        external_data=names,
+        ir_version=model.ir_version,
+        opset_imports=dict(sorted(imports.items())),
+        nodes=operators.total(),
+        parameters=sum(
+            math.prod(tensor.dims)
+            for tensor in iter_initializers(model)
+            if tensor.data_type in _FLOATS
+        ),
+        operators=dict(sorted(operators.items())),
+    )
+
+
+#: Packed types -> values in one byte.
+_PACKED = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}
+#: Bytes of a tensor that stays inside: shape inference and optimizers read it.
+_MAX_INSIDE = 1 << 11
+
+
+def list_external_files(model: ModelProto) -> tuple[str, ...]:
+    """Return the sorted locations of external data, each once."""
+    tensors = (tensor for tensor in iter_tensors(model) if _is_external(tensor))
+    return tuple(sorted({_read_entries(tensor).get("location", "") for tensor in tensors}))
+
+
+def rename_external_files(model: ModelProto, names: Mapping[str, str]) -> None:
+    """Replace each location of external data by its new name."""
+    for tensor in iter_tensors(model):
+        for entry in tensor.external_data if _is_external(tensor) else ():
+            if entry.key == "location":
+                entry.value = names[entry.value]
+
+
+def find_external_data_problems(model: ModelProto, folder: Path) -> Iterator[str]:
+    """Yield the problems of external data; a problem of a file appears once."""
+    file_problems: dict[str, str] = {}
+    for tensor in iter_tensors(model):
+        if not _is_external(tensor):
+            continue
+        location = _read_entries(tensor).get("location", "")
+        if location not in file_problems:
+            file_problems[location] = _find_file_problem(location, folder)
+            if file_problems[location]:
+                yield file_problems[location]
+        if not file_problems[location]:
+            problem = _find_range_problem(tensor, folder / location)
+            if problem:
+                yield f"tensor '{tensor.name}' {problem}"
+
+
+def find_misplaced_weights(model: ModelProto, option: object) -> Iterator[str]:
+    """Yield a problem if weights are not where the option `external_data` requires.
+
+    Args:
+        model: The file.
+        option: True, False, or None if the exporter decides.
+    """
+    outside = [tensor.name for tensor in model.graph.initializer if _is_external(tensor)]
+    if option is False and outside:
+        yield f"external_data = false, but {len(outside)} tensors are external: {outside[0]}"
+    if option is True and not outside:
+        sizes = (tensor.ByteSize() for tensor in model.graph.initializer)
+        if inside := sum(size > _MAX_INSIDE for size in sizes):
+            yield f"external_data = true, but {inside} large tensors are inside the file"
+
+
+def _is_external(tensor: TensorProto) -> bool:
+    return bool(tensor.data_location == TensorProto.EXTERNAL)
+
+
+def _read_entries(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _find_file_problem(location: str, folder: Path) -> str:
+    """Return the problem of a location, or "" if its file is usable."""
+    if not location:
+        return "external data has no location"
+    windows = PureWindowsPath(location)
+    parts = (*PurePosixPath(location).parts, *windows.parts)
+    # Checked for all systems, because the files are copied between them.
+    if windows.anchor or location.startswith("/") or ".." in parts:
+        return f"external data '{location}' is not inside the file's folder"
+    path = folder / location
+    inside = [path, *path.parents][: len(path.relative_to(folder).parts)]
+    if any(part.is_symlink() for part in inside):
+        return f"external data '{location}' is a link"
+    if not path.is_file():
+        return f"external data '{location}' is missing"
+    if path.stat().st_nlink > 1:
+        return f"external data '{location}' has more than one hard link"
+    return ""
+
+
+def _find_range_problem(tensor: TensorProto, path: Path) -> str:
+    """Return the problem of a tensor's bytes in its file, or "" if all exist."""
+    entries = _read_entries(tensor)
+    count: int = math.prod(tensor.dims)
+    try:
+        offset = int(entries.get("offset", "0"))
+        if packed := _PACKED.get(TensorProto.DataType.Name(tensor.data_type)):
+            needed = -(-count // packed)
+        else:
+            needed = count * tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        length = int(entries.get("length", needed))
+    except (ValueError, KeyError):
+        return "has an offset, length or type that cannot be read"
+    if offset < 0 or length < 0:
+        return f"has offset {offset} and length {length}"
+    if length != needed:
+        return f"has {length} external bytes, its shape and type need {needed}"
+    size = path.stat().st_size
+    if offset + length > size:
+        return f"ends at byte {offset + length} of '{path.name}', which has {size}"
+    return ""

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from exporter.core.files import TENSOR_LIMIT, open_regular_file, read_regular_file
 from exporter.manifest import ModelSpec, Output
-from exporter.runtimes.values import Array, OnnxValue, list_items
+from exporter.runtimes.session import Array, OnnxValue, list_items
 
 #: The files of a `SelectionData`; the rule is the margin and whether the first is promised.
 _SELECTION_PARTS = ("keys", "rows", "exact", "rule")

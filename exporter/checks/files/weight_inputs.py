@@ -16,8 +16,8 @@ from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.text import join_names
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Weight
-from exporter.runtimes.dtypes import format_dtype
-from exporter.runtimes.values import Array
+from exporter.runtimes.graph_walk import format_dtype
+from exporter.runtimes.session import Array
 
 
 def write_weight(folder: JobFolder, index: int, name: str, array: Array) -> None:

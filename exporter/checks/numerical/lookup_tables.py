@@ -22,7 +22,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
 from exporter.runtimes.graph_walk import normalize_domain
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 
 #: A table with fewer rows has too few parts to distinguish a damaged copy from another table.
 MIN_ROWS = 8

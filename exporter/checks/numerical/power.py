@@ -22,7 +22,7 @@ from exporter.checks.comparison.tolerance import Limit, compute_limit, is_float
 from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
-from exporter.runtimes.values import list_items
+from exporter.runtimes.session import list_items
 
 #: The output and its change must be larger than the allowed error by this factor.
 _MIN_RATIO = 10.0

@@ -114,3 +114,23 @@ VALUES = SampleCheck(
     name="values", is_promised=lambda context: bool(select_samples("values", context))
 )
 SAMPLE_CHECKS: tuple[RuntimeCheck, ...] = (PARITY, AXES, CASES, VALUES)
+
+
+NOTE_PREFIX = "fully masked rows: "
+
+
+def describe_masked_samples(
+    context: CheckContext, session: Session, device: str
+) -> tuple[str, ...]:
+    """Return a note for each input without allowed elements on which the file differs."""
+    samples = [each for each in context.reference.samples if each.kind == "masked"]
+    names = [
+        sample.changed_input
+        for sample in samples
+        if compare_samples("masked", [sample], context, session, device).status is Status.FAIL
+    ]
+    return tuple(
+        f"{NOTE_PREFIX}PyTorch and the file differ if '{name}' allows no element of a row, because "
+        "a softmax over no element has no defined result; keep an allowed element in every row"
+        for name in names
+    )

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto, TensorProto, TypeProto
 
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckContext, run_structure_check
 from exporter.checks.structural.domains import find_foreign_operators, list_declared_domains
-from exporter.checks.structural.run_structure import run_structure_check
 from exporter.core.onnxruntime_releases import (
     find_first_release,
     find_limits,

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import onnx
 from onnx import ModelProto
 
-from exporter.checks.files.external_data import find_external_data_problems, find_misplaced_weights
-from exporter.checks.protocol import CheckContext
-from exporter.checks.structural.run_structure import run_structure_check
+from exporter.checks.files.model_file import find_external_data_problems, find_misplaced_weights
+from exporter.checks.protocol import CheckContext, run_structure_check
 from exporter.core.text import join_lines, truncate
 from exporter.records.record import CheckResult
 

@@ -8,8 +8,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from exporter.runtimes.drivers.driver import DriverFailure, FileRequest, Value
-from exporter.runtimes.drivers.driver_table import DRIVERS, load_file
+from exporter.runtimes.drivers.driver import DRIVERS, DriverFailure, FileRequest, Value, load_file
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 

@@ -14,8 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, nump
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines, join_names, pluralize, remove_controls
-from exporter.runtimes.dtypes import format_dtype
-from exporter.runtimes.graph_walk import iter_model_graphs, iter_tensors
+from exporter.runtimes.graph_walk import format_dtype, iter_model_graphs, iter_tensors
 
 #: Elements of the largest tensor that is shown with its values.
 _MOST_VALUES = 8

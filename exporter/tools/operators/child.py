@@ -26,7 +26,7 @@ from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure, format_error
 from exporter.worker.process.setup import apply_state
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes
 from exporter.worker.torch_private.guards import is_enabled

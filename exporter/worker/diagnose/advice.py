@@ -33,7 +33,7 @@ from exporter.worker.export.capture import capture_program, list_obstacles
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private import pytree
 
 #: Two messages of torch: of a capture without assertions, and of one with assertions.

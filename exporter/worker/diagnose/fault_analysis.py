@@ -25,7 +25,7 @@ from exporter.runtimes import (
     Session,
     open_session,
 )
-from exporter.runtimes.values import OnnxValue
+from exporter.runtimes.session import OnnxValue
 from exporter.worker.diagnose.divergence import DivergenceLocator
 from exporter.worker.diagnose.model_causes import describe_stored_state, explain_masked_rows
 from exporter.worker.diagnose.reexport import ReExport, export_with_other_exporter, repeat_export

@@ -20,7 +20,7 @@ from exporter.worker.export.convert import MODES
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.process.error_origin import find_node_line
 from exporter.worker.process.setup import apply_state
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
 from exporter.worker.torch_private.guards import is_enabled
 

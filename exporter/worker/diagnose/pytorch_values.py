@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 from exporter.worker.diagnose.runtime_values import FileGraph
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors, build_tensor_call
 from exporter.worker.process.setup import apply_state
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 
 _NAME = "PyTorch"
 #: The scope of a `PositionalModule` around a model.

@@ -26,7 +26,7 @@ from exporter.worker.export.convert import translate_program
 from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.process.error_origin import find_node_line
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 
 #: The highest opset of TorchScript's exporter.
 _LAST_TORCHSCRIPT_OPSET = 20

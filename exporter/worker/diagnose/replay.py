@@ -20,7 +20,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.jobs.reference import Sample
 from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
-from exporter.runtimes.values import Array, OnnxValue
+from exporter.runtimes.session import Array, OnnxValue
 from exporter.worker.diagnose.runtime_values import measure_error
 
 _NUMERIC = "times the bound"

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from exporter.runtimes import LoadFailure, RunFailure, Session
-from exporter.runtimes.values import Array, OnnxValue
+from exporter.runtimes.session import Array, OnnxValue
 
 
 class FileGraph:

@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx
 
 from exporter.runtimes import Session
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 from exporter.worker.diagnose.runtime_values import FileGraph, RuntimeValues
 
 #: `(batch_size, sequence_length, head_size / 2)`: sizes between parentheses or brackets.

@@ -30,7 +30,7 @@ from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private.decompositions import Decompositions
 
 

@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from exporter.checks.files.external_data import (
+from exporter.checks.files.model_file import (
+    UnreadableModel,
     find_external_data_problems,
     list_external_files,
+    read_model,
     rename_external_files,
 )
-from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.files import hash_file
 from exporter.jobs.job_folder import JobFolder, format_weights_name
 from exporter.manifest import ModelSpec

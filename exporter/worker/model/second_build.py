@@ -19,7 +19,7 @@ import torch
 from exporter.checks.numerical.determinism import BUILD_PREFIX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 from exporter.worker.model.source_loader import Model, import_source, load_model
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 

@@ -17,8 +17,7 @@ from exporter.worker.model.exported_program import build_float64_module, find_pr
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.setup import apply_state
-from exporter.worker.reference.dispatch_modes import compute_in_float64
-from exporter.worker.reference.operator_log import log_operators
+from exporter.worker.reference.dispatch_modes import compute_in_float64, log_operators
 from exporter.worker.reference.outputs import (
     Outputs,
     flatten_outputs,

@@ -42,8 +42,11 @@ from exporter.worker.reference.eager_run import (
     run_in_float64,
     run_model,
 )
-from exporter.worker.reference.float64 import choose_first_samples
-from exporter.worker.reference.masked_outputs import copy_masked_values, hide_masked_values
+from exporter.worker.reference.float64 import (
+    choose_first_samples,
+    digest_tables,
+    list_table_lengths,
+)
 from exporter.worker.reference.noise import (
     NoiseMeasurement,
     compute_noise,
@@ -55,10 +58,15 @@ from exporter.worker.reference.noise import (
     limit_noise,
 )
 from exporter.worker.reference.output_steps import measure_steps
-from exporter.worker.reference.outputs import Outputs, list_items, to_value
+from exporter.worker.reference.outputs import (
+    Outputs,
+    copy_masked_values,
+    hide_masked_values,
+    list_items,
+    to_value,
+)
 from exporter.worker.reference.python_state import PythonState
 from exporter.worker.reference.reversed_calls import ReversedCalls, call_in_reverse
-from exporter.worker.reference.weight_tables import digest_tables, list_table_lengths
 
 
 @dataclass(frozen=True, slots=True)

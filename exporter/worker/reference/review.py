@@ -41,18 +41,21 @@ from exporter.worker.reference.eager_run import (
     run_in_float64,
     run_model,
 )
-from exporter.worker.reference.float64 import add_noise, measure_all_samples
-from exporter.worker.reference.masked_outputs import hide_masked_values
+from exporter.worker.reference.float64 import add_noise, list_table_lengths, measure_all_samples
 from exporter.worker.reference.noise import compute_noise, describe_difference, is_rounding
-from exporter.worker.reference.outputs import Outputs, from_value, to_value
-from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
-from exporter.worker.reference.rounding_runs import QUANTIZING, STEPS, round_differently
+from exporter.worker.reference.outputs import Outputs, from_value, hide_masked_values, to_value
+from exporter.worker.reference.rounding_runs import (
+    PLAIN_OPERATORS,
+    QUANTIZING,
+    STEPS,
+    compute_plainly,
+    round_differently,
+)
 from exporter.worker.reference.selections import (
     SELECTING_OPERATORS,
     IndexSelection,
     SelectionRecorder,
 )
-from exporter.worker.reference.weight_tables import list_table_lengths
 
 _SELECTING = frozenset(name.split(".")[0] for name in SELECTING_OPERATORS)
 #: Both values of a tie may have the error of a bound, 8 times PyTorch's own.

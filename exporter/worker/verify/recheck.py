@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.cache.fingerprint import THOROUGH
-from exporter.checks.files.artifact_facts import measure_artifact
-from exporter.checks.files.model_file import UnreadableModel
+from exporter.checks.files.model_file import UnreadableModel, measure_artifact
 from exporter.checks.files.sample_files import SampleCache, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.numerical.determinism import DeterminismCheck
-from exporter.checks.numerical.masked_samples import NOTE_PREFIX, describe_masked_samples
+from exporter.checks.numerical.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.core.check_names import LOAD_CHECK

@@ -25,7 +25,7 @@ from exporter.manifest import (
     Output,
 )
 from exporter.runtimes import Placement
-from exporter.runtimes.values import OnnxValue
+from exporter.runtimes.session import OnnxValue
 from tests.unit.factory import make_spec
 
 Array = np.ndarray[Any, Any]

@@ -31,12 +31,11 @@ from exporter.runtimes import (
     runtime_process,
     start_runtime_processes,
 )
-from exporter.runtimes.driver_session import DriverSession
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
-from exporter.runtimes.drivers.driver import Bits, DriverFailure
-from exporter.runtimes.drivers.driver_table import DRIVERS
+from exporter.runtimes.drivers.driver import DRIVERS, Bits, DriverFailure
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.runtime_process import RuntimeProcess
+from exporter.runtimes.runtime_registry import DriverSession
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -322,7 +321,7 @@ def test_a_driver_needs_only_numpy_and_its_runtime(path: Path) -> None:
     runtimes = {"onnx", "onnxruntime", "openvino", "tract", "ml_dtypes"}
     allowed = {"numpy", "exporter.runtimes.drivers", "exporter.runtimes", *sys.stdlib_module_names}
     assert imported <= allowed | (runtimes if path.stem != "server" else set())
-    if path.stem in ("server", "frames", "driver_table", "__main__"):
+    if path.stem in ("server", "frames", "__main__"):
         assert not imported & runtimes
 
 

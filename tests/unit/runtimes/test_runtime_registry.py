@@ -23,8 +23,8 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
-from exporter.runtimes.driver_session import DriverSession
-from exporter.runtimes.drivers.driver_table import DRIVERS
+from exporter.runtimes.drivers.driver import DRIVERS
+from exporter.runtimes.runtime_registry import DriverSession
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
 pytestmark = pytest.mark.filterwarnings("ignore:onnx.version is deprecated")

@@ -14,7 +14,7 @@ from onnx import parser
 
 from exporter.manifest import Device
 from exporter.runtimes import LoadFailure, RunFailure, Session, open_session
-from exporter.runtimes.drivers.driver_table import DRIVERS
+from exporter.runtimes.drivers.driver import DRIVERS
 
 MODEL = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] y) { y = Neg(x) }'
 TRACT = Device(name="t", runtime="tract")

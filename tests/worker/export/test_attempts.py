@@ -34,7 +34,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 from tests.worker.diagnose.cases import case_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from exporter.worker.reference.model_snapshot import ModelSnapshot
+from exporter.worker.reference.python_state import ModelSnapshot
 
 
 class Holder(torch.nn.Module):

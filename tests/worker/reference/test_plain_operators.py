@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.worker.reference.plain_operators import PLAIN_OPERATORS, compute_plainly
+from exporter.worker.reference.rounding_runs import PLAIN_OPERATORS, compute_plainly
 
 COUNT = 5000
 

@@ -24,7 +24,7 @@ from exporter.manifest import (
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record, Route, Stage, Status
 from exporter.runtimes import RuntimeProcessEnd, Session
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact

@@ -13,17 +13,14 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from exporter.checks.comparison.alternatives import order_ties
 from exporter.checks.comparison.compare_outputs import (
     OutputContext,
     choose_limit,
-    split_float64_items,
-)
-from exporter.checks.comparison.compare_samples import apply_sample_noise
-from exporter.checks.comparison.masked_positions import (
     find_allowed_value,
     find_compared_positions,
+    split_float64_items,
 )
+from exporter.checks.comparison.compare_samples import apply_sample_noise, order_ties
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
@@ -32,7 +29,7 @@ from exporter.core.text import round_up_two_digits
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 from exporter.tools.publish.protocol import (
     Allowance,
     DataSet,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.checks.comparison.alternatives import list_alternatives
+from exporter.checks.comparison.compare_samples import list_alternatives
 from exporter.checks.files.sample_files import SampleData
-from exporter.runtimes.values import Array, OnnxValue
+from exporter.runtimes.session import Array, OnnxValue
 
 
 def make_sample(*runs: Array, tied: Array | None = None) -> SampleData:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.describe_inputs import describe_inputs
-from exporter.runtimes.values import Array
+from exporter.checks.comparison.compare_samples import describe_inputs
+from exporter.runtimes.session import Array
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.masked_positions import find_compared_positions
+from exporter.checks.comparison.compare_outputs import find_compared_positions
 from exporter.checks.numerical.sample_checks import PARITY
 from exporter.manifest import Dim, Fill, Input, Output
 from exporter.records.record import CheckResult, Status
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 from tests.unit.checks.contexts import (
     ConstantSession,
     contract,

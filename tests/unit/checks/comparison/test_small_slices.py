@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from exporter.checks.comparison.compare_arrays import Comparison, compare_arrays
-from exporter.checks.comparison.small_slices import compare_small_slices
+from exporter.checks.comparison.compare_outputs import compare_small_slices
 from exporter.checks.comparison.tolerance import Limit, Rounding
-from exporter.runtimes.values import Array
+from exporter.runtimes.session import Array
 
 ROUNDING = Rounding(eps=2.0**-23, floor=8, factor=8.0, few=1.13e-5)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.ties import are_ties
+from exporter.checks.comparison.compare_outputs import are_ties
 from exporter.checks.files.sample_files import SelectionData, write_ties
 from exporter.checks.numerical.sample_checks import PARITY
 from exporter.jobs.job_folder import JobFolder

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, parser
 
-from exporter.checks.files.artifact_facts import measure_artifact
-from exporter.checks.files.model_file import UnreadableModel
+from exporter.checks.files.model_file import UnreadableModel, measure_artifact
 from tests.unit.checks.contexts import DOUBLE, make_subject
 
 NESTED = """<ir_version: 9, opset_import: ["" : 18, "own" : 2]>

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from exporter.checks.files.external_data import find_misplaced_weights
+from exporter.checks.files.model_file import find_misplaced_weights
 
 
 def model(size: int, *, outside: bool) -> ModelProto:

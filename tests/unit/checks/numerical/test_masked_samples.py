@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from exporter.checks import RUNTIME_CHECKS
-from exporter.checks.numerical.masked_samples import NOTE_PREFIX, describe_masked_samples
+from exporter.checks.numerical.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Fill, Input, Output
 from exporter.records.record import Status

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper, parser
 
-from exporter.checks.files.external_data import find_external_data_problems, list_external_files
+from exporter.checks.files.model_file import find_external_data_problems, list_external_files
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.wellformed import check_wellformed
 from exporter.records.record import Status

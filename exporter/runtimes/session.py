@@ -1,12 +1,21 @@
-"""The interface of a runtime."""
+"""The interface of a runtime, and the values that it receives and returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
-from exporter.runtimes.values import Array, OnnxValue
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+#: A sequence is a list, even with one item or none.
+OnnxValue: TypeAlias = "Array | list[Array]"
+
+
+def list_items(value: OnnxValue) -> list[Array]:
+    """Return the items of a sequence, or a list with the tensor."""
+    return value if isinstance(value, list) else [value]
 
 
 class RuntimeUnavailable(Exception):
