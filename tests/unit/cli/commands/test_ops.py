@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cli.tool_commands.ops import show_missing_operators
+from exporter.cli.commands.ops import show_missing_operators
 from exporter.records.record import MissingOperator
 from exporter.tools.operators.survey import OperatorGaps, SurveyResponse
 from tests.unit.factory import DYNAMO, TORCHSCRIPT

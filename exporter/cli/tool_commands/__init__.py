@@ -1,1 +1,0 @@
-"""The commands of the packages in `exporter/tools/`: they parse, call and print."""
