@@ -8,29 +8,29 @@ import click
 
 from exporter.core.errors import suggest_nearest
 
-#: The module of each command in `exporter.cli`, which has a function of the same name.
-_MODULES = {
-    "export": "commands.export",
-    "plan": "commands.plan",
-    "check": "commands.check",
-    "list": "commands.list_cells",
-    "explain": "commands.explain",
-    "schema": "commands.schema",
-    "show": "commands.show",
-    "report": "commands.report",
-    "gate": "commands.gate",
-    "baseline": "commands.baseline",
-    "merge": "commands.merge",
-    "diff": "commands.diff",
-    "rehearse": "commands.rehearse",
-    "publish": "commands.publish",
-    "verify": "commands.verify",
-    "repro": "commands.repro",
-    "expectations": "commands.expectations",
-    "ops": "commands.ops",
-    "environments": "commands.environments",
-    "gc": "commands.gc",
-    "doctor": "commands.doctor",
+#: The function of each command in `exporter.cli.commands`.
+_FUNCTIONS = {
+    "export": "export.export",
+    "plan": "inspection.plan",
+    "check": "inspection.check",
+    "list": "inspection.list_cells",
+    "explain": "inspection.explain",
+    "schema": "inspection.schema",
+    "show": "show.show",
+    "report": "report.report",
+    "gate": "gate.gate",
+    "baseline": "baseline.baseline",
+    "merge": "merge.merge",
+    "diff": "diff.diff",
+    "rehearse": "rehearse.rehearse",
+    "publish": "publish.publish",
+    "verify": "verify.verify",
+    "repro": "repro.repro",
+    "expectations": "expectations.expectations",
+    "ops": "ops.ops",
+    "environments": "environments.environments",
+    "gc": "gc.gc",
+    "doctor": "doctor.doctor",
 }
 
 #: The next step after a command by its exit code. Other commands print a document or their own.
@@ -57,15 +57,16 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of their use."""
-        return list(_MODULES)
+        return list(_FUNCTIONS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with that name, or None if it does not exist."""
-        if cmd_name not in _MODULES:
+        if cmd_name not in _FUNCTIONS:
             return None
-        path = _MODULES[cmd_name]
-        module = importlib.import_module(f"exporter.cli.{path}")
-        command: click.Command = getattr(module, path.rpartition(".")[2])
+        module, _, function = _FUNCTIONS[cmd_name].rpartition(".")
+        command: click.Command = getattr(
+            importlib.import_module(f"exporter.cli.commands.{module}"), function
+        )
         return command
 
     def resolve_command(
@@ -76,8 +77,8 @@ class Commands(click.Group):
         Raises:
             click.UsageError: The command does not exist; the message suggests a similar one.
         """
-        if args and args[0] not in _MODULES and not args[0].startswith("-"):
-            ctx.fail(f"there is no command '{args[0]}'{suggest_nearest(args[0], _MODULES)}")
+        if args and args[0] not in _FUNCTIONS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command '{args[0]}'{suggest_nearest(args[0], _FUNCTIONS)}")
         return super().resolve_command(ctx, args)
 
 

@@ -23,9 +23,9 @@ from exporter.usecases.current_results import read_results
 @click.option("--reason", default="", help="The reason of new entries.")
 @root_option
 def expectations(selection: Selection, root: Path, reason: str) -> int:
-    """Print the lists of `expect` that match the results, to paste into the manifests.
+    """Print the lists of `expect` that match the results.
 
-    The exit code is 1 if a list differs from the present one.
+    Paste them into the manifests. The exit code is 1 if a list differs from the present one.
     """
     loaded = open_project(root)
     # An expectation must not make an invalid entry green.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from exporter.cli.commands.inspection import schema
 from exporter.cli.entry_point import run
 from tests.unit.manifest.projects import make_project
 
@@ -77,3 +79,12 @@ def test_models_and_cells_are_listed_by_default(
 ) -> None:
     rows = run_list(tmp_path, capsys)
     assert rows[0] == ["2", "models,", "4", "cells"]
+
+
+COMMITTED = Path(__file__).resolve().parents[4] / "docs" / "manifest.schema.json"
+
+
+def test_the_schema_is_that_of_the_documentation() -> None:
+    result = CliRunner().invoke(schema, standalone_mode=False)
+    assert result.return_value == 0
+    assert result.output == COMMITTED.read_text(encoding="utf-8")

@@ -1,0 +1,143 @@
+"""The commands that only read manifests: `check`, `plan`, `list`, `explain` and `schema`."""
+
+from __future__ import annotations
+
+import os
+from itertools import groupby
+from pathlib import Path
+
+import click
+
+from exporter.cli.options.selection import (
+    no_store_option,
+    root_option,
+    select_one_cell,
+    selection_options,
+)
+from exporter.cli.output.tables import (
+    HEADER,
+    build_call_rows,
+    open_project,
+    print_file_problems,
+    show_plan,
+)
+from exporter.cli.output.terminal import print_error, print_line, print_table
+from exporter.core.errors import ExitCode
+from exporter.core.text import pluralize
+from exporter.manifest import explain_cell, load_layers, load_project
+from exporter.manifest.syntax.opsets import format_opsets
+from exporter.planning.plan import PlannedCell, make_plan
+from exporter.planning.selection import Selection
+from exporter.usecases import build_plan
+from exporter.usecases.current_results import find_inconsistencies
+
+
+@click.command()
+@root_option
+def check(root: Path) -> int:
+    """Check manifests, baseline and tables without an export.
+
+    The baseline and the tables must match the manifests. torch is not needed. The tables are
+    compared only if this machine wrote them.
+    """
+    manifest = load_project(root)
+    problems = tuple(find_inconsistencies(manifest))
+    for problem in problems:
+        print_error(problem)
+    cells = pluralize(len(make_plan(manifest).cells), "cell")
+    models = pluralize(len(manifest.models), "model")
+    print_line(f"{models}, {cells}: {pluralize(len(problems), 'problem')}")
+    return ExitCode.RED if problems else ExitCode.OK
+
+
+@click.command()
+@selection_options
+@root_option
+@click.option("--force", is_flag=True, help="As `export --force` would.")
+@click.option("--thorough", is_flag=True, help="As `export --thorough` would.")
+@no_store_option
+def plan(selection: Selection, root: Path, force: bool, thorough: bool, no_store: bool) -> int:
+    """Show the cells that an export would run, with the reasons."""
+    options = build_plan.ExportOptions(
+        selection=selection, force=force, thorough=thorough, use_store=not no_store
+    )
+    show_plan(build_plan.plan(open_project(root), options, os.environ))
+    return ExitCode.OK
+
+
+@click.command("list")
+@selection_options
+@click.option(
+    "--inputs", "shows_inputs", is_flag=True, help="Show the call of each model, input by input."
+)
+@root_option
+def list_cells(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
+    """Show the models, their opsets, devices and exporters."""
+    manifest = open_project(root)
+    plan = make_plan(manifest, selection)
+    if shows_inputs:
+        for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
+            print_line(model)
+            print_table([HEADER, *build_call_rows(manifest.find_model(model))], indent="  ")
+        return ExitCode.OK
+    models = len({planned.cell.model for planned in plan.selected})
+    print_line(f"{pluralize(models, 'model')}, {pluralize(len(plan.selected), 'cell')}")
+    rows = [("MODEL", "OPSETS", "DEVICES", "EXPORTER", "TAGS")]
+    for model, group in groupby(plan.selected, key=lambda planned: planned.cell.model):
+        cells = list(group)
+        exporters = dict.fromkeys(planned.route.exporter for planned in cells)
+        rows.append(
+            (
+                model,
+                _format_cell_opsets(cells),
+                " ".join(dict.fromkeys(planned.cell.device for planned in cells)),
+                ", ".join(
+                    f"{name} {_format_cell_opsets([c for c in cells if c.route.exporter == name])}"
+                    for name in exporters
+                ),
+                " ".join(manifest.find_model(model).tags),
+            )
+        )
+    print_table(rows)
+    return ExitCode.OK
+
+
+def _format_cell_opsets(cells: list[PlannedCell]) -> str:
+    return format_opsets(planned.cell.opset for planned in cells)
+
+
+@click.command()
+@click.argument("cell")
+@root_option
+def explain(cell: str, root: Path) -> int:
+    """Show each setting of CELL, and the line it comes from.
+
+    CELL is a full id (model/opset/device) or a pattern that matches one cell.
+    """
+    loaded = load_layers(root, keep_invalid=True)
+    print_file_problems(loaded.manifest)
+    planned = select_one_cell(loaded.manifest, cell)
+    id, route = planned.cell, planned.route
+    print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
+    if planned.skip:
+        print_line(f"{planned.skip_status}: {planned.skip}")
+    spec = loaded.manifest.find_model(id.model)
+    for problem in spec.problems:
+        print_error(problem)
+    settings = explain_cell(loaded.layers[id.model], spec, id.opset, id.device)
+    rows = ((setting.key, setting.origin, setting.value) for setting in settings)
+    print_table([("KEY", "FROM", "VALUE"), *rows])
+    return ExitCode.OK
+
+
+@click.command()
+def schema() -> int:
+    """Print the JSON Schema of manifests.
+
+    Editors complete the keys if a manifest begins with the line `#:schema PATH` of the file that
+    contains it.
+    """
+    from exporter.manifest.schema.documents import format_schema
+
+    click.echo(format_schema(), nl=False)
+    return ExitCode.OK
