@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from exporter.cache.states import read_package_state, read_tool_parts
+from exporter.cache import states
+from exporter.cache.fingerprint import (
+    CurrentState,
+    compute_fingerprint,
+    drop_tool_parts,
+    hash_device,
+)
+from exporter.cache.states import (
+    SEARCH_PATH,
+    _read_first_site_stamps,
+    _read_site_stamps,
+    hash_source,
+    have_tools_changed,
+    list_package_folders,
+    read_loaded_state,
+    read_package_state,
+    read_search_path,
+    read_source_state,
+    read_tool_parts,
+    read_tool_versions,
+    read_variable_state,
+)
+from exporter.manifest import (
+    Device,
+    Expectation,
+    Output,
+    Tolerance,
+)
 from exporter.processes.environment import TORCH_PRIVATE
+from exporter.records.record import (
+    CellId,
+    Record,
+    Source,
+    Status,
+)
+from tests.unit.factory import make_record
+from tests.unit.planning.test_plan import spec
 
 
 def test_the_switch_of_private_functions_is_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +64,293 @@ def test_a_package_of_a_toolchain_replaces_the_current_one(tmp_path: Path) -> No
     assert read_package_state("pydantic", str(tmp_path)).startswith("1.0 ")
     assert read_package_state("pytest", str(tmp_path)) == read_package_state("pytest") != ""
     assert read_package_state("no-such-distribution", str(tmp_path)) == ""
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder of installed packages."""
+    folder = tmp_path / "environment/site-packages"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(states, "list_package_folders", lambda: (str(folder),))
+    return folder
+
+
+def test_the_variable_is_a_part_of_the_path(packages: Path, tmp_path: Path) -> None:
+    root = tmp_path / "repository/project"
+    (tmp_path / "repository/.git").mkdir(parents=True)
+    root.mkdir()
+    assert read_search_path(root, "") == "no folders"
+    own = states._OWN_FOLDER
+    folders = (own, str(tmp_path / "repository/library"), "/other", "")
+    assert read_search_path(root, os.pathsep.join(folders)) == f"../library{os.pathsep}/other"
+    variable = os.pathsep.join(reversed(folders))
+    assert read_search_path(root, variable) == f"/other{os.pathsep}../library"
+
+
+def test_an_editable_install_is_a_part_of_the_path(packages: Path, tmp_path: Path) -> None:
+    lines = ("# a comment", "import loader; loader.install()", "/library/src", "inner", "")
+    (packages / "editable.pth").write_text("\n".join(lines))
+    (packages / ".hidden.pth").write_text("/hidden")
+    assert read_search_path(tmp_path / "project", "") == "/library/src"
+    (packages / "editable.pth").write_text("/library/other")
+    assert read_search_path(tmp_path / "project", "") == "/library/other"
+
+
+def test_another_path_makes_a_record_stale(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/one")
+    states = {SEARCH_PATH: read_loaded_state(SEARCH_PATH, tmp_path)}
+    record = make_record("net/18/cpu").model_copy(update={"packages": states})
+    assert CurrentState(tmp_path).find_changed_package_reason(record) == ""
+    monkeypatch.setenv("PYTHONPATH", "/two")
+    reason = "Python searches for modules in /two, before in /one"
+    assert CurrentState(tmp_path).find_changed_package_reason(record) == reason
+
+
+def test_the_packages_of_an_environment_below_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = str(tmp_path / "site-packages")
+    monkeypatch.setattr(states, "_FIRST_PATH", (below, str(tmp_path)))
+    assert below in list_package_folders()
+    assert str(tmp_path) not in list_package_folders()
+
+
+PARTS = {"environment": "0", "entry": "1", "checks": "2", "device": "3", "tool.torch": "2.12.1 aa"}
+
+
+def stored(*sources: Source, **packages: str) -> Record:
+    cell = CellId(model="net", opset=17, device="cpu")
+    return Record(
+        cell=cell, status=Status.PASS, fingerprint=PARTS, sources=sources, packages=packages
+    )
+
+
+def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("x = 1\n")
+    source = Source(file="net.py", state=hash_source(tmp_path / "net.py"))
+    assert CurrentState(tmp_path).find_staleness_reason(stored(source), PARTS) == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "now", "reason"),
+    [
+        ("entry", "other", "its manifest entry changed"),
+        ("checks", "other", "its tolerances changed"),
+        ("device", "other", "the definition of its device changed"),
+        ("environment", "other", "the environment variables or the sandbox of workers changed"),
+        ("tool.torch", "2.13.0 bb", "torch 2.12.1 -> 2.13.0"),
+        ("tool.torch", "2.12.1 bb", "torch 2.12.1 is another build"),
+        ("tool.torch", "", "torch 2.12.1 -> missing"),
+        ("tool.onnx", "1.2 cc", "onnx missing -> 1.2"),
+    ],
+)
+def test_each_changed_part_is_named(tmp_path: Path, part: str, now: str, reason: str) -> None:
+    assert CurrentState(tmp_path).find_staleness_reason(stored(), PARTS | {part: now}) == reason
+
+
+def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("x = 1\n")
+    record = stored(Source(file="net.py", state=hash_source(file)))
+    file.write_text("x = 2\n")
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
+    file.unlink()
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py is missing"
+
+
+def test_a_new_file_a_link_and_a_listing_are_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link.json").symlink_to("data/a.json")
+    names = ("absent.json", "link.json", "data/*", "data")
+    sources = [Source(file=name, state=read_source_state(tmp_path / name)) for name in names]
+    record = stored(*sources)
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    (tmp_path / "data/a.json").touch()
+    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    assert reason == "data has other files"
+    (tmp_path / "link.json").unlink()
+    (tmp_path / "link.json").symlink_to("data/b.json")
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "link.json changed"
+    (tmp_path / "absent.json").touch()
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "absent.json was added"
+
+
+def test_a_new_module_next_to_the_sources_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/net.py").write_text("")
+    record = stored(Source(file="models/*.py", state=hash_source(tmp_path / "models/*.py")))
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    (tmp_path / "models/notes.txt").write_text("")
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    (tmp_path / "models/torch.py").write_text("")
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "models has other modules"
+
+
+def test_a_package_that_replaces_a_module_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("K = 1\n")
+    before = hash_source(tmp_path / "*.py")
+    (tmp_path / "helper").mkdir()
+    assert (
+        hash_source(tmp_path / "*.py") == before
+    )  # Python prefers a module to a folder without `__init__.py`
+    (tmp_path / "helper/__init__.py").write_text("K = 2\n")
+    with_package = hash_source(tmp_path / "*.py")
+    (tmp_path / "helper.cpython-311-x86_64-linux-gnu.so").touch()
+    assert len({before, with_package, hash_source(tmp_path / "*.py")}) == 3
+
+
+def test_the_folder_of_an_entry_is_part_of_its_fingerprint() -> None:
+    paths = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
+    digests = {path: compute_fingerprint(spec(manifest=path))["entry"] for path in paths}
+    assert len(set(digests.values())) == len(paths)
+    assert compute_fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[paths[1]]
+
+
+def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("")
+    moving = stored(Source(file="net.py", state=""))
+    assert (
+        CurrentState(tmp_path).find_staleness_reason(moving, PARTS)
+        == "net.py changed while it was exported"
+    )
+
+
+def test_a_variable_that_the_model_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SET", "1")
+    states = {name: read_variable_state(name) for name in ("MY_SET", "MY_ABSENT")}
+    record = stored().model_copy(update={"variables": states})
+    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    monkeypatch.setenv("MY_ABSENT", "")
+    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    assert reason == "the environment variable MY_ABSENT changed"
+    monkeypatch.delenv("MY_ABSENT")
+    monkeypatch.setenv("MY_SET", "2")
+    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    assert reason == "the environment variable MY_SET changed"
+
+
+def test_a_changed_package_is_named(tmp_path: Path) -> None:
+    today = CurrentState(tmp_path)
+    assert today.find_changed_package_reason(stored(pytest=read_package_state("pytest"))) == ""
+    version = read_package_state("pytest").split(" ")[0]
+    assert today.find_changed_package_reason(stored(pytest="1.0 ff")) == f"pytest 1.0 -> {version}"
+    assert today.find_changed_package_reason(stored(gone="1.0 ff")) == "gone 1.0 -> missing"
+
+
+def test_both_states_of_a_different_package_or_variable_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MY_ABSENT", raising=False)
+    current = read_package_state("pytest")
+    same = stored(pytest=current).model_copy(update={"variables": {"MY_ABSENT": "missing"}})
+    assert CurrentState(tmp_path).list_differences(same) == []
+    other = stored(pytest="1.0 ff").model_copy(update={"variables": {"MY_ABSENT": "ab"}})
+    assert CurrentState(tmp_path).list_differences(other) == [
+        f"pytest `1.0 ff`, now `{current}`",
+        "MY_ABSENT `ab`, now `missing`",
+    ]
+
+
+def test_a_record_without_fingerprint_is_stale(tmp_path: Path) -> None:
+    bare = Record(cell=stored().cell, status=Status.PASS)
+    assert CurrentState(tmp_path).find_staleness_reason(bare, PARTS)
+
+
+def test_the_fingerprint_changes_with_the_proved_settings() -> None:
+    before = compute_fingerprint(spec())
+    for same in (
+        spec(description="more words", tags=("a",), line=9),
+        spec(expect=(Expectation(reason="r"),), timeout=5.0),
+        spec(opsets=(17, 18, 19)),
+    ):
+        assert compute_fingerprint(same) == before
+    for other in (spec(seed=1), spec(mode="train"), spec(init={"width": 2}), spec(id="other")):
+        assert compute_fingerprint(other)["entry"] != before["entry"]
+
+
+def test_a_tolerance_changes_the_part_of_the_checks_only() -> None:
+    before = compute_fingerprint(spec())
+    strict = Tolerance(atol=1e-9)
+    outputs = (Output(name="y", shape=("batch", 4), tolerance=strict),)
+    plain = (Output(name="y", shape=("batch", 4)),)
+    assert compute_fingerprint(spec(tolerance=strict))["entry"] == before["entry"]
+    assert compute_fingerprint(spec(tolerance=strict))["checks"] != before["checks"]
+    one, other = (
+        compute_fingerprint(spec(outputs=outputs)),
+        compute_fingerprint(spec(outputs=plain)),
+    )
+    assert one["entry"] == other["entry"]
+    assert one["checks"] != other["checks"]
+
+
+def test_devices_and_tools_have_their_own_parts() -> None:
+    cpu = Device(name="cpu", runtime="onnxruntime")
+    assert hash_device(cpu) != hash_device(cpu.model_copy(update={"strict": True}))
+    parts = compute_fingerprint(spec())
+    assert {"tool.torch", "tool.python", "tool.exporter"} <= set(parts)
+    assert set(drop_tool_parts(parts)) == {"entry", "checks", "environment"}
+
+
+def test_versions_are_read_without_an_import() -> None:
+    tools = read_tool_versions()
+    assert {"python", "platform", "torch", "onnx", "onnxruntime", "exporter"} <= set(tools)
+    assert all(tools.values())
+
+
+def install(site: Path, name: str, *lines: str) -> str:
+    """Return the state of a distribution with this list of files."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "RECORD").write_text("\n".join(lines))
+    return read_package_state.__wrapped__(name, str(site))
+
+
+def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_path: Path) -> None:
+    wheel = ("made_up/__init__.py,sha256=aa,5", "made_up/core.so,sha256=bb,9")
+    info = "made_up-1.0.dist-info"
+    one = install(tmp_path / "one", "made_up", *wheel, "../../../bin/run,sha256=cc,200")
+    added = (f"{info}/INSTALLER,sha256=dd,4", f"{info}/REQUESTED,,", f"{info}/RECORD,,")
+    compiled = "made_up/__pycache__/__init__.cpython-311.pyc,,"
+    script = "../../../bin/run,sha256=ee,203"
+    two = install(tmp_path / "two", "made_up", compiled, script, *added, *reversed(wheel))
+    assert one == two
+    assert one.startswith("1.0 ")
+    cuda = install(tmp_path / "three", "made_up", wheel[0], "made_up/core.so,sha256=ff,90")
+    assert cuda != one
+    current = f"{info}/direct_url.json,sha256=gg,70"
+    assert install(tmp_path / "four", "made_up", *wheel, current) != one, (
+        "an editable installation belongs to one checkout"
+    )
+
+
+def test_a_reinstalled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests read the version with other folders on `sys.path`, and write to such folders.
+    monkeypatch.setattr("exporter.cache.states.read_exporter_state", cache(lambda: "one"))
+    stamps = _read_first_site_stamps()
+    assert all(read_package_state(name) for name in ("onnx", "numpy"))
+    monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: stamps)
+    monkeypatch.setattr("exporter.cache.states._list_wheel_files", lambda files: "another build")
+    assert not have_tools_changed(), "the folder of the packages is unchanged"
+    monkeypatch.setattr("exporter.cache.states._read_site_stamps", lambda: (1, 2))
+    assert have_tools_changed()
+
+
+def test_an_installation_changes_the_site_stamps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "none")])
+    before = _read_site_stamps()
+    (tmp_path / "made_up-1.0.dist-info").mkdir()
+    assert _read_site_stamps() != before
+
+
+def test_another_sandbox_makes_results_stale_in_both_directions() -> None:
+    plain = compute_fingerprint(spec())
+    restricted = compute_fingerprint(spec(), sandbox="landlock")
+    assert compute_fingerprint(spec(), sandbox="none") == plain
+    assert {part for part in plain if plain[part] != restricted[part]} == {"environment"}

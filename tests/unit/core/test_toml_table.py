@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli
+from hypothesis import given
+from hypothesis import strategies as st
 
-from exporter.core.toml_table import find_settings, read_setting, read_toml_table
+from exporter.core.toml_table import (
+    draw_excerpt,
+    explain_syntax_error,
+    find_settings,
+    read_setting,
+    read_toml_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +56,68 @@ def test_a_problem_has_its_line(tmp_path: Path) -> None:
     content = read_toml_table(path)
     assert (content.table, content.line) == ({}, 2)
     assert content.problem.startswith("is not valid TOML at column ")
+
+
+TEXTS = {
+    "[m.x]\na = 1\n\n[m.x]\n": "[m.x] is defined twice, first at line 1; merge them or rename one",
+    "[m]\na = 1\n[m.a]\n": "a key that has a value already becomes a table here",
+    "a.b = 1\n[a]\n": "[a] is defined twice: here and by a key",
+    "a = 1\nb = 2\na = 3\n": "the key 'a' is defined twice, first at line 1; remove one of them",
+    "[x]\na = 1\n[y]\na = 2\na = 3\n": "the key 'a' is defined twice, first at line 4",
+    "a = { b = 1, b = 2 }\n": "the key 'b' is defined twice in this table",
+    "a = \n": "the key has no value; write one after '='",
+    "a = cpu\n": "'cpu' is no value; a text needs quotes",
+    "a = [cpu, 'gpu']\n": "'cpu' is no value; a text needs quotes",
+    "a = 9..21\n": "a text or a range needs quotes",
+    "a b = 1\n": "expected '=' after the key",
+    "= 1\n": "expected a key, a header like [models.net] or a comment",
+    "a = [1 2]\n": "the list needs ',' between its items and ']' at its end",
+    "a = [1,\n": "the list needs ',' between its items and ']' at its end",
+    "a = { b = 1 c = 2 }\n": "the table needs ',' between its keys and '}' at its end",
+    "[a\n": "the header needs ']' at its end",
+    'a = "net\n': "the text has no closing quote",
+    "a = 'net": "the text has no closing quote",
+    'a = """net': "the text has no closing quote",
+    'a = "C:\\qed"\n': "a backslash needs a second one; or put the text in single quotes",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_error_is_explained(text: str) -> None:
+    with pytest.raises(tomli.TOMLDecodeError) as caught:
+        tomli.loads(text)
+    assert TEXTS[text] in explain_syntax_error(text, caught.value)
+
+
+def test_the_caret_is_below_the_column() -> None:
+    assert draw_excerpt("x = 1\nab = = 2\n", 2, 6) == "ab = = 2\n     ^"
+
+
+def test_a_long_line_is_shortened_around_the_column() -> None:
+    shown, caret = draw_excerpt("x" * 500 + "!", 1, 501).split("\n")
+    assert len(shown) <= 101
+    assert shown[len(caret) - 1] == "!"
+
+
+def test_the_problem_has_line_column_and_excerpt(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("a = 1\nb = cpu\n")
+    content = read_toml_table(path)
+    assert content.line == 2
+    assert content.problem.startswith("is not valid TOML at column 5: 'cpu' is no value")
+    assert content.excerpt == "b = cpu\n    ^"
+
+
+@given(st.text(st.sampled_from("ab=1[]{}\"'.,\n \\#é\t")))
+def test_every_error_can_be_explained(text: str) -> None:
+    error = _parse(text)
+    assert error is None or explain_syntax_error(text, error)
+    assert error is None or "^" in draw_excerpt(text, error.lineno, error.colno)
+
+
+def _parse(text: str) -> tomli.TOMLDecodeError | None:
+    try:
+        tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        return error
+    return None

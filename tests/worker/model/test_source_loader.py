@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from exporter.core.import_object import load_attribute
-from exporter.records.record import Stage
-from exporter.worker.model.source_loader import load_model
+from exporter.manifest import ModelSpec
+from exporter.records.record import Stage, Status
+from exporter.worker.model.second_build import load_model_twice
+from exporter.worker.model.source_loader import load_model, require_hash
 from exporter.worker.process.failure import Failure
+from tests.traps.prove import export
 from tests.worker.contracts import ROOT, make_contract
 
 
@@ -130,3 +136,209 @@ def test_a_file_runs_once_for_several_attributes(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "two-nets.py").write_text("one = 1\n")
     assert load_attribute("two-nets.py:one", tmp_path / "other") == 1
+
+
+CODE = """
+from pathlib import Path
+
+from torch import nn
+
+
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        Path(__file__).with_name("built").touch()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def function(x):
+    return x
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "weighted_code.py").write_text(CODE)
+    return tmp_path
+
+
+def state() -> dict[str, torch.Tensor]:
+    return {"linear.weight": torch.full((3, 4), 0.25), "linear.bias": torch.arange(3.0)}
+
+
+def build_spec(weights: str, **changes: object) -> ModelSpec:
+    values: dict[str, object] = {"manifest": "m.toml", "source": "weighted_code.py:Linear"}
+    return make_contract("", **(values | {"weights": weights} | changes))
+
+
+def load_state(root: Path, spec: ModelSpec) -> dict[str, torch.Tensor]:
+    model = load_model(spec, root)
+    assert isinstance(model, torch.nn.Module)
+    return dict(model.state_dict())
+
+
+def save(path: Path, content: object) -> None:
+    if path.suffix == ".safetensors":
+        assert isinstance(content, dict)
+        save_file(content, path)
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=path.suffix != ".bin")
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "w.pth", "w.bin"])
+def test_every_file_format_is_loaded(root: Path, name: str) -> None:
+    save(root / name, state())
+    actual = load_state(root, build_spec(name))
+    assert all(torch.equal(actual[key], value) for key, value in state().items())
+
+
+def test_weights_are_in_the_artifact_and_among_the_sources(root: Path) -> None:
+    save(root / "w.safetensors", state())
+    digest = hashlib.sha256((root / "w.safetensors").read_bytes()).hexdigest()
+    spec = build_spec("w.safetensors", weights_sha256=digest)
+    records = export(spec, root / "build" / "net", root=root)
+    assert [record.status for record in records] == [Status.PASS, Status.PASS], records[0].message
+    sources = {source.file: source.state for source in records[0].sources}
+    assert sources["w.safetensors"] == digest
+
+
+def test_another_hash_fails_before_any_code_runs(root: Path) -> None:
+    save(root / "w.pt", state())
+    with pytest.raises(Failure, match=r"w\.pt: the sha256 is .*, expected 0000") as caught:
+        load_model(build_spec("w.pt", weights_sha256="0" * 64), root)
+    assert caught.value.stage is Stage.SOURCE
+    assert not (root / "built").exists()
+
+
+def test_the_hash_of_a_saved_model_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "net.pt2").write_bytes(b"program")
+    digest = hashlib.sha256(b"program").hexdigest()
+    for suffix, expected in (("", digest), (" changed", "0" * 64)):
+        spec = build_spec("").model_copy(
+            update={"source": "net.pt2", "weights_sha256": expected, "weights": ""}
+        )
+        if not suffix:
+            require_hash(spec, tmp_path)
+            continue
+        with pytest.raises(Failure, match=r"net\.pt2: the sha256 is .*, expected 0000"):
+            require_hash(spec, tmp_path)
+
+
+class Evil:
+    """An object with a pickle that creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("kind", ["archive", "plain"])
+def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str) -> None:
+    evil = {**state(), "evil": Evil(root / "ran")}
+    if kind == "archive":
+        torch.save(evil, root / "w.pt")
+    else:
+        (root / "w.pt").write_bytes(pickle.dumps({"evil": evil["evil"]}, protocol=2))
+    with pytest.raises(Failure, match=r"w\.pt is refused: it would run \S*open") as caught:
+        load_model(build_spec("w.pt"), root)
+    assert caught.value.stage is Stage.SOURCE
+    assert not (root / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("w.pt", {"linear.weight": torch.zeros(3, 4)}, 'Missing key.* "linear.bias"'),
+        (
+            "w.safetensors",
+            {**state(), "liner.bias": torch.zeros(3)},
+            'does not fit weighted_code.py:Linear: Unexpected key.* "liner.bias"',
+        ),
+        ("w.pt", {**state(), "linear.bias": torch.zeros(4)}, "size mismatch for linear.bias"),
+        (
+            "w.pt",
+            {"epoch": 3, "model": state()},
+            "more than tensors: epoch, model; save its 'model'",
+        ),
+        ("w.pt", [torch.zeros(3)], "contains a list, expected tensors by name"),
+        ("w.pt", {}, "contains no tensors"),
+        ("w.pt", {1: torch.zeros(3)}, "contains a dict, expected tensors by name"),
+    ],
+)
+def test_content_that_does_not_fit_is_reported(
+    root: Path, name: str, content: object, message: str
+) -> None:
+    save(root / name, content)
+    with pytest.raises(Failure, match=message) as caught:
+        load_model(build_spec(name), root)
+    assert caught.value.stage is Stage.SOURCE
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
+@pytest.mark.parametrize("content", [b"", b"PK no archive", b"\x00" * 64])
+def test_a_damaged_file_is_reported(root: Path, name: str, content: bytes) -> None:
+    (root / name).write_bytes(content)
+    with pytest.raises(Failure, match=r"cannot be read: |contains ") as caught:
+        load_model(build_spec(name), root)
+    assert str(root) not in caught.value.message
+
+
+def test_a_script_is_not_a_file_of_weights(root: Path) -> None:
+    torch.jit.script(torch.nn.Linear(4, 3)).save(str(root / "w.pt"))
+    with pytest.raises(Failure, match="is a TorchScript module, not a file of weights"):
+        load_model(build_spec("w.pt"), root)
+
+
+def test_a_function_has_no_weights(root: Path) -> None:
+    (root / "w_functions.py").write_text(
+        "import torch\n\n\n@torch.jit.script\ndef net(x: torch.Tensor):\n    return x\n"
+    )
+    save(root / "w.pt", state())
+    with pytest.raises(
+        Failure, match="is a ScriptFunction, which has no weights; remove `weights`"
+    ):
+        load_model(build_spec("w.pt", source="w_functions.py:net"), root)
+
+
+INITIAL = {
+    "class_of_torch": "Model = nn.Linear",
+    "object": "Model = nn.Linear(4, 3)",
+    "function": "def Model(*args, **kwargs):\n    return nn.Linear(4, 3)",
+}
+LOADED = {
+    "loaded_by_the_source": (
+        "def Model(*args, **kwargs):\n"
+        "    net = nn.Linear(4, 3)\n"
+        "    net.load_state_dict({'weight': torch.ones(3, 4), 'bias': torch.ones(3)})\n"
+        "    return net"
+    ),
+    "no_random_number": (
+        "def Model(*args, **kwargs):\n"
+        "    net = nn.Linear(4, 3, device='meta').to_empty(device='cpu')\n"
+        "    net.weight.data.fill_(1.0)\n    net.bias.data.fill_(1.0)\n    return net"
+    ),
+    "no_weights": "class Model(nn.Module):\n    def __init__(self, *args, **kwargs):\n"
+    "        super().__init__()\n        self.noise = torch.rand(3)",
+}
+
+
+@pytest.mark.parametrize("name", [*INITIAL, *LOADED])
+def test_weights_are_initial_if_they_were_drawn_and_not_loaded(tmp_path: Path, name: str) -> None:
+    code = {**INITIAL, **LOADED}[name]
+    (tmp_path / f"{name}.py").write_text(f"import torch\nfrom torch import nn\n\n{code}\n")
+    init = {"in_features": 4, "out_features": 3} if name != "object" else {}
+    spec = make_contract("", manifest="m.toml", source=f"{name}.py:Model", init=init)
+    original = torch.nn.Module.load_state_dict
+    assert load_model_twice(spec, tmp_path).has_initial_weights is (name in INITIAL)
+    assert torch.nn.Module.load_state_dict is original
+
+
+def test_a_file_of_weights_makes_no_initial_weights(root: Path) -> None:
+    torch.save(state(), root / "weights.pth")
+    assert not load_model_twice(build_spec("weights.pth"), root).has_initial_weights
+    assert load_model_twice(build_spec(""), root).has_initial_weights
