@@ -203,7 +203,7 @@ _LOOKS = {
     Status.KILLED: ("💀", "K", "#5b2a86", "killed from outside, usually for its memory"),
     Status.INCONCLUSIVE: ("❓", "?", "#6a4fb0", "the comparison could not decide"),
     Status.XPASS: ("❗", "!", "#b3541e", "passes although the manifest expects a failure"),
-    Status.UNAVAILABLE: ("🚫", "U", "#5f6b7a", "this machine lacks the device or its runtime"),
+    Status.UNAVAILABLE: ("🚫", "U", "#5f6b7a", "the device or a fitting runtime is missing here"),
     Status.SKIP: ("⏩", "S", "#4a6a8a", "skipped by the manifest"),
 }
 MARKS = {

@@ -105,11 +105,10 @@ def format_red_line(label: str, record: Record) -> str:
 
 def _format_initial_weights(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
     """Yield a line with the models that have initial weights."""
-    texts = {record.cell.model: record.initial_weights for record in records}
-    models = [model for model, text in texts.items() if text]
-    if models:
-        subject = models[0] if len(models) == 1 else pluralize(len(models), "model")
-        weights = ", ".join(sorted({text for text in texts.values() if text}))
+    texts = {each.cell.model: each.initial_weights for each in records if each.initial_weights}
+    if texts:
+        subject = next(iter(texts)) if len(texts) == 1 else pluralize(len(texts), "model")
+        weights = ", ".join(sorted(set(texts.values())))
         yield f"{subject}: weights: {weights}; `weights` in an entry names trained ones", None
 
 

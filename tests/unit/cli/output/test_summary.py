@@ -69,7 +69,9 @@ def test_initial_weights_have_a_line() -> None:
         records = (
             make_record(cell, **(notes if cell.split("/")[0] in models else {})) for cell in ALL
         )
-        lines = [line for line, _ in make_summary(MANIFEST, PLAN, make_run(*records)).lines]
+        skipped = make_record("longer/19/cpu", "skip")  # has no notes
+        run = make_run(*(record for record in records if record.cell != skipped.cell), skipped)
+        lines = [line for line, _ in make_summary(MANIFEST, PLAN, run).lines]
         return next((line for line in lines if "weights" in line), "")
 
     end = "weights: initial values of seed 3; `weights` in an entry names trained ones"
