@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.tables import print_result_notes, require_readable_files, show_findings
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, show_findings
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from exporter.cache.noop_snapshot import get_today
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import join_lines, pluralize

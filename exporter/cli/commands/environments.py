@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes

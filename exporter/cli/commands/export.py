@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.cache.noop_snapshot import find_build_folder, get_today, load_snapshot
-from exporter.cli.options.engines import engine_options
-from exporter.cli.options.selection import no_store_option, root_option, selection_options
-from exporter.cli.options.shards import shard_option
+from exporter.cli.options import (
+    engine_options,
+    no_store_option,
+    root_option,
+    selection_options,
+    shard_option,
+)
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode
 from exporter.core.toml_table import read_setting
@@ -24,7 +28,7 @@ from exporter.planning.selection import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
-    from exporter.cli.options.engines import EngineArguments
+    from exporter.cli.options import EngineArguments
     from exporter.planning.shards import Shard
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.github import (
     Annotation,
     annotate,

@@ -5,26 +5,59 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
+from pydantic import TypeAdapter, ValidationError
 
 from exporter.cache.store import StoreLimits
 from exporter.cache.store.remote_store import RemoteStore
-from exporter.cli.options.selection import root_option
-from exporter.cli.options.store_limits import limit_options
+from exporter.cli.options import root_option
 from exporter.cli.output.tables import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes, pluralize
 from exporter.environments.inventory import remove_environment
 from exporter.manifest import Project, load_project
+from exporter.manifest.schema.settings import Age
+from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline import BuildFolder, find_garbage, remove_garbage
 from exporter.pipeline.environments import list_garbage
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from exporter.usecases.project_store import open_store
+
+
+def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the four options; the command receives bytes and seconds, or None."""
+    size = "Maximum size of the store, e.g. 5GiB.  [default: `store_size`, or 10GiB]"
+    age = "Maximum age of unused entries, e.g. 30d.  [default: `store_age`, or 90d]"
+    remote_size = "Remove the least recently used entries of the remote store above this size."
+    remote_age = "Remove entries of the remote store that were not used for this time."
+    function = click.option("--remote-age", metavar="AGE", callback=_parse(Age), help=remote_age)(
+        function
+    )
+    function = click.option(
+        "--remote-size", metavar="SIZE", callback=_parse(Memory), help=remote_size
+    )(function)
+    function = click.option("--store-age", metavar="AGE", callback=_parse(Age), help=age)(function)
+    return click.option("--store-size", metavar="SIZE", callback=_parse(Memory), help=size)(
+        function
+    )
+
+
+def _parse(field: Any) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a callback that validates the option like the project's setting."""
+
+    def parse(_: click.Context, __: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else TypeAdapter(field).validate_python(value)
+        except ValidationError as error:
+            raise click.BadParameter(error.errors()[0]["msg"].partition(", ")[2]) from None
+
+    return parse
 
 
 @click.command()

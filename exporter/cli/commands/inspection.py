@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import (
+from exporter.cli.options import (
     no_store_option,
     root_option,
     select_one_cell,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.summary import make_summary
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line, print_summary

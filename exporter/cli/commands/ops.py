@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode

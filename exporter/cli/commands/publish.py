@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option, selection_options
+from exporter.cli.options import root_option, selection_options
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import cells_option, root_option
+from exporter.cli.options import cells_option, root_option
 from exporter.cli.output.tables import open_project, require_readable_files, show_findings
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode

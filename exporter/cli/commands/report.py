@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options.selection import root_option
+from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.cli.options.selection import root_option, select_one_cell
+from exporter.cli.options import root_option, select_one_cell
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError

@@ -1,0 +1,165 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.planning.selection import Selection
+
+if TYPE_CHECKING:  # a no-op must not import the manifest package
+    from exporter.manifest import Manifest
+    from exporter.planning.plan import PlannedCell
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from exporter.core.toml_table import read_setting
+
+if TYPE_CHECKING:  # a no-op must not import the manifest package
+    from exporter.manifest.resolved.project import EngineKind
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a no-op must not import the planning modules
+    from exporter.planning.shards import Shard
+
+
+#: The number of cells that a message lists.
+_SHOWN = 4
+
+no_store_option = click.option("--no-store", is_flag=True, help="Neither read nor write the store.")
+root_option = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="The project's folder, with its pyproject.toml.",
+)
+
+
+def selection_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the arguments that select cells; the command receives one `Selection`."""
+    return click.argument("cells", nargs=-1)(_add_filters(function))
+
+
+def cells_option(function: Callable[..., int]) -> Callable[..., int]:
+    """Add `--cells` and the other options that select cells, for commands with other arguments."""
+    option = click.option("--cells", multiple=True, help="Only cells of this glob; repeatable.")
+    return option(_add_filters(function))
+
+
+def _add_filters(function: Callable[..., int]) -> Callable[..., int]:
+    @click.option("--tag", "tags", multiple=True, help="Only models with this tag; repeatable.")
+    @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset; repeatable.")
+    @click.option("--device", "devices", multiple=True, help="Only this device; repeatable.")
+    @functools.wraps(function)
+    def call_with_selection(
+        cells: tuple[str, ...],
+        tags: tuple[str, ...],
+        opsets: tuple[int, ...],
+        devices: tuple[str, ...],
+        **others: object,
+    ) -> int:
+        selection = Selection(patterns=cells, tags=tags, opsets=opsets, devices=devices)
+        return function(selection, **others)
+
+    return call_with_selection
+
+
+def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
+    """Return the only cell that matches a pattern.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if the pattern matches no cell or several cells.
+    """
+    from exporter.planning.plan import make_plan
+
+    plan = make_plan(manifest, Selection(patterns=(pattern,)))
+    if len(plan.selected) > 1:
+        ids = [str(planned.cell) for planned in plan.selected]
+        shown = ", ".join([*ids[:_SHOWN], *(["..."] if len(ids) > _SHOWN else [])])
+        message = f"'{pattern}' matches {len(ids)} cells; name one of them: {shown}"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return plan.selected[0]
+
+
+_ENGINES = ("local", "dask")
+_SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineArguments:
+    """The engine that the command line selects."""
+
+    kind: EngineKind | None
+    """None for the project's setting."""
+    scheduler: str
+    """The address of a Dask scheduler, or ""."""
+    jobs: int | None
+
+    def uses_cluster(self, root: Path) -> bool:
+        """Return True if no worker starts in this process. The settings may be invalid."""
+        settings: dict[str, object] = read_setting(root, "engine", {})
+        return (self.kind or settings.get("kind")) == "dask"
+
+
+def engine_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options; the command receives `EngineArguments`."""
+
+    @click.option(
+        "--engine",
+        "kind",
+        type=click.Choice(_ENGINES),
+        help="Run the jobs on this machine or on a Dask cluster.  [default: local]",
+    )
+    @click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        default="",
+        callback=_check_address,
+        help="The scheduler of a Dask cluster.  [default: a cluster on this machine]",
+    )
+    @click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        help="Number of workers.  [default: by cores and memory]",
+    )
+    @functools.wraps(function)
+    def call_with_engine(
+        *arguments: Any, kind: EngineKind | None, scheduler: str, jobs: int | None, **others: Any
+    ) -> int:
+        engine = EngineArguments(kind=kind, scheduler=scheduler, jobs=jobs)
+        return function(*arguments, engine=engine, **others)
+
+    return call_with_engine
+
+
+def _check_address(_: click.Context, __: click.Parameter, value: str) -> str:
+    host, _colon, port = value.rpartition(":")
+    if value and not (host.startswith(_SCHEMES) and port.isdigit()):
+        message = f"expected an address such as tcp://10.0.0.1:8786, got '{value}'"
+        raise click.BadParameter(message)
+    return value
+
+
+def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--shard I/N`; the command receives a `Shard`, or None."""
+    text = "Only part I of N, in complete models; `merge` joins the parts."
+    return click.option("--shard", metavar="I/N", callback=_parse_shard, help=text)(function)
+
+
+def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    if value is None:
+        return None
+    from exporter.planning.shards import Shard
+
+    index, _slash, count = value.partition("/")
+    if not all(text.isascii() and text.isdigit() for text in (index, count)):
+        raise click.BadParameter(f"expected I/N, such as 1/4, got '{value}'")
+    shard = Shard(index=int(index), count=int(count))
+    if not 1 <= shard.index <= shard.count:
+        raise click.BadParameter(f"expected 1 to {count}, got {index}")
+    return shard
