@@ -260,7 +260,7 @@ def test_the_time_limit_counts_cpu_time(tmp_path: Path, body: str, expected: Exi
 def test_a_job_without_end_has_a_wall_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.engine.local_engine._WALL_FACTOR", 2.0)
+    monkeypatch.setattr("exporter.pipeline.engine._WALL_FACTOR", 2.0)
     body = "while True: announce(time.monotonic_ns()); time.sleep(0.1)"
     result, _ = run_one(tmp_path, body, seconds=1.0)
     assert result.exit_kind is ExitKind.TIMEOUT
@@ -288,7 +288,7 @@ def test_endless_output_goes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_a_large_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporter.pipeline.engine.local_engine._MAX_LOG_SIZE", 100_000)
+    monkeypatch.setattr("exporter.pipeline.engine._MAX_LOG_SIZE", 100_000)
     body = """
         for _ in range(40):
             os.write(1, b"x" * 10_000)
@@ -371,7 +371,7 @@ def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_skips_the_grace_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.engine.local_engine._GRACE_PERIOD", 300.0)
+    monkeypatch.setattr("exporter.pipeline.engine._GRACE_PERIOD", 300.0)
     body = """
         signal.signal(signal.SIGTERM, lambda *_: put(folder / "signaled.json", []))
         put(folder / "pids.json", [os.getpid()])

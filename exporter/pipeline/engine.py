@@ -1,4 +1,4 @@
-"""Run jobs as parallel processes on this machine."""
+"""The interface of an engine, which runs jobs, and the engine of parallel local processes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,93 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.pipeline.engine.protocol import ExitKind, JobEvents, JobResult, Task
 from exporter.processes.lifetime import read_cpu_seconds
 from exporter.processes.spawner import ProcessStarter, WorkerCommand
+from exporter.records.record import Record
+
+
+class ExitKind(StrEnum):
+    """The end of a job as the engine observes it."""
+
+    EXITED = "exited"
+    """With an exit code. The code 0 does not prove that all cells are finished."""
+    SIGNAL = "signal"
+    """By a signal that the engine did not send."""
+    SERVER_END = "server_end"
+    """With the fork server, for which another job can be the reason."""
+    TIMEOUT = "timeout"
+    """The engine ended the job at its limit of CPU time, or of a long wall time."""
+    SILENCE = "silence"
+    """The engine ended the job because it used no CPU time and made no progress."""
+    INTERRUPTED = "interrupted"
+    """The engine ended the job because the run was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A job with its limit of CPU time, which does not depend on the load of the machine."""
+
+    job: Job
+    seconds: float
+    """CPU time of the worker and its descendants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """The end of a job."""
+
+    job: Job
+    exit_kind: ExitKind
+    code: int
+    """The exit code, or the number of the signal."""
+    last_announcement: Announcement | None
+    """None if the worker made none."""
+    seconds: float
+    """CPU time of the worker and its descendants."""
+
+
+class JobEvents(Protocol):
+    """Receives the events of jobs, in the thread that called `Engine.run`.
+
+    An engine only reports how a job ended. The receiver decides about the cells.
+    """
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Handle the start of a stage."""
+
+    def on_record(self, record: Record) -> None:
+        """Handle a finished cell, when the worker has announced the next one."""
+
+    def on_job_end(self, result: JobResult) -> Task | None:
+        """Handle the end of a job, and return a task to run next, or None."""
+
+
+class Engine(Protocol):
+    """Runs jobs, each in its own process."""
+
+    @property
+    def workers(self) -> int:
+        """The number of jobs that run in parallel."""
+
+    @property
+    def local_workers(self) -> int:
+        """The number of jobs that this machine can run in parallel, for other exports."""
+
+    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
+        """Run all tasks and those that `events` returns. No process is left behind.
+
+        Raises:
+            KeyboardInterrupt: after all running jobs were ended and reported.
+        """
+
 
 #: Bytes. An endless output must not fill the disk, and only the end of a log is needed.
 _MAX_LOG_SIZE = 64 * 1024 * 1024

@@ -6,8 +6,7 @@ import pytest
 
 from exporter.jobs.job import Announcement
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.pipeline.engine.local_engine import JobMonitor
-from exporter.pipeline.engine.protocol import JobResult, Task
+from exporter.pipeline.engine import JobMonitor, JobResult, Task
 from exporter.records.record import CellId, Record
 from tests.unit.pipeline.builders import announcement, job, record, spec, write
 
