@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from exporter.records.baseline import make_baseline
 from exporter.records.record import Record, Status
 from exporter.report import MARKS, NOT_RUN, render_pages
 from exporter.report.formats import LEGEND
+from exporter.report.pages.overview import build_overview
+from exporter.report.pages.templates import render
 from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.matrix import (
@@ -34,7 +37,8 @@ def build(manifest: Manifest, *records: Record) -> tuple[MatrixPart, ...]:
 
 
 def render_overview(manifest: Manifest, *records: Record) -> Page:
-    return Page.of(render_pages(manifest, make_run(*records))["COMPATIBILITY.md"])
+    page = build_overview(manifest, make_run(*records))
+    return Page.of(render("compatibility.md", None, page=page))
 
 
 def many(count: int, **fields: Any) -> Manifest:
@@ -144,19 +148,24 @@ def test_many_models_of_one_file_are_divided_by_letter() -> None:
     _every_anchor_is_a_heading(render_overview(many(LONG + 1)))
 
 
+def render_index_of(name: str, device: str) -> Page:
+    specs = [
+        make_spec(f"m{n}", opsets=(18,), devices=(device,), manifest=name if n % 2 else "a.toml")
+        for n in range(LONG + 1)
+    ]
+    return render_overview(make_manifest(*specs))
+
+
+@cache
+def render_plain_index() -> Page:
+    return render_index_of("plain", "cpu")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_file_or_device_becomes_structure_in_the_index(text: str) -> None:
     harmless = text.encode("utf-8", "replace").decode()
     device = harmless.replace("/", "") or "cpu"
-
-    def page(name: str, on: str) -> Page:
-        specs = [
-            make_spec(f"m{n}", opsets=(18,), devices=(on,), manifest=name if n % 2 else "a.toml")
-            for n in range(LONG + 1)
-        ]
-        return render_overview(make_manifest(*specs))
-
-    result, plain = page(harmless, device), page("plain", "cpu")
+    result, plain = render_index_of(harmless, device), render_plain_index()
     assert [len(row) for row in result.rows] == [len(row) for row in plain.rows]
     assert len(result.headings) == len(plain.headings)
     assert len(result.links) == len(plain.links)
