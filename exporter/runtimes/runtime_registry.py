@@ -12,16 +12,17 @@ from typing import cast
 import onnx
 
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
+from exporter.core.runtime_table import RUNTIMES
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
 from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
 from exporter.runtimes.drivers.driver import (
-    DRIVERS,
     Driver,
     DriverFailure,
     FileRequest,
     from_bits,
     load_file,
+    name_module,
     to_bits,
 )
 from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
@@ -180,9 +181,9 @@ OpenSession = Callable[[Path, Device, Kernels], Session]
 
 def import_driver(name: str) -> None:
     """Import the driver of a built-in runtime, if it is installed."""
-    if name in DRIVERS:
+    if name in RUNTIMES:
         with suppress(Exception):  # a session reports it
-            import_module(DRIVERS[name])
+            import_module(name_module(name))
 
 
 def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:
@@ -202,13 +203,13 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
 
 
 def _find_runtime(name: str) -> OpenSession:
-    if name in DRIVERS:
+    if name in RUNTIMES:
         return DriverSession
     entry_point = find_plugins(RUNTIME_GROUP).get(name)
     if entry_point is None:
         raise RuntimeUnavailable(
             f"runtime '{name}': no installed plugin provides it; install one, or use one of "
-            f"{', '.join(DRIVERS)}"
+            f"{', '.join(RUNTIMES)}"
         )
     try:
         opener = load_plugin(entry_point)

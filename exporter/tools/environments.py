@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
+from exporter.core.runtime_table import RUNTIMES
 
 #: Package -> the beginning of the device's name, and the value of `runtime`.
 RECIPES: Mapping[str, tuple[str, str]] = {
-    "onnxruntime": ("ort", "onnxruntime"),
-    "openvino": ("openvino", "openvino"),
-    "onnx": ("reference", "reference"),
-    "tract": ("tract", "tract"),
+    row.package: (row.prefix, name) for name, row in RUNTIMES.items() if row.package
 }
 #: The first release of ONNX Runtime that accepts numpy 2.
 _FIRST_WITH_NUMPY_2 = (1, 19)

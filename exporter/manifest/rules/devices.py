@@ -8,6 +8,7 @@ from pathlib import Path
 
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.onnxruntime_releases import Release
+from exporter.core.runtime_table import RUNTIMES
 from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.resolved.device import (
     Device,
@@ -16,7 +17,7 @@ from exporter.manifest.resolved.device import (
 )
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
-from exporter.manifest.syntax.fields import BUILT_IN_RUNTIMES, FLOATS
+from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.values import (
     CURRENT_TOOLCHAIN,
     SEPARATOR,
@@ -34,10 +35,8 @@ _PROVIDERS = {
     "coreml": ("CoreMLExecutionProvider",),
     "directml": ("DmlExecutionProvider",),
 }
-#: Runtimes that take the key `device`.
 #: Other common names of the built-in devices.
 _ALIASES = {"gpu": "cuda", "trt": "tensorrt", "ort": "cpu", "dml": "directml", "mps": "coreml"}
-_RUNTIMES_WITH_DEVICE = ("openvino", "backend")
 #: The attributes of ONNX Runtime's `SessionOptions` that may differ between devices.
 _SESSION_ATTRIBUTES = (
     "enable_cpu_mem_arena",
@@ -147,7 +146,7 @@ def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
     runtime = table.runtime
     if runtime == "onnxruntime" and not table.providers:
         yield "", 'needs `providers`, such as ["CUDAExecutionProvider"]'
-    is_plugin = runtime not in BUILT_IN_RUNTIMES
+    is_plugin = runtime not in RUNTIMES
     if runtime != "onnxruntime" and not is_plugin:
         message = f"is only valid for the runtime onnxruntime, not for {runtime}; remove it"
         yield from ((key, message) for key in ("providers", "strict") if getattr(table, key))
@@ -158,9 +157,10 @@ def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
     elif table.module is not None and not _MODULE.fullmatch(table.module):
         message = 'expected "package.module" or "package.module:Class"'
         yield "module", f"{message}, got {quote(table.module)}"
-    if table.device is not None and runtime not in _RUNTIMES_WITH_DEVICE and not is_plugin:
+    if table.device is not None and not is_plugin and not RUNTIMES[runtime].has_device:
+        names = join_words(sorted(name for name, row in RUNTIMES.items() if row.has_device))
         fix = "use `providers`" if runtime == "onnxruntime" else "remove it"
-        yield "device", f"is only valid for backend and openvino, not for {runtime}; {fix}"
+        yield "device", f"is only valid for {names}, not for {runtime}; {fix}"
 
 
 def _find_environment_problems(
@@ -173,7 +173,7 @@ def _find_environment_problems(
         hint = suggest_name(name, environments)
         hint = hint or f"; add [tool.exporter.environments.{name}] with `requirements`"
         yield "environment", f"no environment has the name {quote(name)}{hint}"
-    if table.runtime not in BUILT_IN_RUNTIMES:
+    if table.runtime not in RUNTIMES:
         message = "is only valid for the built-in runtimes: a plugin runs in the workers"
         yield "environment", f"{message}' environment; remove it"
 
@@ -185,8 +185,10 @@ def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
     if not is_ours:
         message = f"is only valid for the runtime onnxruntime, not for {table.runtime}; remove it"
         yield from ((key, message) for key in others if getattr(table, key))
-    if table.session_options and table.runtime not in ("onnxruntime", "openvino"):
-        message = f"is only valid for onnxruntime and openvino, not for {table.runtime}; remove it"
+    with_options = [name for name, row in RUNTIMES.items() if row.has_session_options]
+    if table.session_options and table.runtime not in with_options:
+        names = join_words(with_options)
+        message = f"is only valid for {names}, not for {table.runtime}; remove it"
         yield "session_options", message
     for name in table.session_options if is_ours else ():
         if "." not in name and name not in _SESSION_ATTRIBUTES:

@@ -19,6 +19,7 @@ from pydantic import (
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.import_object import RUNTIME_GROUP, find_plugins
+from exporter.core.runtime_table import RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.values import (
@@ -124,8 +125,6 @@ def find_dim_advice(text: str) -> str:
     return DIM_WORDS[word] if is_word else ""
 
 
-#: The runtimes without a plugin.
-BUILT_IN_RUNTIMES = ("onnxruntime", "openvino", "reference", "tract", "backend")
 #: Larger sizes are mistakes, and the search for larger primes is slow.
 MAX_SIZE = 2**31 - 1
 
@@ -336,9 +335,9 @@ def _check_sha256(value: str) -> str:
 
 def _check_runtime(value: str) -> str:
     # Plugins are listed only for a name that is not built in.
-    if value in BUILT_IN_RUNTIMES or value in (plugins := find_plugins(RUNTIME_GROUP)):
+    if value in RUNTIMES or value in (plugins := find_plugins(RUNTIME_GROUP)):
         return value
-    runtimes = (*BUILT_IN_RUNTIMES, *plugins)
+    runtimes = (*RUNTIMES, *plugins)
     expected = f"the name of a runtime: {join_words(map(quote, runtimes), 'or')}"
     hint = suggest_nearest(value, runtimes) or "; install the plugin that provides it"
     raise ValueError(f"{unexpected_value(expected, value)}{hint}")
@@ -508,9 +507,7 @@ IntegerRange = Annotated[
 RuntimeName = Annotated[
     str,
     AfterValidator(_check_runtime),
-    WithJsonSchema(
-        {"anyOf": [{"enum": list(BUILT_IN_RUNTIMES)}, {"type": "string", "minLength": 1}]}
-    ),
+    WithJsonSchema({"anyOf": [{"enum": list(RUNTIMES)}, {"type": "string", "minLength": 1}]}),
 ]
 
 

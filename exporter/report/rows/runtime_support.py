@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.onnxruntime_releases import Release, find_first_release, format_release
+from exporter.core.runtime_table import RUNTIMES
 from exporter.manifest import Axis, Manifest, ModelSpec
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
@@ -15,13 +16,6 @@ from exporter.records.record import Record, RunRecord
 from exporter.report.rows.cells import Cell, Row
 from exporter.report.rows.contract import format_axis_sizes
 
-#: The name of each runtime, and the tool with its version.
-_RUNTIMES = {
-    "onnxruntime": ("ONNX Runtime", "onnxruntime"),
-    "openvino": ("OpenVINO", "openvino"),
-    "reference": ("onnx.reference", "onnx"),
-    "tract": ("tract", "tract"),
-}
 _FIXED = "fixed sizes"
 
 
@@ -81,7 +75,9 @@ def build_support_rows(
 
 def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]) -> str:
     settings = manifest.project.find_device(record.cell.device)
-    name, tool = _RUNTIMES.get(settings.runtime, (settings.module or settings.runtime, ""))
+    known_runtime = RUNTIMES.get(settings.runtime)
+    name = (known_runtime and known_runtime.title) or settings.module or settings.runtime
+    tool = known_runtime.package if known_runtime else ""
     if record.runtime:
         return f"{name} {record.runtime_packages.get(tool, '')}".strip() if tool else record.runtime
     # A package that is no tool of every cell is a dependency of the record.

@@ -122,14 +122,11 @@ def from_bits(value: Value) -> Value:
 
 
 _PACKAGE = "exporter.runtimes.drivers"
-#: Value of `runtime` -> the module with the function `open_file`.
-DRIVERS = {
-    "onnxruntime": f"{_PACKAGE}.onnxruntime_driver",
-    "reference": f"{_PACKAGE}.reference_driver",
-    "openvino": f"{_PACKAGE}.openvino_driver",
-    "tract": f"{_PACKAGE}.tract_driver",
-    "backend": f"{_PACKAGE}.backend_driver",
-}
+
+
+def name_module(runtime: str) -> str:
+    """Return the module with the function `open_file` of a built-in runtime."""
+    return f"{_PACKAGE}.{runtime}_driver"
 
 
 def load_file(request: FileRequest) -> Driver:
@@ -139,7 +136,7 @@ def load_file(request: FileRequest) -> Driver:
         DriverFailure: if the runtime is missing, or does not load the file.
     """
     try:
-        module = import_module(DRIVERS[request.runtime])
+        module = import_module(name_module(request.runtime))
     except Exception as error:  # an incomplete installation raises any exception
         problem = f"{request.runtime} cannot be imported"
         raise DriverFailure("unavailable", problem, describe(error)) from error

@@ -8,7 +8,13 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from exporter.runtimes.drivers.driver import DRIVERS, DriverFailure, FileRequest, Value, load_file
+from exporter.runtimes.drivers.driver import (
+    DriverFailure,
+    FileRequest,
+    Value,
+    load_file,
+    name_module,
+)
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 
@@ -26,7 +32,7 @@ def serve() -> None:
             return
         if "import" in header:
             with suppress(Exception):  # the first file reports it
-                import_module(DRIVERS[header["import"]])
+                import_module(name_module(header["import"]))
             continue
         if "release" in header:
             driver = None

@@ -14,8 +14,7 @@ from onnx import parser
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.import_object import find_plugins
 from exporter.manifest import Device, load_project
-from exporter.manifest.syntax.fields import BUILT_IN_RUNTIMES
-from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session, runtime_registry
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 from tests.runtime_plugin import NAME, install_runtime_plugin
 from tests.unit.checks.contexts import DOUBLE
 from tests.unit.manifest.projects import ENTRY, make_project
@@ -47,10 +46,6 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def save(folder: Path) -> Path:
     onnx.save(parser.parse_model(DOUBLE), folder / "18.onnx")
     return folder / "18.onnx"
-
-
-def test_the_registry_and_the_manifest_have_the_same_built_in_runtimes() -> None:
-    assert set(runtime_registry.DRIVERS) == set(BUILT_IN_RUNTIMES)
 
 
 @pytest.mark.usefixtures("plugin")

@@ -18,6 +18,7 @@ import pytest
 from onnx import TensorProto, parser
 from onnx.helper import tensor_dtype_to_np_dtype
 
+from exporter.core.runtime_table import RUNTIMES
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.runtimes import (
     NO_KERNELS,
@@ -32,7 +33,7 @@ from exporter.runtimes import (
     start_runtime_processes,
 )
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
-from exporter.runtimes.drivers.driver import DRIVERS, Bits, DriverFailure
+from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
 from exporter.runtimes.drivers.frames import read_message, write_message
 from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.runtime_registry import DriverSession
@@ -326,5 +327,5 @@ def test_a_driver_needs_only_numpy_and_its_runtime(path: Path) -> None:
 
 
 def test_every_driver_has_a_module() -> None:
-    for module in DRIVERS.values():
-        assert (DRIVER_FOLDER / f"{module.rpartition('.')[2]}.py").exists()
+    modules = {f"{name_module(name).rpartition('.')[2]}.py" for name in RUNTIMES}
+    assert modules == {path.name for path in DRIVER_FOLDER.glob("*_driver.py")}

@@ -23,7 +23,7 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
-from exporter.runtimes.drivers.driver import DRIVERS
+from exporter.runtimes.drivers.driver import name_module
 from exporter.runtimes.runtime_registry import DriverSession
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.
@@ -292,6 +292,6 @@ def test_cuda_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_onnxruntime_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, DRIVERS["onnxruntime"], None)
+    monkeypatch.setitem(sys.modules, name_module("onnxruntime"), None)
     with pytest.raises(RuntimeUnavailable, match="onnxruntime cannot be imported"):
         open_session(tmp_path / "18.onnx", device("onnxruntime"))

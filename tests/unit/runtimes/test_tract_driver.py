@@ -14,7 +14,7 @@ from onnx import parser
 
 from exporter.manifest import Device
 from exporter.runtimes import LoadFailure, RunFailure, Session, open_session
-from exporter.runtimes.drivers.driver import DRIVERS
+from exporter.runtimes.drivers.driver import name_module
 
 MODEL = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] y) { y = Neg(x) }'
 TRACT = Device(name="t", runtime="tract")
@@ -52,7 +52,7 @@ def tract(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("tract")
     module.onnx = lambda: SimpleNamespace(load=load)
     monkeypatch.setitem(sys.modules, "tract", module)
-    monkeypatch.delitem(sys.modules, DRIVERS["tract"], raising=False)
+    monkeypatch.delitem(sys.modules, name_module("tract"), raising=False)
 
 
 def opened(folder: Path) -> Session:
