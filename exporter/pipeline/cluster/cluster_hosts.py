@@ -71,7 +71,9 @@ class ClusterHosts:
 
     def read(self) -> None:
         """Read the list of workers, and the tasks of silent ones."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        # `scheduler_info` may return the list without workers that the client reads by itself.
+        identity = self._client.scheduler.identity
+        workers = self._client.sync(identity, n_workers=-1)["workers"]
         now = time.monotonic()
         for address, worker in workers.items():
             heartbeat, read = self._heartbeats.get(address, (None, now))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,15 @@ class Hosts:
         self.hosts = ClusterHosts(connection, notes.append)
         self.update()
 
-    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+    @property
+    def scheduler(self) -> Hosts:
+        return self
+
+    def sync(self, function: Callable[..., Any], **values: int) -> Any:
+        return function(**values)
+
+    def identity(self, n_workers: int) -> dict[str, Any]:
+        assert n_workers == -1
         return {"workers": {name: dict(worker) for name, worker in self.workers.items()}}
 
     def processing(self, workers: list[str]) -> dict[str, list[str]]:
