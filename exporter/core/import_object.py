@@ -105,8 +105,13 @@ def _make_finder(folder: str) -> PathEntryFinder:
 
 def _is_installed(folder: str) -> bool:
     path = Path(folder).resolve()
+    return any(path.is_relative_to(each) for each in _list_installed_folders())
+
+
+@cache
+def _list_installed_folders() -> tuple[Path, ...]:
     keys = ("purelib", "platlib", "stdlib", "platstdlib")
-    return any(path.is_relative_to(Path(sysconfig.get_path(key)).resolve()) for key in keys)
+    return tuple({Path(sysconfig.get_path(key)).resolve() for key in keys})
 
 
 #: Group of runtimes: the name is the value of `runtime` in a device table.

@@ -22,9 +22,13 @@ def preload() -> None:
     with _no_garbage():
         _import(_MODULES)
         with contextlib.suppress(ImportError):
-            from exporter.worker.dependencies.source_files import map_module_owners
+            from exporter.worker.dependencies.source_files import (
+                map_module_owners,
+                resolve_module_files,
+            )
 
             map_module_owners()
+            resolve_module_files()
 
 
 @cache
@@ -35,6 +39,7 @@ def preload_capture() -> None:
         with contextlib.suppress(ImportError):
             import torch
 
+            from exporter.worker.dependencies.source_files import resolve_module_files
             from exporter.worker.torch_private.export_speedups import preload_registry
             from exporter.worker.torch_private.guards import PRIVATE_MODULES
 
@@ -42,6 +47,7 @@ def preload_capture() -> None:
             preload_registry()
             # The table of all decompositions imports the operators of torch.
             dict(torch.export.default_decompositions())
+            resolve_module_files()
 
 
 def _import(names: Iterable[str]) -> None:

@@ -20,6 +20,8 @@ _SYSTEM = (
 )
 #: Folders in these for files of users and data that an administrator adds.
 _USER = ("/dev/shm", "/run/media", "/run/user", "/usr/local/share")  # noqa: S108 - only read
+#: Python's own function: a job replaces `os.readlink` by one that records the calls of its model.
+_READ_LINK = os.readlink
 #: The number of links in a path after which Linux reports an error.
 _LINK_LIMIT = 40
 
@@ -70,7 +72,7 @@ def resolve_path(name: str) -> ResolvedPath:
 def _read_link(path: str) -> str:
     """Return the text of a link, or "" if the path is none; thousands of files share folders."""
     try:
-        return str(Path(path).readlink())
+        return _READ_LINK(path)
     except OSError:
         return ""
 

@@ -123,6 +123,12 @@ def expand_globs(folder: Path, patterns: Iterable[str]) -> tuple[list[Path], lis
     return files, folders
 
 
+def resolve_module_files() -> None:
+    """Resolve the files of the loaded modules, so that forks of this process need not do it."""
+    for file in _list_module_files():
+        resolve_path(file)
+
+
 def _list_module_files() -> list[str]:
     """Return the files of the loaded modules; torch gives generated modules relative names."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
