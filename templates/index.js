@@ -402,6 +402,7 @@ function chart(row, current, lines, heightOf, textOf) {
     }
     parts.push(svg("text", { x: x + step / 2, y: PLOT.height - 6, "text-anchor": "middle" }, String(cell.opset)));
   });
+  if (heightOf(current) === null) return null; // no figure of this cell
   const texts = row.cells.filter((cell) => heightOf(cell) !== null)
     .map((cell) => `opset ${cell.opset}: ${textOf(cell)}`);
   if (!texts.length) return null;

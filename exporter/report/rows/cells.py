@@ -181,11 +181,14 @@ def format_head(cells: Collection[Cell]) -> str:
 def find_lowest_opset(cells: Iterable[Cell]) -> str:
     """Return the lowest opset from which on all cells of one model and device pass.
 
+    Opsets that the runtime of the device cannot load do not count.
+
     Returns:
         "" if the highest opset does not pass. A foreseen failure is green but does not pass.
     """
     lowest = ""
-    for cell in sorted(cells, key=lambda cell: cell.id.opset, reverse=True):
+    loadable = (cell for cell in cells if not cell.is_beyond_runtime)
+    for cell in sorted(loadable, key=lambda cell: cell.id.opset, reverse=True):
         if cell.record is None or cell.record.status not in (Status.PASS, Status.XPASS):
             break
         lowest = str(cell.id.opset)

@@ -1,3 +1,5 @@
+"""Cells as rows: ranges of opsets, groups, and the lowest opset that passes."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,9 +9,15 @@ from hypothesis import strategies as st
 from exporter.gate import compare_results
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.records.baseline import Baseline
-from exporter.report.rows.cells import group_by_opset, mask_numbers
+from exporter.report.rows.cells import (
+    Cell,
+    collect_cells,
+    find_lowest_opset,
+    group_by_opset,
+    mask_numbers,
+)
 from exporter.report.rows.failure_clusters import group_findings
-from tests.unit.factory import make_record, make_run
+from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 
 @pytest.mark.parametrize(
@@ -64,3 +72,38 @@ def test_findings_of_different_kinds_are_different_groups() -> None:
 def test_only_numbers_are_masked() -> None:
     assert mask_numbers("opset 9: off by 1.2e-05") == mask_numbers("opset 10: off by 3.4e+07")
     assert mask_numbers("no Foo") != mask_numbers("no Bar")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "lowest"),
+    [
+        ("pass pass pass", "17"),
+        ("fail pass pass", "18"),
+        ("pass fail pass", "19"),
+        ("xfail xpass pass", "18"),
+        ("skip skip pass", "19"),
+        ("pass pass fail", ""),
+        ("pass pass xfail", ""),
+        ("pass pass unavailable", ""),
+        ("pass pass", ""),
+    ],
+)
+def test_the_lowest_opset_from_which_on_all_pass(statuses: str, lowest: str) -> None:
+    records = [
+        make_record(f"net/{opset}/cpu", status)
+        for opset, status in zip((17, 18, 19), statuses.split(), strict=False)
+    ]
+    manifest = make_manifest(make_spec("net", opsets=(17, 18, 19)))
+    (cells,) = collect_cells(manifest, make_run(*records)).values()
+    assert find_lowest_opset(cells) == lowest
+
+
+def test_opsets_beyond_the_runtime_do_not_count() -> None:
+    statuses = {17: "pass", 18: "pass", 19: "unavailable"}
+    records = {opset: make_record(f"net/{opset}/old", each) for opset, each in statuses.items()}
+    cells = [
+        Cell(id=record.cell, record=record, is_beyond_runtime=opset == 19)
+        for opset, record in records.items()
+    ]
+    assert find_lowest_opset(cells) == "17"
+    assert [cell.format_command("exporter {}") for cell in cells][2] == ""
