@@ -36,9 +36,14 @@ def test_arguments_and_result_keep_their_types(tmp_path: Path) -> None:
         "    assert sizes == (1, 2)\n"
         "    return limit.model_copy(update={'rtol': 2 * limit.rtol})\n"
     )
-    limit = Tolerance(atol=math.inf, rtol=0.25)
+    limit = Tolerance(atol=1e-9, rtol=0.25)
     doubled = call(tmp_path, function, Tolerance, limit=limit, sizes=(1, 2))
-    assert doubled == Tolerance(atol=math.inf, rtol=0.5)
+    assert doubled == Tolerance(atol=1e-9, rtol=0.5)
+
+
+def test_numbers_without_a_json_form_are_kept(tmp_path: Path) -> None:
+    function = "def negate(value: float) -> float:\n    return -value\n"
+    assert call(tmp_path, function, float, value=math.inf) == -math.inf
 
 
 def test_a_tuple_and_a_text_are_results(tmp_path: Path) -> None:
