@@ -49,19 +49,20 @@ def list_children(pid: int | None = None) -> list[int]:
     return children
 
 
+def list_descendants(pid: int) -> list[int]:
+    """Return the children of a process and their descendants (Linux)."""
+    children = list_children(pid)
+    return children + [each for child in children for each in list_descendants(child)]
+
+
 def read_cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process, its descendants and their ended children (Linux)."""
     ticks = 0
-    pending = [pid]
-    while pending:
-        current = pending.pop()
-        try:
+    for current in (pid, *list_descendants(pid)):
+        with contextlib.suppress(OSError):  # it ended
             text = Path(f"/proc/{current}/stat").read_text(encoding="ascii", errors="replace")
-        except OSError:  # it ended
-            continue
-        # The name of the program can contain spaces. Its own times, then those of children.
-        ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
-        pending += list_children(current)
+            # The name of the program can contain spaces. Its own times, then those of children.
+            ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from exporter.processes.lifetime import list_descendants
+
 #: Seconds in which an interrupted program stores its finished results.
 _GRACE = 10.0
 
@@ -152,6 +154,7 @@ class Spawner:
 class _SpawnedWorker:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+        self._descendants: set[int] = set()
         self.pid = process.pid
 
     @property
@@ -169,7 +172,12 @@ class _SpawnedWorker:
         return True
 
     def signal_group(self, number: signal.Signals) -> None:
-        signal_group(self._process.pid, number)
+        # Some may have left the group, and no fork server adopts them when the worker ends.
+        self._descendants.update(list_descendants(self.pid))
+        signal_group(self.pid, number)
+        for pid in self._descendants:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:

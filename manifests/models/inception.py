@@ -16,7 +16,7 @@ class InceptionV3(nn.Sequential):
     Shapes: `[batch, 3, 299, 299]` -> `[batch, 1000]`; 23,834,568 parameters.
     """
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, image: int = 299) -> None:
         super().__init__(
             *(unit(3, 32, 3, stride=2), unit(32, 32, 3), unit(32, 64, 3, padding=1)),
             nn.MaxPool2d(3, stride=2),
@@ -31,7 +31,7 @@ class InceptionV3(nn.Sequential):
             nn.Linear(2048, classes),
         )
         rescale(self, RELU)
-        calibrate(self, torch.randn(2, 3, 299, 299))
+        calibrate(self, torch.randn(2 * (299 // image) ** 2, 3, image, image))
 
 
 def unit(

@@ -35,7 +35,7 @@ def calibrate(model: nn.Module, sample: Tensor) -> None:
 
     Args:
         model: The model, left in evaluation mode.
-        sample: Its input, at full resolution; two images are enough.
+        sample: Its input: two images at full resolution, or as many pixels of small images.
     """
     norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
     momenta = [norm.momentum for norm in norms]

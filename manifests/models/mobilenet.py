@@ -12,7 +12,7 @@ class MobileNetV3Small(nn.Sequential):
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 2,542,856 parameters.
     """
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, image: int = 224) -> None:
         relu, hard_swish = nn.ReLU(), nn.Hardswish()
         super().__init__(
             *(convolution(3, 16, kernel=3, stride=2), hard_swish),
@@ -33,7 +33,7 @@ class MobileNetV3Small(nn.Sequential):
             nn.Linear(1024, classes),
         )
         rescale(self, RELU)
-        calibrate(self, torch.randn(2, 3, 224, 224))
+        calibrate(self, torch.randn(2 * (224 // image) ** 2, 3, image, image))
 
 
 class Bottleneck(nn.Module):

@@ -13,7 +13,7 @@ class ResNet18(nn.Sequential):
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 11,689,512 parameters.
     """
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, image: int = 224) -> None:
         super().__init__(
             *(convolution(3, 64, kernel=7, stride=2), nn.ReLU()),
             nn.MaxPool2d(3, stride=2, padding=1),
@@ -25,7 +25,7 @@ class ResNet18(nn.Sequential):
             nn.Linear(512, classes),
         )
         rescale(self, RELU)
-        calibrate(self, torch.randn(2, 3, 224, 224))
+        calibrate(self, torch.randn(2 * (224 // image) ** 2, 3, image, image))
 
 
 class Block(nn.Module):

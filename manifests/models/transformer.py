@@ -15,9 +15,11 @@ class ViTTiny(nn.Module):
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 5,717,416 parameters.
     """
 
-    def __init__(self, classes: int = 1000, width: int = 192, depth: int = 12) -> None:
+    def __init__(
+        self, classes: int = 1000, width: int = 192, depth: int = 12, image: int = 224
+    ) -> None:
         super().__init__()
-        patches = (224 // 16) ** 2
+        patches = (image // 16) ** 2
         self.embed = nn.Conv2d(3, width, 16, stride=16)
         self.class_token = nn.Parameter(torch.randn(1, 1, width))
         self.positions = nn.Parameter(torch.randn(1, 1 + patches, width) / 2)

@@ -1,6 +1,6 @@
 """Convolutional classifiers without normalization: AlexNet, VGG-11, SqueezeNet.
 
-All map `[batch, 3, 224, 224]` to 1000 logits, `[batch, 1000]`.
+All map `[batch, 3, image, image]` to logits, `[batch, classes]`; by default 224 and 1000.
 """
 
 from itertools import pairwise
@@ -17,7 +17,10 @@ class AlexNet(nn.Sequential):
     Shapes: `[batch, 3, 224, 224]` -> `[batch, 1000]`; 61,100,840 parameters.
     """
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, image: int = 224, hidden: int = 4096) -> None:
+        side = (image - 7) // 4 + 1
+        for _ in range(3):
+            side = (side - 1) // 2
         super().__init__(
             *(nn.Conv2d(3, 64, 11, stride=4, padding=2), nn.ReLU(), nn.MaxPool2d(3, stride=2)),
             *(nn.Conv2d(64, 192, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, stride=2)),
@@ -25,9 +28,9 @@ class AlexNet(nn.Sequential):
             *(nn.Conv2d(384, 256, 3, padding=1), nn.ReLU()),
             *(nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(), nn.MaxPool2d(3, stride=2)),
             nn.Flatten(),
-            *(nn.Dropout(), nn.Linear(256 * 6 * 6, 4096), nn.ReLU()),
-            *(nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU()),
-            nn.Linear(4096, classes),
+            *(nn.Dropout(), nn.Linear(256 * side**2, hidden), nn.ReLU()),
+            *(nn.Dropout(), nn.Linear(hidden, hidden), nn.ReLU()),
+            nn.Linear(hidden, classes),
         )
         rescale(self, RELU)
 
@@ -40,16 +43,16 @@ class VGG11(nn.Sequential):
 
     stages = ((3, 64), (64, 128), (128, 256, 256), (256, 512, 512), (512, 512, 512))
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, classes: int = 1000, image: int = 224, hidden: int = 4096) -> None:
         super().__init__()
         for channels in self.stages:
             for inputs, outputs in pairwise(channels):
                 self.extend((nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU()))
             self.append(nn.MaxPool2d(2))
         self.append(nn.Flatten())
-        self.extend((nn.Linear(512 * 7 * 7, 4096), nn.ReLU(), nn.Dropout()))
-        self.extend((nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout()))
-        self.append(nn.Linear(4096, classes))
+        self.extend((nn.Linear(512 * (image // 32) ** 2, hidden), nn.ReLU(), nn.Dropout()))
+        self.extend((nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout()))
+        self.append(nn.Linear(hidden, classes))
         rescale(self, RELU)
 
 

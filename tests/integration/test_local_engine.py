@@ -240,7 +240,8 @@ def spin(seconds):
     [
         ("spin(60)", ExitKind.TIMEOUT),
         (
-            "subprocess.run([sys.executable, '-Sc', 'while True: pass'], start_new_session=True)",
+            "child = subprocess.Popen([sys.executable, '-Sc', 'while True: pass'], "
+            "start_new_session=True); put(folder / 'pids.json', [child.pid]); child.wait()",
             ExitKind.TIMEOUT,
         ),
         # The processes beside it take most of the time.
@@ -254,6 +255,8 @@ def test_the_time_limit_counts_cpu_time(tmp_path: Path, body: str, expected: Exi
     result, _ = run_one(tmp_path, SPIN + body, seconds=2.0)
     assert result.exit_kind is expected
     assert (result.seconds > 2.0) is (expected is ExitKind.TIMEOUT)
+    if (pids := tmp_path / "tiny/pids.json").exists():  # of another session
+        assert not is_alive(int(pids.read_text().strip("[]")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count wall time")
