@@ -240,8 +240,10 @@ def spin(seconds):
     [
         ("spin(60)", ExitKind.TIMEOUT),
         (
-            "child = subprocess.Popen([sys.executable, '-Sc', 'while True: pass'], "
-            "start_new_session=True); put(folder / 'pids.json', [child.pid]); child.wait()",
+            "command = [sys.executable, '-Sc', 'while True: pass']\n"
+            + "child = subprocess.Popen(command, start_new_session=True)\n"
+            + "put(folder / 'pids.json', [child.pid])\n"
+            + "child.wait()",
             ExitKind.TIMEOUT,
         ),
         # The processes beside it take most of the time.
