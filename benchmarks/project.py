@@ -29,8 +29,6 @@ from exporter.records.record import (
     Status,
 )
 
-#: Keys of an entry that select or judge cells.
-_CELL_KEYS = ("opsets", "devices", "expect", "skip", "overrides")
 #: Models of one manifest, each in its own file.
 _PER_FILE = 50
 _MODEL = """
@@ -153,7 +151,7 @@ def _record(planned: PlannedCell, root: Path, listing: str) -> Record:
 
 
 def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
-    """Create a project with some models of this project at other opsets, on the CPU only."""
+    """Create a project with some models at full size, on the CPU only."""
     place = root / "manifests"
     shutil.copytree(
         ROOT / "manifests/models", place / "models", ignore=shutil.ignore_patterns("__pycache__")
@@ -162,11 +160,9 @@ def matrix_project(root: Path, models: Sequence[str], opsets: str) -> None:
     chosen = tomlkit.document()
     chosen["format"] = 1
     models_table = tomlkit.table(is_super_table=True)
-    known = {}
-    for path in sorted((ROOT / "manifests").glob("*.toml")):
-        known |= tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()["models"]
+    text = (ROOT / "benchmarks/full_size.toml").read_text(encoding="utf-8")
+    known = tomlkit.parse(text).unwrap()["models"]
     for id in models:
-        entry = {key: value for key, value in known[id].items() if key not in _CELL_KEYS}
-        models_table[id] = {**entry, "opsets": opsets}
+        models_table[id] = {**known[id], "opsets": opsets}
     chosen["models"] = models_table
     (place / "matrix.toml").write_text(tomlkit.dumps(chosen), encoding="utf-8")
