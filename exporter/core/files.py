@@ -102,7 +102,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-        message = f"{path}: cannot be written: {error.strerror}"
+        # `mkdir` reports "File exists" if the folder is a file.
+        code = errno.ENOTDIR if path.parent.is_file() else error.errno
+        message = f"{path}: cannot be written: {os.strerror(code or 0)}"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 

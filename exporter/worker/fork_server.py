@@ -92,7 +92,7 @@ class ForkServer:
         return bool(data)
 
     def _start(self, request: dict[str, Any]) -> None:
-        if request["captures"] and not self._script:
+        if request.get("captures") and not self._script:
             from exporter.worker.preload import preload_capture
 
             preload_capture()

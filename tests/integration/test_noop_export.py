@@ -36,7 +36,7 @@ def run_light(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", BLOCKED_COMMAND, *arguments],
         cwd=root,
         # The variables of torch are inputs; tests that ran before may have set some.
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": ""},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": "", "COLUMNS": ""},
         capture_output=True,
         text=True,
         check=False,

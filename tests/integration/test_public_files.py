@@ -20,7 +20,11 @@ from tests.integration.public_files import ROOT
 
 #: Opsets with dynamo cells in the manifests; `auto` selects dynamo from 18 on.
 DYNAMO = (18, 19, 20, 21)
-MODELS = [spec for spec in load_project(ROOT).models if spec.exporter != "torchscript"]
+MODELS = [
+    spec
+    for spec in load_project(ROOT).models
+    if spec.exporter != "torchscript" and "full-size" not in spec.tags
+]
 EVERY = os.environ.get("PUBLIC") == "all"
 #: A branch, a model that dynamo cannot capture, and attention that needs decompositions.
 QUICK = ("branch_captured", "loop_traced", "bert_mini")
