@@ -252,14 +252,14 @@ def test_options_of_a_session_are_applied(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(onnxruntime_driver, "_build_options", spy)
     options: dict[str, Any] = {
         "enable_mem_pattern": False,
-        "session.set_denormal_as_zero": True,
+        "session.use_env_allocators": True,
         "intra_op_num_threads": 2,
     }
     device = Device(name="d", runtime="onnxruntime", optimization="none", session_options=options)
     opened(tmp_path, NEGATE, device)
     assert seen[0].enable_mem_pattern is False
     assert seen[0].intra_op_num_threads == 2
-    assert seen[0].get_session_config_entry("session.set_denormal_as_zero") == "1"
+    assert seen[0].get_session_config_entry("session.use_env_allocators") == "1"
     assert seen[0].graph_optimization_level.name == "ORT_DISABLE_ALL"
     rejected = device.model_copy(update={"session_options": {"no_such_option": 1}})
     with pytest.raises(RuntimeUnavailable, match="rejects the session option no_such_option"):

@@ -262,10 +262,9 @@ def test_a_broken_server_is_a_miss_with_one_message(
     reason = "Connection refused" if fault is refuse else "no credentials"
     message = f"store: test://cells: it is not read any more in this run: {reason}; run"
     assert note.startswith(message)
-    calls = broken.calls
-    assert calls <= 8 + 3  # not once for each cell
     assert find(store, cells[0]) is None
-    assert broken.calls == calls
+    # Not once for each cell; threads that already wait may still send their request.
+    assert broken.calls <= 8 + 3
     assert store.take_notes() == []
 
 
