@@ -51,7 +51,7 @@ def main() -> NoReturn:
     # If the caller closed a stream, the first opened file would get its descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - stays open
             setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
