@@ -35,6 +35,8 @@ class CheckContext:
     """Kernels of the custom operators in the file."""
     file: Path | None = None
     """The `.onnx` file if it is not in the folder of a model."""
+    is_short: bool = False
+    """Whether the file is compared with few samples; see `Reference.shorten`."""
 
     @property
     def path(self) -> Path:

@@ -23,11 +23,9 @@ from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.run_checks import (
     REFERENCE,
+    FileProver,
     SharedFields,
     StageTimes,
-    check_on_device,
-    find_proving_device,
-    run_structure_checks,
 )
 
 
@@ -91,8 +89,6 @@ def check_file(
     unproved = [text for name in groups for text in reference.unproved.get(name, ())]
     check_context = make_check_context(output, context, samples, exported.notes, facts.operators)
     output.announce(Stage.STRUCTURE, (opset,))
-    with times.measure(Stage.STRUCTURE):
-        structure = run_structure_checks(check_context)
     shared = SharedFields(
         route=exported.route,
         attempts=exported.attempts,
@@ -104,24 +100,19 @@ def check_file(
         ),
         artifact=facts,
     )
-    proved_on = ""
+    with times.measure(Stage.STRUCTURE):
+        prover = FileProver(output.spec, check_context, shared)
     for device in opset.devices:
         cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
         output.announce(Stage.PARITY, (opset,), only=cell)
-        spec = output.spec.resolve_cell(opset.opset, device.name)
-        device_context = replace(check_context, spec=spec)
-        record = check_on_device(
-            device, device_context, structure, shared, StageTimes(times), proved_on
-        )
+        record, device_context = prover.check(device, StageTimes(times))
         if is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
                 samples = _review_samples(output, prepared.model, samples, record)
-            check_context = make_check_context(
+            prover.context = make_check_context(
                 output, context, samples, exported.notes, facts.operators
             )
-            device_context = replace(check_context, spec=spec)
-            record = check_on_device(device, device_context, structure, shared, StageTimes(times))
-        proved_on = find_proving_device(record, proved_on)
+            record, device_context = prover.check(device, StageTimes(times), is_full=True)
         record = add_measurements(record, context, device_context, device)
         seconds = limit_diagnosis(output)
         output.write_record(explain_record(record, context, device_context, device, seconds))

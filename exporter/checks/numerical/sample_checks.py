@@ -58,7 +58,9 @@ class SampleCheck:
 def select_samples(check: str, context: CheckContext) -> list[Sample]:
     """Return the samples that the check compares."""
     kind = SAMPLE_KINDS[check]
-    return [sample for sample in context.reference.samples if sample.kind == kind]
+    # The limits of a short proof come from all samples, as in the full one.
+    reference = context.reference.shorten() if context.is_short else context.reference
+    return [sample for sample in reference.samples if sample.kind == kind]
 
 
 def _find_missing_declared(_context: CheckContext, samples: Sequence[Sample]) -> str:

@@ -6,7 +6,6 @@ No code of the model is loaded, so a changed tolerance costs seconds only.
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from exporter.cache.fingerprint import THOROUGH
@@ -20,11 +19,8 @@ from exporter.jobs.reference import Reference, list_groups
 from exporter.manifest.resolved.model import has_steps
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (
+    FileProver,
     SharedFields,
-    StageTimes,
-    check_on_device,
-    find_proving_device,
-    run_structure_checks,
 )
 
 
@@ -78,17 +74,13 @@ def _run_checks(
     job: Job, opset: OpsetJob, context: CheckContext, records: list[Record]
 ) -> list[Record] | None:
     """Return the updated records, or None if a check fails."""
-    structure = run_structure_checks(context)
+    # The log and the notes of a record stay as they are.
+    prover = FileProver(job.spec, context, SharedFields(route=opset.route, log=""))
     updated: list[Record] = []
-    proved_on = ""
     for device, record in zip(opset.devices, records, strict=True):
-        shared = SharedFields(route=record.route or opset.route, log=record.log, notes=record.notes)
-        spec = job.spec.resolve_cell(opset.opset, device.name)
-        device_context = replace(context, spec=spec)
-        result = check_on_device(device, device_context, structure, shared, StageTimes(), proved_on)
+        result, _ = prover.check(device)
         if result.status is not Status.PASS:
             return None
-        proved_on = find_proving_device(result, proved_on)
         thorough = record.thorough or result.thorough
         fingerprint = job.make_fingerprint(record.cell)
         update = {

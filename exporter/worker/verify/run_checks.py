@@ -13,7 +13,7 @@ from exporter.checks.numerical.sample_checks import NOTE_PREFIX, describe_masked
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.checks.structural.domains import explain_missing_kernel
 from exporter.core.check_names import LOAD_CHECK
-from exporter.manifest import Device
+from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.records.record import (
     Artifact,
     Attempt,
@@ -92,8 +92,9 @@ def check_on_device(
         structure: The results of the structure checks.
         shared: The common fields of the records of the file.
         times: Receives the times of the stages.
-        proved_on: The device that proved the promises of the file. Then this device only has to
-            compute the same numbers; if it does not, all checks run here too.
+        proved_on: The device that proved the promises of the file within the same tolerances. Then
+            this device only has to compute the same numbers; if it does not, all checks run here
+            too.
     """
     if device.proof == "full" or context.spec.thorough:
         proved_on = ""
@@ -120,8 +121,8 @@ def check_on_device(
         try:
             with times.measure(Stage.PARITY):
                 if proved_on:
-                    few = replace(context, reference=context.reference.shorten())
-                    results = _run_checks(SHORT_CHECKS, few, session, device)
+                    short = replace(context, is_short=True)
+                    results = _run_checks(SHORT_CHECKS, short, session, device)
                     if any(result.status is not Status.PASS for result in results):
                         proved_on = ""
                 if not proved_on:
@@ -150,10 +151,37 @@ def check_on_device(
     )
 
 
-def find_proving_device(record: Record, earlier: str) -> str:
-    """Return the device that proved the promises of the file, after this record of it."""
-    is_proof = record.status is Status.PASS and not record.proved_on
-    return earlier or (record.cell.device if is_proof else "")
+class FileProver:
+    """The checks of one file on its devices, one after the other."""
+
+    def __init__(self, spec: ModelSpec, context: CheckContext, shared: SharedFields) -> None:
+        """Run the structure checks; `spec` is the contract of all cells of the entry."""
+        self.context = context
+        self._spec, self._shared = spec, shared
+        self._structure = run_structure_checks(context)
+        self._proofs: dict[tuple[object, ...], str] = {}
+
+    def check(
+        self, device: Device, times: StageTimes | None = None, *, is_full: bool = False
+    ) -> tuple[Record, CheckContext]:
+        """Return the record of one device, and the input of its checks.
+
+        A device gets the short proof only if an earlier one has the same tolerance of each output.
+        A tighter one needs all samples, and a looser one another check of its power.
+        """
+        spec = self._spec.resolve_cell(self.context.opset, device.name)
+        context = replace(self.context, spec=spec)
+        bounds = tuple(
+            getattr(select_bound(spec, output, device.name), key)
+            for output in spec.outputs
+            for key in Bound.model_fields
+        )
+        proved_on = "" if is_full else self._proofs.get(bounds, "")
+        times = StageTimes() if times is None else times
+        record = check_on_device(device, context, self._structure, self._shared, times, proved_on)
+        if record.status is Status.PASS and not record.proved_on:
+            self._proofs.setdefault(bounds, device.name)
+        return record, context
 
 
 def _run_checks(

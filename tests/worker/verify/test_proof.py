@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from exporter.checks.protocol import CheckContext
+from exporter.jobs.job import OpsetJob
 from exporter.jobs.job_folder import JobFolder
 from exporter.manifest import (
     Axis,
@@ -19,11 +20,13 @@ from exporter.manifest import (
     Expectation,
     ModelSpec,
     Output,
+    Override,
     RuntimeEnvironment,
+    Tolerance,
 )
 from exporter.planning.expectations import apply_expectations
 from exporter.records.record import Record, Route, Stage, Status
-from exporter.runtimes import RuntimeProcessEnd, Session
+from exporter.runtimes import Kernels, RuntimeProcessEnd, Session
 from exporter.runtimes.session import Array
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
@@ -39,9 +42,9 @@ from exporter.worker.verify.run_checks import (
     SharedFields,
     StageTimes,
     check_on_device,
-    find_proving_device,
     run_structure_checks,
 )
+from tests.traps.prove import export as export_job
 from tests.unit.checks.contexts import declared
 from tests.unit.checks.contexts import subject as double_subject
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
@@ -223,7 +226,7 @@ def test_a_further_device_has_the_short_proof(
     subject = export(make_contract("Affine"), tmp_path, 13, "torchscript")
     shared = SharedFields(route=Route(exporter="torchscript", capture="trace", reason=""), log="")
     first = check_on_device(CPU, subject, (), shared, StageTimes())
-    assert (first.status, find_proving_device(first, "")) == (Status.PASS, "cpu")
+    assert (first.status, first.proved_on) == (Status.PASS, "")
     real_session = run_checks.open_session
 
     def prove(proof: str) -> tuple[Record, int]:
@@ -238,8 +241,39 @@ def test_a_further_device_has_the_short_proof(
     if short is Status.PASS:
         assert (record.proved_on, runs) == ("cpu", 3)
         assert all_runs == len(subject.reference.samples) > 5
-        assert find_proving_device(record, "") == ""
     else:  # all checks ran on this device, too
         names = [result.check for result in whole.checks]
         assert [result.check for result in record.checks] == names
         assert record.proved_on == ""
+
+
+@pytest.mark.parametrize(
+    ("device", "atol", "status"),
+    [
+        ("cpu", None, Status.PASS),
+        ("cpu", 1e-3, Status.FAIL),
+        ("other", 1e-3, Status.FAIL),
+        ("*", 1e-3, Status.PASS),
+    ],
+    ids=["the default", "a looser proof", "a looser further device", "the same bound"],
+)
+def test_a_short_proof_needs_the_tolerance_of_the_proving_device(
+    device: str, atol: float | None, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proof within another bound is no proof: the check of its power had another result, too."""
+    override = Override(device=device, tolerance=Tolerance(atol=atol) if atol else None)
+    spec = make_contract("Affine", overrides=(override,), opsets=(13,))
+    real_session = run_checks.open_session
+
+    def open_session(path: Path, used: Device, kernels: Kernels) -> Session:
+        session = real_session(path, CPU, kernels)
+        is_other = used.name == "other"
+        return BrokenKernel(session, lambda x: len(x) == 1) if is_other else session  # type: ignore[return-value]
+
+    monkeypatch.setattr(run_checks, "open_session", open_session)
+    route = Route(exporter="torchscript", capture="trace", reason="")
+    devices = (CPU, CPU.model_copy(update={"name": "other"}))
+    job = OpsetJob(opset=13, route=route, devices=devices)
+    first, further = export_job(spec, tmp_path / "job", opsets=(job,), root=ROOT)
+    assert (first.status, first.proved_on) == (Status.PASS, "")
+    assert (further.status, further.proved_on) == (status, "cpu" if status is Status.PASS else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,10 +20,8 @@ from exporter.runtimes import Kernels, load_kernels
 from exporter.tools.publish.protocol import PublishRequest, PublishTarget, TargetResult
 from exporter.tools.publish.published_folder import MARKER, MODEL, Publication
 from exporter.worker.verify.run_checks import (
+    FileProver,
     SharedFields,
-    StageTimes,
-    check_on_device,
-    run_structure_checks,
 )
 
 _PROBLEM_LENGTH = 300
@@ -101,13 +98,11 @@ def prove_folder(
             kernels=kernels,
             file=file or folder / MODEL,
         )
-        structure = run_structure_checks(context)
         route = Route(exporter="file", capture="none", reason="published")
-        shared = SharedFields(route=route, log="")
+        prover = FileProver(spec, context, SharedFields(route=route, log=""))
         for device in devices:
-            device_spec = spec.resolve_cell(publication.opset, device.name)
-            device_context = replace(context, spec=device_spec)
-            yield check_on_device(device, device_context, structure, shared, StageTimes())
+            record, _ = prover.check(device, is_full=True)
+            yield record
 
 
 @contextmanager

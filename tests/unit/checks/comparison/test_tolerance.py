@@ -17,6 +17,7 @@ from exporter.checks.comparison.tolerance import (
     is_float,
     is_limit_measured,
 )
+from exporter.checks.numerical.sample_checks import select_samples
 from exporter.checks.protocol import CheckContext
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Sample
@@ -135,6 +136,15 @@ def test_few_elements_have_a_larger_limit(shape: str, batch: int, few: bool) -> 
     limit = compute_limit(subject(1e-9, shape=shape, samples=(sample,)), 0, "cpu", 2.0)
     assert limit.atol == pytest.approx(2 * (1.13e-5 if few else 8 * FLOAT32))
     assert ("elements are few" in limit.reason) is few
+
+
+def test_a_short_proof_has_the_limit_of_the_full_one() -> None:
+    """Its few samples have few elements, but the noise comes from all samples."""
+    other = SAMPLE.model_copy(update={"kind": "values", "axes": {"batch": 20}})
+    context = subject(1e-9, shape="batch", samples=(SAMPLE, *(other,) * 3))
+    short = replace(context, is_short=True)
+    assert len(select_samples("values", short)) == 1 < len(select_samples("values", context))
+    assert compute_limit(short, 0, "cpu", 2.0) == compute_limit(context, 0, "cpu", 2.0)
 
 
 def test_only_elements_of_samples_that_ran_count() -> None:
