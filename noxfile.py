@@ -41,6 +41,7 @@ COMMANDS = {
     "merge": "Combine the build folders of all shards; `-- shards/*`.",
     "publish": "Write proved files as self-contained directories; `-- 'alexnet/18' dist`.",
     "verify": "Prove published directories, or other files with `--entry`; `-- dist`.",
+    "evidence": "Store verdicts of another machine; `-- add cuda.json`.",
     "check": "Check manifests, baseline and tables in a second.",
     "plan": "Show the cells that an export would run, and the reasons.",
     "list": "Show the models, their opsets and devices.",

@@ -25,6 +25,7 @@ _FUNCTIONS = {
     "rehearse": "rehearse.rehearse",
     "publish": "publish.publish",
     "verify": "verify.verify",
+    "evidence": "verify.evidence",
     "repro": "repro.repro",
     "expectations": "expectations.expectations",
     "ops": "ops.ops",
@@ -47,6 +48,7 @@ NEXT_STEPS = {
     ("gate", 0): "write proved files for other tools: `exporter publish DEST`",
     ("baseline", 0): "commit the baseline; in each branch: `exporter gate`",
     ("publish", 0): "prove the folders on another machine: `exporter verify DEST`",
+    ("evidence", 0): "write the tables: `exporter report`",
     ("rehearse", 0): "upgrade the packages, then: `exporter export`",
     ("gc", 0): "build the removed files that you need: `exporter export`",
 }

@@ -204,6 +204,8 @@ class FindingKind(StrEnum):
     XPASS = "passes unexpectedly"
     """The manifest still expects a failure."""
     NEWLY_UNAVAILABLE = "newly unavailable"
+    EVIDENCE = "evidence missing"
+    """A measurement of another machine is red, missing, stale or too old."""
     NEWLY_SKIPPED = "newly skipped"
     NEWLY_EXPECTED = "newly expected to fail"
     """`xfail` now, but not before."""

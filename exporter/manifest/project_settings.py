@@ -88,6 +88,9 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     )
     _check_folders(file, settings, report)
     _check_engine(file, settings, report)
+    for name in settings.evidence.keys() - devices.keys():
+        problem = format_unknown_device(name, devices)
+        report.add(file.build_problem((*_PATH, "evidence", name), problem))
     project = _build_project(
         root, settings, devices, tuple(environments.values()), toolchains, file
     )
@@ -159,6 +162,7 @@ def _build_project(
         environments=environments,
         toolchains=toolchains,
         engine=_build_engine(table, file),
+        evidence={name: each.age for name, each in table.evidence.items()},
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
         **{key: getattr(table, key) for key in _UNCHANGED_KEYS},
     )

@@ -21,6 +21,8 @@ TRACER_PREFIX = "tracer warning: "
 INITIAL_WEIGHTS = "weights: initial values of seed "
 #: The first words of a note about sizes or values that no sample proves.
 UNPROVED_PREFIX = "not proved: "
+#: The first words of the message of an unavailable cell that passes on another machine.
+ELSEWHERE_PREFIX = "measured elsewhere: "
 _get_key = itemgetter("model", "opset", "device")
 _Capture = Literal["export", "strict", "draft", "trace", "script", "none"]
 _ExportState = Literal["inference", "plain"]

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from exporter.core.text import format_two_digits, join_lines, redact, remove_controls
-from exporter.records.record import Record, Status
+from exporter.records.record import ELSEWHERE_PREFIX, Record, Status
 
 #: Structure at any position of a line, or the start of HTML, an entity, an autolink or a formula.
 _ANYWHERE = frozenset("\\`*[]<>|&~$@")
@@ -192,6 +192,15 @@ NOT_RUN = Mark(
     fill="#8a939e",
 )
 
+#: An unavailable cell with a measurement of another machine; it never counts as green.
+ELSEWHERE = Mark(
+    symbol="🔷",
+    word="elsewhere",
+    meaning="unavailable here; committed evidence claims that it passed on another machine",
+    letter="e",
+    fill="#2b6cb0",
+)
+
 #: Symbol, letter, color and meaning.
 _LOOKS = {
     Status.PASS: ("✅", "P", "#2a7d3c", "all promises are proved on the file"),
@@ -212,9 +221,12 @@ MARKS = {
 }
 
 #: Every mark, in the order of the statuses.
-LEGEND = (*MARKS.values(), NOT_RUN)
+LEGEND = (*MARKS.values(), ELSEWHERE, NOT_RUN)
 
 
 def choose_mark(record: Record | None) -> Mark:
     """Return the mark for a cell; a cell without a record is not run."""
+    if record and record.status is Status.UNAVAILABLE:
+        is_elsewhere = record.message.startswith(ELSEWHERE_PREFIX)
+        return ELSEWHERE if is_elsewhere else MARKS[record.status]
     return NOT_RUN if record is None else MARKS[record.status]

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.cache.states import hash_source
@@ -29,6 +30,7 @@ from exporter.planning.plan import make_plan
 from exporter.records.baseline import Baseline, parse_baseline, read_baseline
 from exporter.records.record import CellId, Record, RunRecord
 from exporter.usecases.current_results import ValidResults, read_results
+from exporter.usecases.evidence import find_evidence_findings
 from exporter.usecases.report_pages import BASELINE_FILE, ReportPaths
 
 
@@ -103,6 +105,8 @@ def gate(
     if against is None:
         baseline = read_baseline(path)
         findings = compare_results(baseline, run, planned, manifest.project.gate)
+        now = datetime.now(UTC)
+        findings = _merge(findings, find_evidence_findings(manifest, manifest, run, now))
         commit = find_last_change(path, environment) if findings else None
         findings = _add_causes(
             findings, manifest, run, baseline, commit.id if commit else "", environment
@@ -120,6 +124,8 @@ def gate(
         manifest=manifest, baseline=branch_baseline, hashes=_hash_contract(manifest, root)
     )
     findings = compare_with_revision(state, branch, run, planned)
+    evidence = find_evidence_findings(manifest, state.manifest, run, datetime.now(UTC))
+    findings = _merge(findings, evidence)
     return GateResult(
         current=current,
         baseline=state.baseline,
@@ -129,6 +135,12 @@ def gate(
         accepted_in=str(commit),
         revision=f"{checkout.name} of {checkout.commit.day}",
     )
+
+
+def _merge(
+    findings: Iterable[GateFinding], others: Iterable[GateFinding]
+) -> tuple[GateFinding, ...]:
+    return tuple(sorted((*findings, *others), key=lambda each: each.sort_key))
 
 
 def _add_causes(

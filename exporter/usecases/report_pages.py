@@ -28,6 +28,7 @@ from exporter.report.written_pages import (
     list_written_pages,
     save_up_to_date_key,
 )
+from exporter.usecases.evidence import attach_evidence, find_evidence_path
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
@@ -79,6 +80,7 @@ def write_reports(
             trends over commits. None for pages that a commit can contain.
     """
     paths = ReportPaths(manifest.project)
+    run = attach_evidence(run, manifest.project)
     history = _read_acceptance(paths)
     if git_environment is not None:
         history = _add_commits(history, paths, git_environment)
@@ -98,6 +100,7 @@ def preload_pages(project: Project) -> None:
 def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     """Return the names of the files that differ from the ones that would be written now."""
     paths = ReportPaths(manifest.project)
+    run = attach_evidence(run, manifest.project)
     history = _read_acceptance(paths)
     if is_up_to_date(paths.note, _compute_key(manifest, run, history), paths.reports):
         return ()
@@ -116,7 +119,8 @@ def list_page_inputs(project: Project) -> list[Path]:
     paths = ReportPaths(project)
     written = (paths.reports / name for name in list_written_pages(paths.note))
     sources = (*paths.folders, *list_plugin_folders())
-    return [*sources, paths.baseline, paths.note, *written]
+    evidence = find_evidence_path(project)
+    return [*sources, paths.baseline, evidence, paths.note, *written]
 
 
 def _has_content(path: Path, content: str | bytes) -> bool:

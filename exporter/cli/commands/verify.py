@@ -1,10 +1,11 @@
-"""`exporter verify`: prove files that exist already."""
+"""`exporter verify`: prove files that exist already; `evidence`: store the verdicts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -13,7 +14,6 @@ from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, Manifest, load_devices, load_project
 from exporter.pipeline import require_packages
@@ -25,20 +25,18 @@ from exporter.tools.verify import (
     FolderVerdict,
     PublishedFile,
     VerifyOptions,
+    VerifyReport,
+    describe_machine,
     list_published_folders,
     read_opset,
     verify_folders,
 )
+from exporter.usecases.current_results import read_results
+from exporter.usecases.evidence import add_evidence, find_evidence_path
 from exporter.usecases.finished_file import FinishedFile, find_entry, prove_finished_file
 
 #: A folder needs neither torch nor the exporters.
 _PACKAGES = ("numpy", "onnx")
-
-
-class VerifyReport(FrozenModel):
-    """The output of `--json`."""
-
-    verdicts: Items[FolderVerdict]
 
 
 @click.command()
@@ -59,7 +57,9 @@ class VerifyReport(FrozenModel):
     multiple=True,
     help="The device that runs the files; repeatable.  [default: cpu, or those of the entry]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write the verdicts as JSON, for `evidence add`."
+)
 @root_option
 def verify(
     paths: tuple[Path, ...],
@@ -101,7 +101,9 @@ def verify(
         if not as_json:
             _print_verdict(verdict)
     if as_json:
-        print_line(VerifyReport(verdicts=tuple(verdicts)).to_json().rstrip())
+        now = datetime.now(UTC).replace(microsecond=0)
+        report = VerifyReport(time=now, machine=describe_machine(), verdicts=tuple(verdicts))
+        click.echo(report.to_json(), nl=False)  # any other form of the text has another digest
     return _summarize(verdicts, is_quiet=as_json)
 
 
@@ -214,3 +216,33 @@ def _summarize(verdicts: Sequence[FolderVerdict], *, is_quiet: bool) -> int:
     if red:
         return ExitCode.RED
     return ExitCode.ENVIRONMENT if unavailable else ExitCode.OK
+
+
+@click.group()
+def evidence() -> None:
+    """Store measurements of other machines.
+
+    Copy a folder of `publish` to a machine with the device, and run `exporter verify FOLDER
+    --device NAME --json > FILE` there. `evidence add FILE` stores the verdicts for the report and
+    the gate. Their digest detects damage; they are a claim of the person who commits them.
+    """
+
+
+@evidence.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@root_option
+def add(files: tuple[Path, ...], root: Path) -> int:
+    """Add the verdicts in FILES to `evidence.json` in the folder of the reports."""
+    manifest = open_project(root)
+    run = read_results(manifest).results.run
+    refused = 0
+    for file in files:
+        added, problems = add_evidence(manifest, run, file, datetime.now(UTC))
+        for row in added:
+            print_line(f"{row.cell}: {row}")
+        for problem in problems:
+            print_error(f"{file}: {problem}")
+        refused += len(problems)
+        count = pluralize(len(added), "row")
+        print_line(f"{count} added to {find_evidence_path(manifest.project)}")
+    return ExitCode.RED if refused else ExitCode.OK

@@ -41,6 +41,9 @@ class GatePolicy(FrozenModel):
     """The cell passes although the manifest expects a failure."""
     newly_unavailable: Action = "block"
     """The machine can no longer run the cell."""
+    evidence: Action = "block"
+    """A measurement of another machine is red; or `[tool.exporter.evidence]` requires one, and it
+    is missing, stale or too old."""
     newly_skipped: Action = "block"
     """The manifest skips the cell now."""
     newly_expected: Action = "block"

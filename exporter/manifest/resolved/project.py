@@ -101,6 +101,8 @@ class Project(FrozenModel):
     """Number of parallel workers; None: one for each core."""
     engine: EngineSettings = EngineSettings()
     sandbox: Sandbox = "none"
+    evidence: dict[str, float] = Field(default_factory=dict)
+    """The maximum age in seconds of measurements of other machines, by device."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
     timings: bool = False

@@ -148,6 +148,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[tool.exporter.toolchains.NAME]", settings.ToolchainTable),
     ("[tool.exporter.engine]", settings.EngineTable),
     ("[tool.exporter.gate]", settings.GateTable),
+    ("[tool.exporter.evidence]", settings.EvidenceTable),
 )
 _TYPES = {
     "array": "list",

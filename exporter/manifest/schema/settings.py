@@ -222,6 +222,14 @@ class EngineTable(Table):
     """The parallel jobs of the cluster on this machine; without it, `jobs`."""
 
 
+class EvidenceTable(Table):
+    """A device that this machine may lack: `[tool.exporter.evidence]`; see `publish.md`."""
+
+    age: Age
+    """The maximum age of its measurements, such as `"30d"`. If a cell of the device is unavailable
+    and has no measurement of another machine with its current file, the gate has a finding."""
+
+
 Names = Annotated[Items[Line], Field(min_length=1)]
 DevicesField = Annotated[
     Annotated[Names, Tag("<list>")] | Annotated[dict[str, DeviceTable], Tag("<table>")],
@@ -304,5 +312,8 @@ class ProjectTable(Table):
     """Memory limit of models without `memory`."""
     engine: EngineTable = Field(default_factory=EngineTable)
     """The machines that run the jobs."""
+    evidence: dict[Line, EvidenceTable] = Field(default_factory=dict)
+    """The devices whose unavailable cells need measurements of other machines for the gate:
+    `cuda = { age = "30d" }`."""
     gate: GateTable = Field(default_factory=GateTable)
     """The findings of `exporter gate` that stop a merge, and the thresholds of drift."""

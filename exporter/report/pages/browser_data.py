@@ -21,6 +21,7 @@ from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.records.trends import ModelFigures
 from exporter.report.formats import (
+    ELSEWHERE,
     MARKS,
     NOT_RUN,
     clean_detail,
@@ -279,6 +280,7 @@ def _list_operators(cells: Iterable[Cell]) -> str:
 def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[MarkData, ...]:
     words = [cell.mark.word for cell in cells]
     marks = [(_choose_family(status), mark) for status, mark in MARKS.items()]
+    marks += [("open", ELSEWHERE)] if ELSEWHERE.word in words else []
     return tuple(
         MarkData(
             word=mark.word,

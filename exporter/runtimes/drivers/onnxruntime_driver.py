@@ -145,7 +145,8 @@ def _require_provider(name: str) -> None:
     available = onnxruntime.get_available_providers()
     if name not in available:
         listed = ", ".join(sorted(available))
-        problem = f"this ONNX Runtime has no {name}; it has {listed}"
+        problem = f"this ONNX Runtime has no {name}; it has {listed}; for a measurement of another "
+        problem += "machine: `exporter evidence --help`"
         raise DriverFailure("unavailable", problem)
 
 

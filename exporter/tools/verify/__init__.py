@@ -4,17 +4,22 @@ from exporter.tools.verify.client import (
     FolderVerdict,
     PublishedFile,
     VerifyOptions,
+    VerifyReport,
+    describe_machine,
     list_published_folders,
     read_opset,
     verify_folders,
 )
-from exporter.tools.verify.protocol import DeviceVerdict
+from exporter.tools.verify.protocol import DeviceVerdict, hash_settings
 
 __all__ = [
     "DeviceVerdict",
     "FolderVerdict",
     "PublishedFile",
     "VerifyOptions",
+    "VerifyReport",
+    "describe_machine",
+    "hash_settings",
     "list_published_folders",
     "read_opset",
     "verify_folders",

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import AwareDatetime
+
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import CELL_LIMIT, read_regular_file
-from exporter.core.frozen_model import FrozenModel
-from exporter.core.text import redact
+from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.text import join_lines, redact
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.processes.request import send_request
 from exporter.records.record import Status
-from exporter.tools.publish.published_folder import MARKER, Publication
+from exporter.tools.publish.published_folder import MARKER, MODEL, Publication
 from exporter.tools.verify.protocol import (
     ChildRequest,
     DeviceVerdict,
@@ -36,6 +41,29 @@ class FolderVerdict(FrozenModel):
     """Empty if the folder cannot be read."""
     opset: int | None
     verdict: DeviceVerdict
+    sha256: str = ""
+    """Of the file that was proved."""
+
+
+class VerifyReport(ChecksummedModel):
+    """The output of `--json`."""
+
+    time: AwareDatetime
+    machine: str
+    """The system and the processors, without the name of the host."""
+    verdicts: Items[FolderVerdict]
+
+
+def describe_machine() -> str:
+    """Return the system and the processors: `Linux x86_64, AMD EPYC 9454, NVIDIA A10`."""
+    names = [f"{platform.system()} {platform.machine()}"]
+    # Linux only: other systems have no such files.
+    files = (Path("/proc/cpuinfo"), *Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    for path in files:
+        with suppress(OSError):
+            match = re.search(r"(?m)^(?:model name|Model)\s*:\s*(.+)$", path.read_text())
+            names += [join_lines(match[1])] if match else []
+    return ", ".join(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +139,7 @@ def verify_folders(
 ) -> Iterator[FolderVerdict]:
     """Yield the verdict of each file on each device as soon as it is known."""
     for item in files:
-        folder = item.folder
+        folder, digest = item.folder, ""
         try:
             publication = Publication.model_validate_json(
                 read_regular_file(folder / MARKER, CELL_LIMIT)
@@ -125,12 +153,15 @@ def verify_folders(
                 for each in verdicts
             )
             continue
+        with suppress(OSError):  # the check `files` reports it
+            digest = hash_file(item.file or folder / MODEL)
         for verdict in _request_verdicts(item, publication, spec, options):
             yield FolderVerdict(
                 path=str(item.path),
                 model=publication.model,
                 opset=publication.opset,
                 verdict=verdict,
+                sha256=digest,
             )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import CheckResult, Status
@@ -35,6 +37,19 @@ class DeviceVerdict(FrozenModel):
     """The check that decided the status."""
     message: str = ""
     checks: Items[CheckResult] = ()
+    runtime: str = ""
+    """The packages that ran the file: `onnxruntime-gpu 1.31.1`."""
+    settings: str = ""
+    """The digest of the device; see `hash_settings`."""
+
+
+def hash_settings(device: Device) -> str:
+    """Return the digest of the settings that a verdict depends on.
+
+    Environments, and the places of libraries, differ between machines.
+    """
+    update = {"environment": None, "toolchain": None, "provider_library": "", "name": ""}
+    return hashlib.sha256(device.model_copy(update=update).to_json().encode()).hexdigest()
 
 
 class OpsetRequest(FrozenModel):

@@ -241,7 +241,7 @@ def test_repeated_truncated_text_is_removed() -> None:
 def test_every_status_has_its_own_mark() -> None:
     assert set(MARKS) == set(Status)
     assert len({mark.symbol for mark in LEGEND}) == len({mark.word for mark in LEGEND})
-    assert len(LEGEND) == len(Status) + 1
+    assert len(LEGEND) == len(Status) + 2
     assert all(MARKS[status].word == status for status in Status)
 
 

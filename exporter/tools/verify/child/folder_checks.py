@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
+from exporter.core.runtime_table import RUNTIMES
 from exporter.core.text import join_names, pluralize
+from exporter.manifest import Device
 from exporter.records.record import CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
 from exporter.tools.publish.child.proof import DamagedFolder, prove_folder
 from exporter.tools.publish.published_folder import find_hash_problems
-from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest, VerifyResponse
+from exporter.tools.verify.protocol import (
+    DeviceVerdict,
+    VerifyRequest,
+    VerifyResponse,
+    hash_settings,
+)
 
 _FILES_CHECK = "files"
 #: Problems in a message.
@@ -27,13 +35,15 @@ def check_folder(request: VerifyRequest) -> VerifyResponse:
 
 
 def _list_verdicts(request: VerifyRequest) -> Iterator[DeviceVerdict]:
+    devices = {device.name: device for device in request.devices}
     folder, file = Path(request.folder), Path(request.file) if request.file else None
     problems = list(_find_file_problems(request))
     try:
         kernels, publication = _load_kernels(request), request.publication
         records = prove_folder(folder, file, publication, request.spec, request.devices, kernels)
         for record in records:
-            yield _make_verdict(record.cell.device, _check_files(problems), record)
+            device = devices[record.cell.device]
+            yield _make_verdict(device, _check_files(problems), record)
         return
     except RuntimeUnavailable as error:
         status, message = Status.UNAVAILABLE, str(error)
@@ -52,15 +62,27 @@ def _list_verdicts(request: VerifyRequest) -> Iterator[DeviceVerdict]:
         )
 
 
-def _make_verdict(device: str, files: CheckResult, record: Record) -> DeviceVerdict:
+def _make_verdict(device: Device, files: CheckResult, record: Record) -> DeviceVerdict:
     is_red = files.status is not Status.PASS
     return DeviceVerdict(
-        device=device,
+        device=device.name,
         status=files.status if is_red else record.status,
         check=files.check if is_red else record.check or record.stage or "",
         message=files.message if is_red else record.message,
         checks=(files, *record.checks),
+        runtime=record.runtime or _describe_runtime(device),
+        settings=hash_settings(device),
     )
+
+
+def _describe_runtime(device: Device) -> str:
+    """Return the packages of the runtime in this process: `onnxruntime-gpu 1.31.1`."""
+    row = RUNTIMES.get(device.runtime)
+    modules = [(row and row.package) or device.module.partition(".")[0] or device.runtime]
+    modules += [device.provider_library.partition(":")[0].partition(".")[0]]
+    packages = packages_distributions()
+    names = dict.fromkeys(name for module in modules for name in packages.get(module, ()))
+    return ", ".join(f"{name} {version(name)}" for name in names) or modules[0]
 
 
 def _find_file_problems(request: VerifyRequest) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
 from exporter.report import MARKS, NOT_RUN, render_exports
-from exporter.report.formats import LEGEND
+from exporter.report.formats import ELSEWHERE, LEGEND
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -162,8 +162,8 @@ def test_ten_thousand_cells_are_quick() -> None:
 
 
 def test_every_mark_has_a_letter_with_enough_contrast() -> None:
-    assert {*MARKS.values(), NOT_RUN} == set(LEGEND)
-    assert len({mark.letter for mark in LEGEND}) == len({mark.fill for mark in LEGEND}) == 12
+    assert {*MARKS.values(), ELSEWHERE, NOT_RUN} == set(LEGEND)
+    assert len({mark.letter for mark in LEGEND}) == len({mark.fill for mark in LEGEND}) == 13
     for mark in LEGEND:
         assert _contrast(mark.fill) >= 3, mark.word
 
