@@ -158,11 +158,15 @@ class LocalEngine:
     Args:
         workers: The number of workers.
         starter: Starts the processes.
+        keeps_starter: Leave the starter open for another run.
     """
 
-    def __init__(self, workers: int, starter: ProcessStarter) -> None:
+    def __init__(
+        self, workers: int, starter: ProcessStarter, *, keeps_starter: bool = False
+    ) -> None:
         self._workers = workers
         self._starter = starter
+        self._keeps_starter = keeps_starter
 
     @property
     def workers(self) -> int:
@@ -202,7 +206,8 @@ class LocalEngine:
         finally:
             for job in running:
                 job.kill()
-            self._starter.close()
+            if not self._keeps_starter:
+                self._starter.close()
 
     def _start_waiting(self, running: list[_RunningJob], waiting: deque[Task]) -> None:
         while waiting and len(running) < self._workers:

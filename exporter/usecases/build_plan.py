@@ -49,6 +49,8 @@ class ExportOptions:
     fail_fast: bool = False
     """Stop after the first model with a red cell."""
     use_store: bool = True
+    keeps_starter: bool = False
+    """Leave the starter of the workers open, so that the next export needs no import of torch."""
     build: Path | None = None
     """Another build folder than the project's; then no reports are written."""
     toolchain: str = ""

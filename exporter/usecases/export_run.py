@@ -172,7 +172,7 @@ def export(
     require_packages()
     jobs = options.jobs or project.jobs or get_default_jobs()
     engine = _choose_engine(project, options, environment, observer, jobs) or LocalEngine(
-        jobs, starter
+        jobs, starter, keeps_starter=options.keeps_starter
     )
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)

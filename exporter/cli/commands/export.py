@@ -6,14 +6,16 @@ If nothing changed since the last export, print its summary and exit without loa
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from exporter.cache.noop_snapshot import find_build_folder, get_today, load_snapshot
+from exporter.cache.noop_snapshot import ExportSummary, find_build_folder, get_today, load_snapshot
 from exporter.cli.options import (
     engine_options,
     no_store_option,
@@ -21,8 +23,9 @@ from exporter.cli.options import (
     selection_options,
     shard_option,
 )
-from exporter.cli.output.terminal import print_line, print_summary
-from exporter.core.errors import ExitCode
+from exporter.cli.output.terminal import print_line, print_problem, print_summary
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text import pluralize
 from exporter.core.toml_table import read_setting
 from exporter.planning.selection import Selection
 from exporter.processes.fork_server_client import make_starter
@@ -30,6 +33,13 @@ from exporter.processes.fork_server_client import make_starter
 if TYPE_CHECKING:
     from exporter.cli.options import EngineArguments
     from exporter.planning.shards import Shard
+    from exporter.processes import ProcessStarter
+    from exporter.usecases.build_plan import ExportOptions
+    from exporter.usecases.export_run import ExportResult
+
+#: How often cells run again at once because a file changed meanwhile: a model may change its own.
+_MAX_REPEATS = 2
+_NOT_WATCHED = ("dry_run", "fail_fast", "stats")
 
 
 @click.command()
@@ -51,6 +61,9 @@ if TYPE_CHECKING:
 @click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
 @click.option("--stats", is_flag=True, help="Print the use of the store; write it as JSON.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only red cells and the counts.")
+@click.option("-v", "--verbose", is_flag=True, help="The same as --explain --timings.")
+@click.option("--watch", is_flag=True, help="Run cells again when a file of theirs changes.")
 def export(
     selection: Selection,
     root: Path,
@@ -66,7 +79,9 @@ def export(
     to date is reused. If the store has the result of the same inputs, it is restored.
     """
     started = time.monotonic()
-    options_of_run = ("dry_run", "force", "thorough", "timings", "stats")
+    for name in ("explain", "timings"):
+        flags[name] = flags[name] or flags["verbose"]
+    options_of_run = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
     has_options = shard or build or toolchain or any(flags[name] for name in options_of_run)
     if selection.is_everything and not has_options:
         build_folder = find_build_folder(root)
@@ -74,22 +89,17 @@ def export(
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
+    refused = shard or engine.uses_cluster(root) or any(flags[name] for name in _NOT_WATCHED)
+    if flags["watch"] and refused:
+        raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
     # The first worker starts before the settings are validated.
-    variables: list[str] = read_setting(root, "environment", [])
-    with closing(make_starter(os.environ, map(str, variables))) as starter:
+    with closing(_make_starter(root)) as starter:
         if not flags["dry_run"] and not engine.uses_cluster(root):
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
         # A no-op must not import the build.
-        from exporter.cache.noop_snapshot import ExportSummary
         from exporter.cli.output.progress import ModelEvents, observe_progress
-        from exporter.cli.output.summary import make_summary
-        from exporter.cli.output.tables import (
-            open_project,
-            print_file_problems,
-            show_plan,
-            show_statistics,
-        )
+        from exporter.cli.output.tables import open_project, show_plan, show_statistics
         from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
         from exporter.usecases import build_plan, export_run
 
@@ -103,29 +113,120 @@ def export(
             thorough=flags["thorough"],
             fail_fast=flags["fail_fast"],
             use_store=not flags["no_store"],
+            keeps_starter=flags["watch"],
             build=build,
             toolchain=toolchain,
         )
+        if flags["watch"]:
+            _watch(root, options, starter, flags)
         if flags["dry_run"]:
             show_plan(build_plan.plan(open_project(root), options, os.environ))
             return ExitCode.OK
         if toolchain not in ("", CURRENT_TOOLCHAIN):
             export_run.export(root, options, ModelEvents(), starter, os.environ)
             return ExitCode.OK
-        with observe_progress(explain=flags["explain"]) as observer:
+        with observe_progress(explain=flags["explain"], quiet=flags["quiet"]) as observer:
             result = export_run.export(root, options, observer, starter, os.environ)
-        manifest, restored = result.manifest, len(result.results.restored)
-        run, timings = result.results.run, flags["timings"]
-        summary = make_summary(manifest, result.plan, run, restored=restored, timings=timings)
-        print_file_problems(manifest)
+        summary = _print_result(result, started, flags, has_tables=not shard and not build)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
-        elif not build:
-            tables = (f"tables: {manifest.project.reports}/COMPATIBILITY.md", None)
-            *others, counts = summary.lines
-            summary = ExportSummary(lines=(*others, tables, counts), code=summary.code)
-        print_summary(summary, time.monotonic() - started)
         if flags["stats"]:
-            show_statistics(manifest.project, result.statistics)
-        export_run.save_noop_summary(result, summary)
+            show_statistics(result.manifest.project, result.statistics)
+        if not flags["quiet"]:
+            export_run.save_noop_summary(result, summary)
         return summary.code
+
+
+def _print_result(
+    result: ExportResult, started: float, flags: dict[str, bool], *, has_tables: bool
+) -> ExportSummary:
+    from exporter.cli.output.summary import make_summary
+    from exporter.cli.output.tables import print_file_problems
+
+    summary = make_summary(
+        result.manifest,
+        result.plan,
+        result.results.run,
+        restored=len(result.results.restored),
+        timings=flags["timings"],
+        grid=not flags["quiet"],
+    )
+    print_file_problems(result.manifest)
+    if has_tables and not flags["quiet"]:
+        tables = (f"tables: {result.manifest.project.reports}/COMPATIBILITY.md", None)
+        *others, counts = summary.lines
+        summary = replace(summary, lines=(*others, tables, counts))
+    print_summary(summary, time.monotonic() - started)
+    return summary
+
+
+def _make_starter(root: Path) -> ProcessStarter:
+    return make_starter(os.environ, _read_variables(root))
+
+
+def _read_variables(root: Path) -> list[str]:
+    variables: list[str] = read_setting(root, "environment", [])
+    return list(map(str, variables))
+
+
+def _watch(
+    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
+) -> NoReturn:
+    """Export after each change until Ctrl-C.
+
+    Raises:
+        ExporterError: The first export cannot run, unless an edit of a manifest can repair that.
+    """
+    from exporter.usecases.watch import WatchedFiles
+
+    watched = WatchedFiles(root)
+    variables = _read_variables(root)
+    repeats, is_first = 0, True
+    while True:
+        starter.prepare()  # a model, or the system, may have ended the fork server
+        result = None
+        try:
+            result = _export_changes(root, options, starter, flags)
+        except ExporterError as error:
+            if is_first and error.exit_code != ExitCode.MANIFEST:
+                raise
+            for problem in error.problems:
+                print_problem(problem)
+        options, is_first = replace(options, force=False), False
+        changed = watched.update(result)
+        if changed and repeats < _MAX_REPEATS:
+            repeats += 1
+            print_line(f"{changed[0]}: changed during the export; comparing again")
+            continue
+        if changed:
+            print_line(f"{changed[0]}: changes in each export; save a file to run its cells again")
+        repeats = 0
+        print_line(f"watching {pluralize(watched.count, 'path')}; Ctrl-C ends")
+        sys.stdout.flush()
+        changed = watched.wait()
+        if watched.needs_restart(changed) or _read_variables(root) != variables:
+            print_line("packages or variables changed; starting again")
+            sys.stdout.flush()
+            starter.close()
+            os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
+
+
+def _export_changes(
+    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
+) -> ExportResult:
+    """Export, and print the verdicts of the cells that ran."""
+    from exporter.cli.output.progress import LineProgress
+    from exporter.cli.output.tables import print_file_problems
+    from exporter.usecases.export_run import export as run_export
+
+    started = time.monotonic()
+    observer = LineProgress(explain=True)
+    result = run_export(root, options, observer, starter, os.environ)
+    ran = tuple(each for each in result.plan.selected if each.cell in observer.cells)
+    shown = replace(result, plan=replace(result.plan, selected=ran))
+    if ran:
+        _print_result(shown, started, flags | {"quiet": True}, has_tables=False)
+    else:
+        print_file_problems(result.manifest)
+        print_line("no selected cell depends on a change")
+    return result

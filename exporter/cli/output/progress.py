@@ -13,7 +13,7 @@ from exporter.jobs.job import Announcement
 from exporter.manifest.syntax.opsets import format_opsets
 from exporter.pipeline import BuildObserver, Decisions
 from exporter.pipeline.toolchain_export import DONE
-from exporter.records.record import Record, Status
+from exporter.records.record import CellId, Record, Status
 from exporter.report.rows.cells import group_by_opset
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def observe_progress(*, explain: bool) -> Iterator[BuildObserver]:
+def observe_progress(*, explain: bool, quiet: bool = False) -> Iterator[BuildObserver]:
     """Yield the observer for this stdout.
 
     Args:
         explain: Print the reason why each cell runs.
+        quiet: Print only notes.
     """
-    if not is_terminal():
-        yield LineProgress(explain=explain)
+    if quiet or not is_terminal():
+        yield QuietProgress(explain=explain) if quiet else LineProgress(explain=explain)
         return
     from rich.live import Live
 
@@ -44,6 +45,7 @@ class LineProgress:
 
     def __init__(self, *, explain: bool = False) -> None:
         self._explain = explain
+        self.cells: set[CellId] = set()
         self._total = 0
         self._done = 0
         self._red = 0
@@ -55,6 +57,7 @@ class LineProgress:
         """Store the number of cells; print the reasons if requested."""
         self._total = len(decisions.to_run)
         self._restored = len(decisions.hits)
+        self.cells = {*decisions.reasons, *decisions.hits}
         if self._explain:
             hits = {cell: hit.reason for cell, hit in decisions.hits.items()}
             for verb, reasons in (
@@ -90,6 +93,13 @@ class LineProgress:
     def print(self, text: str, *, color: str | None = None) -> None:
         """Print one line."""
         print_line(text, color=color)
+
+
+class QuietProgress(LineProgress):
+    """Prints notes, and the reasons if requested."""
+
+    def on_model_done(self, model: str) -> None:
+        """Do nothing: the summary has the counts."""
 
 
 class ModelEvents(LineProgress):

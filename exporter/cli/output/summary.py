@@ -20,7 +20,13 @@ from exporter.report.rows.measurements import format_timings, sum_timings
 
 
 def make_summary(
-    manifest: Manifest, plan: Plan, run: RunRecord, *, restored: int = 0, timings: bool = False
+    manifest: Manifest,
+    plan: Plan,
+    run: RunRecord,
+    *,
+    restored: int = 0,
+    timings: bool = False,
+    grid: bool = True,
 ) -> ExportSummary:
     """Return the summary of the selected cells.
 
@@ -30,6 +36,7 @@ def make_summary(
         run: All records.
         restored: The number of cells from the store.
         timings: Whether to add the seconds of stages and checks.
+        grid: Whether to begin with the tables of models and opsets.
 
     Returns:
         The summary with the exit code RED if a selected cell is red or has no record, else
@@ -40,7 +47,7 @@ def make_summary(
     existing = [record for record in records if record]
     red = [record for record in existing if record.status.is_red]
     lines: list[tuple[str, str | None]] = []
-    for device in dict.fromkeys(planned.cell.device for planned in plan.selected):
+    for device in dict.fromkeys(planned.cell.device for planned in plan.selected if grid):
         cells = [planned for planned in plan.selected if planned.cell.device == device]
         rows = format_grid(cells, by_cell, manifest.project.style)
         lines += [(line, None) for line in ("", *rows)]
@@ -54,7 +61,7 @@ def make_summary(
     return ExportSummary(
         lines=(
             *lines,
-            ("", None),
+            *([("", None)] if grid else ()),
             *_format_red_groups(manifest, red),
             *(_format_timings(existing) if timings else ()),
             *_format_initial_weights(existing),
