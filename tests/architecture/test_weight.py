@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 52_899,
-    "lines of tests": 62_744,
-    "files": 354,
+    "lines of the package": 53_189,
+    "lines of tests": 63_022,
+    "files": 355,
     "packages": 55,
     "modules below 60 lines": 25,
     "lines of imports in 1,000 lines": 90,
