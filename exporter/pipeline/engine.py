@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Protocol
 from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.processes.lifetime import read_cpu_seconds
+from exporter.processes.lifetime import CpuLimit
 from exporter.processes.spawner import ProcessStarter, WorkerCommand
 from exporter.records.record import Record
 
@@ -142,12 +141,6 @@ class JobMonitor:
 
 
 _POLL_INTERVAL = 0.1  # seconds
-_CPU_INTERVAL = 1.0  # seconds between two readings of the CPU time
-#: A job that uses a smaller share of one core does nothing: a loop that waits uses 0.2 %.
-_ACTIVE_SHARE = 0.01
-#: The wall time of a job as a multiple of its time limit. Twenty busy processes on each core
-#: delay a job so much.
-_WALL_FACTOR = 20.0
 _GRACE_PERIOD = 1.0  # seconds between SIGTERM and SIGKILL
 _KILL_PERIOD = 120.0  # seconds; only a broken disk delays the end of a killed process longer
 
@@ -234,10 +227,7 @@ class _RunningJob:
             captures=any(opset.route.exporter == "dynamo" for opset in task.job.opsets),
         )
         self._process = starter.start(command)
-        self._started = self._read_at = time.monotonic()
-        self._cpu_seconds = 0.0
-        #: The wall time and the CPU time of the last activity, and the announcement at that time.
-        self._active = (self._started, 0.0, self.monitor.last)
+        self._limit = CpuLimit(self._process.pid, task.seconds, task.job.spec.timeout)
 
     def poll(self) -> JobResult | None:
         """Return the result, or None while the worker runs within its time limit."""
@@ -247,29 +237,12 @@ class _RunningJob:
             if self._process.is_lost:
                 return self.make_result(ExitKind.SERVER_END, abs(code))
             return self.make_result(ExitKind.EXITED if code >= 0 else ExitKind.SIGNAL, abs(code))
-        if exit_kind := self._find_exceeded_limit():
+        if excess := self._limit.find_excess(self.monitor.last):
             _terminate([self])
-            return self.make_result(exit_kind, 0)
+            is_silent = excess == "silence"
+            return self.make_result(ExitKind.SILENCE if is_silent else ExitKind.TIMEOUT, 0)
         self.monitor.truncate_logs()
         return None
-
-    def _find_exceeded_limit(self) -> ExitKind | None:
-        """Return how the job must end, or None if it is within its limits."""
-        now, limit = time.monotonic(), self._task.job.spec.timeout
-        if now - self._read_at < min(_CPU_INTERVAL, limit / 10):
-            return None
-        self._read_at = now
-        wall = now - self._started
-        # Other systems do not show the time of all descendants.
-        cpu = read_cpu_seconds(self._process.pid) if sys.platform == "linux" else wall
-        self._cpu_seconds = max(self._cpu_seconds, cpu)  # a child may end between two readings
-        since, used, announcement = self._active
-        if self._cpu_seconds - used >= _ACTIVE_SHARE * limit or self.monitor.last != announcement:
-            self._active = (now, self._cpu_seconds, self.monitor.last)
-        elif now - since > limit:
-            return ExitKind.SILENCE
-        is_over = self._cpu_seconds > self._task.seconds or wall > _WALL_FACTOR * limit
-        return ExitKind.TIMEOUT if is_over else None
 
     def make_result(self, exit_kind: ExitKind, code: int) -> JobResult:
         """Return the result of the ended worker."""
@@ -278,7 +251,7 @@ class _RunningJob:
             exit_kind=exit_kind,
             code=code,
             last_announcement=self.monitor.read_announcement(),
-            seconds=self._cpu_seconds,
+            seconds=self._limit.used,
         )
 
     def terminate(self) -> None:

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -18,22 +23,41 @@ from pydantic_core import from_json, to_json
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import redact
-from exporter.processes.request import ChildResult, send_request
+from exporter.processes.lifetime import CpuLimit
+from exporter.processes.spawner import signal_group
 
 T = TypeVar("T")
 
 _MODULE = "exporter.processes.child_call"
 _MESSAGE_LENGTH = 2000
+#: Bytes of stderr that a failure reads: the error message is at the end.
+_LOG_BYTES = 2000
 _CODES = frozenset(ExitCode) - {ExitCode.OK}
 
 
 class ChildFailure(Exception):
     """The process ended without a result; the message is a phrase such as `exited with code 1`."""
 
-    def __init__(self, result: ChildResult) -> None:
-        super().__init__(redact(result.describe_end(), limit=_MESSAGE_LENGTH))
-        self.code = result.code
+    def __init__(self, message: str, code: int | None) -> None:
+        super().__init__(redact(message, limit=_MESSAGE_LENGTH))
+        self.code = code
         """The exit code, less than 0 for a signal; None after a timeout."""
+
+
+def describe_exit(code: int) -> str:
+    """Return a phrase for an exit code, such as `was terminated by SIGSEGV`.
+
+    Args:
+        code: As `subprocess` reports it: less than 0 for a signal.
+    """
+    if code >= 0:
+        return f"exited with code {code}"
+    if code == -signal.SIGKILL:
+        return "was killed (SIGKILL, most often for its memory)"
+    try:
+        return f"was terminated by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was terminated by signal {-code}"
 
 
 def call_in_child(
@@ -51,29 +75,89 @@ def call_in_child(
         function: `package.module:function`. Its parameters and its result have annotations.
         arguments: The arguments by name.
         returns: The type of the result.
-        environment: All variables of the process; None: those of this process, with which it ends.
-        seconds: The limit of the call; see `send_request`.
-        on_line: Called with each line that the function prints.
+        environment: All variables of the process, which then has a group of its own that is killed
+            at its end; None: those of this process, with whose group it ends.
+        seconds: CPU time from the start, or the last line, until the process and its children are
+            killed; the same wall time if they wait.
+        on_line: Called with each line that the function prints. Without it, stdout is discarded.
 
     Raises:
         ExporterError: if the function raised it.
         ChildFailure: if the process ended without a result.
     """
     call = to_json({"function": function, "arguments": arguments}, inf_nan_mode="constants")
-    result = send_request(
-        _MODULE,
-        call.decode(),
-        environment,
-        timeout=seconds,
-        on_line=on_line,
-        own_group=environment is not None,
-    )
-    if result.code == 0 and result.response is not None:
-        return TypeAdapter(returns).validate_json(result.response)
-    if result.code in _CODES and result.response is not None:
-        message = redact(result.response.decode(errors="replace"), limit=_MESSAGE_LENGTH)
-        raise ExporterError(ExitCode(result.code), message)
-    raise ChildFailure(result)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
+        request, response = Path(folder) / "request.json", Path(folder) / "response"
+        request.write_bytes(call)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE, str(request), str(response)],
+            env=None if environment is None else dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if on_line else subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=environment is not None,
+            encoding="utf-8",
+            errors="replace",
+        )
+
+        def kill() -> None:
+            if environment is not None:
+                signal_group(process.pid, signal.SIGKILL)
+            process.kill()
+
+        lines = 0
+        try:
+            with _limit_time(process.pid, seconds, lambda: lines, kill) as excess:
+                for line in process.stdout or ():
+                    lines += 1
+                    if on_line:
+                        on_line(line)
+                code = process.wait()
+        finally:
+            kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        if excess.is_set():
+            raise ChildFailure(f"did not finish within {seconds:g} s", None)
+        content = response.read_bytes() if response.is_file() else None
+        if code == 0 and content is not None:
+            return TypeAdapter(returns).validate_json(content)
+        if code in _CODES and content is not None:
+            message = redact(content.decode(errors="replace"), limit=_MESSAGE_LENGTH)
+            raise ExporterError(ExitCode(code), message)
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))
+        text = log.read().decode("utf-8", errors="replace").strip().splitlines()
+    raise ChildFailure(": ".join((describe_exit(code), *text[-1:])), code)
+
+
+@contextmanager
+def _limit_time(
+    pid: int, seconds: float | None, read_progress: Callable[[], int], kill: Callable[[], None]
+) -> Iterator[threading.Event]:
+    """Kill a process at its limit, which begins again with each progress; then set the event."""
+    excess, end = threading.Event(), threading.Event()
+    if seconds is None:
+        yield excess
+        return
+
+    def watch() -> None:
+        progress, limit = 0, CpuLimit(pid, seconds)
+        while not end.wait(limit.interval):
+            if read_progress() != progress:
+                progress, limit = read_progress(), CpuLimit(pid, seconds)
+            elif limit.find_excess():
+                excess.set()
+                kill()
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield excess
+    finally:
+        end.set()
+        thread.join()
 
 
 def _call(content: bytes) -> tuple[int, bytes]:

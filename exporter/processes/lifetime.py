@@ -7,8 +7,16 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from pathlib import Path
+from typing import Literal
 
+_CPU_INTERVAL = 1.0  # seconds between two readings of the CPU time
+#: A process that uses a smaller share of one core does nothing: a loop that waits uses 0.2 %.
+_ACTIVE_SHARE = 0.01
+#: The wall time of a process as a multiple of its limit. Twenty busy processes on each core delay
+#: it so much.
+_WALL_FACTOR = 20.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
@@ -64,6 +72,50 @@ def read_cpu_seconds(pid: int) -> float:
             # The name of the program can contain spaces. Its own times, then those of children.
             ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class CpuLimit:
+    """A limit of the CPU time of a process and its descendants, from now on.
+
+    It does not depend on the load of the machine. A process that waits ends after `period` seconds.
+    """
+
+    def __init__(self, pid: int, seconds: float, period: float | None = None) -> None:
+        self._pid, self._seconds = pid, seconds
+        self._period = seconds if period is None else period
+        self._start = self._read_at = time.monotonic()
+        self._before = read_cpu_seconds(pid)
+        #: The wall time and the CPU time of the last activity, and the progress at that time.
+        self._active: tuple[float, float, object] = (self._start, 0.0, None)
+        self.used = 0.0
+        """CPU time in seconds, until the last call of `find_excess`."""
+
+    @property
+    def interval(self) -> float:
+        """The seconds between two readings of the CPU time."""
+        return min(_CPU_INTERVAL, self._period / 10)
+
+    def find_excess(self, progress: object = None) -> Literal["time", "silence"] | None:
+        """Return how the process exceeds its limit; None if it does not.
+
+        Args:
+            progress: A value that changes if the process makes progress.
+        """
+        now = time.monotonic()
+        if now - self._read_at < self.interval:
+            return None
+        self._read_at = now
+        wall = now - self._start
+        # Other systems do not show the time of all descendants.
+        cpu = read_cpu_seconds(self._pid) - self._before if sys.platform == "linux" else wall
+        self.used = max(self.used, cpu)  # a child may end between two readings
+        since, used, before = self._active
+        if self.used - used >= _ACTIVE_SHARE * self._period or progress != before:
+            self._active = (now, self.used, progress)
+        elif now - since > self._period:
+            return "silence"
+        is_over = self.used > self._seconds or wall > _WALL_FACTOR * self._period
+        return "time" if is_over else None
 
 
 def hide_memory() -> None:

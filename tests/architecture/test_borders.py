@@ -56,8 +56,6 @@ def border_crossings(source: str) -> Iterator[str]:
 def list_allowed(path: Path) -> set[str]:
     """Return the forbidden names that a module may use, with the reason in a comment."""
     allowed: set[str] = set()
-    if path == PACKAGE / "processes" / "request.py":  # reads the command line of a child process
-        allowed = {"sys.argv"}
     if path == PACKAGE / "processes" / "child_call.py":  # the program of a child process
         allowed = {"sys.argv", "sys.stdout", "sys.stderr", "os._exit"}
     if path == PACKAGE / "processes" / "lifetime.py":  # ends a process without a parent
@@ -79,9 +77,8 @@ def list_allowed(path: Path) -> set[str]:
             allowed = WORKER | {"os.environ"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
-    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "tools"):
-        # These are programs, like a worker.
-        allowed = ENTRY if path.name == "__main__.py" else WORKER
+    elif path.stem == "child" and path.is_relative_to(PACKAGE / "tools"):
+        allowed = WORKER  # these are programs, like a worker
     return allowed
 
 

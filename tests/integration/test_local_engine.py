@@ -265,7 +265,7 @@ def test_the_time_limit_counts_cpu_time(tmp_path: Path, body: str, expected: Exi
 def test_a_job_without_end_has_a_wall_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.engine._WALL_FACTOR", 2.0)
+    monkeypatch.setattr("exporter.processes.lifetime._WALL_FACTOR", 2.0)
     body = "while True: announce(time.monotonic_ns()); time.sleep(0.1)"
     result, _ = run_one(tmp_path, body, seconds=1.0)
     assert result.exit_kind is ExitKind.TIMEOUT

@@ -31,7 +31,7 @@ from exporter.core.text import (
 from exporter.jobs.job import Announcement, Job
 from exporter.jobs.job_folder import JobFolder
 from exporter.pipeline.engine import ExitKind, JobResult
-from exporter.processes.request import describe_exit
+from exporter.processes.child_call import describe_exit
 from exporter.records.record import CellId, Record, Status
 
 _TAIL_LINES = 20

@@ -9,23 +9,70 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from pydantic import Field
+
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import format_bytes
 from exporter.jobs.job_folder import format_weights_name
-from exporter.manifest import ModelSpec
+from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record, Route
 from exporter.report.pages.templates import render
 from exporter.report.rows.contract import describe_contract
 from exporter.tools.publish.candidates import Candidate
-from exporter.tools.publish.protocol import Allowance, DataSet
 
 MODEL = "model.onnx"
 #: The file that identifies a folder written by `publish`.
 MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
+
+
+class Allowance(FrozenModel):
+    """The tolerance of one output: `atol + rtol * |expected|` from PyTorch's output."""
+
+    output: str
+    atol: float
+    rtol: float
+    outside: float = 0.0
+    """The share of elements that may exceed the tolerance."""
+    compared_at: str = ""
+    """The positions that are compared, such as `mask = 1`; "" for all."""
+
+
+class DataSet(FrozenModel):
+    """One folder `test_data_set_<n>`."""
+
+    folder: str
+    name: str
+    """`declared`, `batch=7`, or the name of a case."""
+    kind: str
+    axes: dict[str, int]
+
+
+class PublishTarget(FrozenModel):
+    """One file to publish."""
+
+    opset: int
+    devices: Items[Device]
+    """The devices on which it was proved."""
+    folder: Path
+    """The folder with its `model.onnx`, absolute."""
+    has_ties: bool = False
+    """Whether the file selects other indices of equal values than PyTorch."""
+
+
+class TargetResult(FrozenModel):
+    """The result for one target."""
+
+    problems: Items[str] = ()
+    """The reasons against its publication."""
+    notes: Items[str] = ()
+    sets: Items[DataSet] = ()
+    allowed: Items[Allowance] = ()
+    sources: dict[str, str] = Field(default_factory=dict)
+    """The published file with the content of each file of a sample, by its name in an export."""
 
 
 class Publication(FrozenModel):
@@ -61,9 +108,7 @@ class FolderContent:
     """The contract at this opset."""
     candidate: Candidate
     tools: dict[str, str]
-    sets: tuple[DataSet, ...]
-    allowed: tuple[Allowance, ...]
-    sources: dict[str, str]
+    result: TargetResult
 
 
 def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
@@ -112,10 +157,10 @@ def summarize_content(content: FolderContent) -> Publication:
         sha256=candidate.artifact.sha256,
         external_data=candidate.artifact.external_data,
         tools=content.tools,
-        data_sets=content.sets,
-        allowed=content.allowed,
+        data_sets=content.result.sets,
+        allowed=content.result.allowed,
         records=records,
-        sources=content.sources,
+        sources=content.result.sources,
     )
 
 
@@ -155,8 +200,8 @@ def render_card(content: FolderContent, templates: Path) -> str:
         size=format_bytes(candidate.artifact.bytes),
         exporter=_format_route(route),
         weights=candidate.records[0].initial_weights,
-        allowed=content.allowed,
-        sets=content.sets,
+        allowed=content.result.allowed,
+        sets=content.result.sets,
         proofs=proofs,
         tools=content.tools,
     )
@@ -170,8 +215,8 @@ def _format_route(route: Route | None) -> str:
 
 def write_descriptions(content: FolderContent, templates: Path, folder: Path) -> None:
     """Write the descriptions of the files, and then the hashes of all files."""
-    atol = max((item.atol for item in content.allowed), default=0.0)
-    rtol = max((item.rtol for item in content.allowed), default=0.0)
+    atol = max((item.atol for item in content.result.allowed), default=0.0)
+    rtol = max((item.rtol for item in content.result.allowed), default=0.0)
     write_text(folder / MARKER, summarize_content(content).to_json())
     write_text(folder / "contract.json", content.spec.to_json())
     write_text(folder / "README.md", render_card(content, templates))

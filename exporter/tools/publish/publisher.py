@@ -12,32 +12,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
 from exporter.core.files import CELL_LIMIT, read_regular_file
-from exporter.core.text import redact
 from exporter.manifest import Manifest, ModelSpec
 from exporter.pipeline import BuildFolder
-from exporter.processes.request import send_request
+from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.tools.publish.candidates import Candidate
 from exporter.tools.publish.destination import find_obstacle, move_into_place, open_private_folder
-from exporter.tools.publish.protocol import (
-    PublishRequest,
-    PublishResponse,
-    PublishTarget,
-    TargetResult,
-)
 from exporter.tools.publish.published_folder import (
     FolderContent,
+    PublishTarget,
+    TargetResult,
     copy_model,
     find_hash_problems,
     write_descriptions,
 )
 
 _CHILD = "exporter.tools.publish.child"
-_MESSAGE_LENGTH = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +104,16 @@ class _ModelPublisher:
     def publish(
         self, candidates: Sequence[Candidate], verifier: ArtifactVerifier
     ) -> Iterator[PublishResult]:
+        root = Path(self._project.root).resolve()
         items = [_Item(each, self._folder / "staged" / str(each.opset)) for each in candidates]
         for item in items:
             self._copy(item, verifier)
-        for item, result in self._request("arrange", items):
+        for item, result in self._request("write_test_data", {"built": self._built}, items):
             item.problem = "; ".join(result.problems)
             item.notes += result.notes
             if not item.problem:
                 self._describe_and_move(item, result)
-        for item, result in self._request("verify", items):
+        for item, result in self._request("verify_files", {"root": root}, items):
             item.notes += result.notes
             if item.candidate.warning:  # the warning contains the failures
                 item.notes += result.problems
@@ -158,9 +152,7 @@ class _ModelPublisher:
             spec=self._spec.resolve_cell(item.candidate.opset),
             candidate=item.candidate,
             tools=self._options.tools,
-            sets=result.sets,
-            allowed=result.allowed,
-            sources=result.sources,
+            result=result,
         )
         write_descriptions(content, Path(self._project.root) / self._project.templates, item.folder)
         moved = self._folder / "moved" / item.folder.name
@@ -168,7 +160,7 @@ class _ModelPublisher:
         item.folder = item.folder.rename(moved)
 
     def _request(
-        self, step: Literal["arrange", "verify"], items: Sequence[_Item]
+        self, function: str, folders: dict[str, Path], items: Sequence[_Item]
     ) -> Iterator[tuple[_Item, TargetResult]]:
         """Yield the result of the child process for each item without a problem."""
         items = [item for item in items if not item.problem]
@@ -181,32 +173,28 @@ class _ModelPublisher:
                     self._project.find_device(record.cell.device)
                     for record in item.candidate.records
                 ),
-                folder=str(item.folder),
-                has_ties=_has_ties(item.candidate),
+                folder=item.folder,
+                has_ties=any(
+                    check.metrics.get("tied_samples")
+                    for record in item.candidate.records
+                    for check in record.checks
+                ),
             )
             for item in items
         )
-        request = PublishRequest(
-            step=step,
-            spec=self._spec,
-            root=str(Path(self._project.root).resolve()),
-            built=str(self._built),
-            targets=targets,
-        )
-        environment, timeout = self._options.environment, self._spec.timeout
-        result = send_request(_CHILD, request.to_json(), environment, timeout=timeout)
-        if result.code == 0 and result.response:
-            results = PublishResponse.model_validate_json(result.response).results
-        else:
-            reason = redact(result.describe_end(), limit=_MESSAGE_LENGTH)
-            problem = f"the process that loads it {reason}"
-            results = tuple(TargetResult(opset=t.opset, problems=(problem,)) for t in targets)
+        arguments = {"spec": self._spec, "targets": targets, **folders}
+        try:
+            results = call_in_child(
+                f"{_CHILD}:{function}",
+                arguments,
+                tuple[TargetResult, ...],
+                self._options.environment,
+                seconds=self._spec.timeout,
+            )
+        except ChildFailure as failure:
+            problem = f"the process that loads it {failure}"
+            results = (TargetResult(problems=(problem,)),) * len(items)
         yield from zip(items, results, strict=True)
-
-
-def _has_ties(candidate: Candidate) -> bool:
-    checks = (check for record in candidate.records for check in record.checks)
-    return any(check.metrics.get("tied_samples") for check in checks)
 
 
 def _resolve_inputs_from(spec: ModelSpec, build: BuildFolder) -> ModelSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,23 +15,38 @@ from pydantic import AwareDatetime
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
-from exporter.core.text import join_lines, redact
+from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
-from exporter.processes.request import send_request
-from exporter.records.record import Status
+from exporter.processes.child_call import ChildFailure, call_in_child
+from exporter.records.record import CheckResult, Status
 from exporter.tools.publish.published_folder import MARKER, MODEL, Publication
-from exporter.tools.verify.protocol import (
-    ChildRequest,
-    DeviceVerdict,
-    OpsetRequest,
-    OpsetResponse,
-    VerifyRequest,
-    VerifyResponse,
-)
 
 _CHILD = "exporter.tools.verify.child"
 _CONTRACT = "contract.json"
-_MESSAGE_LENGTH = 2000
+
+
+class DeviceVerdict(FrozenModel):
+    """The result of one folder on one device."""
+
+    device: str
+    status: Status
+    check: str = ""
+    """The check that decided the status."""
+    message: str = ""
+    checks: Items[CheckResult] = ()
+    runtime: str = ""
+    """The packages that ran the file: `onnxruntime-gpu 1.31.1`."""
+    settings: str = ""
+    """The digest of the device; see `hash_settings`."""
+
+
+def hash_settings(device: Device) -> str:
+    """Return the digest of the settings that a verdict depends on.
+
+    Environments, and the places of libraries, differ between machines.
+    """
+    update = {"environment": None, "toolchain": None, "provider_library": "", "name": ""}
+    return hashlib.sha256(device.model_copy(update=update).to_json().encode()).hexdigest()
 
 
 class FolderVerdict(FrozenModel):
@@ -123,15 +139,10 @@ def read_opset(path: Path, environment: Mapping[str, str]) -> int:
     Raises:
         ExporterError: UNREADABLE if it is not an ONNX file.
     """
-    request = ChildRequest(opset=OpsetRequest(path=str(path.resolve())))
-    result = send_request(_CHILD, request.to_json(), environment)
-    problem = result.describe_end()
-    if result.code == 0 and result.response:
-        response = OpsetResponse.model_validate_json(result.response)
-        if not response.problem:
-            return response.opset
-        problem = response.problem
-    raise ExporterError(ExitCode.UNREADABLE, f"{path}: {redact(problem, limit=_MESSAGE_LENGTH)}")
+    try:
+        return call_in_child(f"{_CHILD}:read_opset", {"path": path.resolve()}, int, environment)
+    except (ChildFailure, ExporterError) as error:
+        raise ExporterError(ExitCode.UNREADABLE, f"{path}: {error}") from error
 
 
 def verify_folders(
@@ -146,7 +157,8 @@ def verify_folders(
             )
             spec = ModelSpec.model_validate_json(read_regular_file(folder / _CONTRACT, CELL_LIMIT))
         except (OSError, ValueError) as error:
-            message = f"{MARKER} or {_CONTRACT} cannot be read: {_find_first_line(error)}"
+            problem = str(error).partition("\n")[0] or type(error).__name__
+            message = f"{MARKER} or {_CONTRACT} cannot be read: {problem}"
             verdicts = _repeat(options, Status.ERROR, message)
             yield from (
                 FolderVerdict(path=str(item.path), model="", opset=None, verdict=each)
@@ -168,22 +180,27 @@ def verify_folders(
 def _request_verdicts(
     item: PublishedFile, publication: Publication, spec: ModelSpec, options: VerifyOptions
 ) -> tuple[DeviceVerdict, ...]:
-    request = VerifyRequest(
-        folder=str(item.folder.resolve()),
-        file=str(item.file.resolve()) if item.file else "",
-        publication=publication,
-        spec=spec.resolve_cell(publication.opset),
-        devices=options.devices,
-        root=str(options.root.resolve()),
-        kernels=_find_kernels(spec, options.manifest),
-    )
-    content = ChildRequest(verify=request).to_json()
-    result = send_request(_CHILD, content, options.environment, timeout=spec.timeout)
-    if result.code == 0 and result.response:
-        return VerifyResponse.model_validate_json(result.response).verdicts
-    status = Status.TIMEOUT if result.code is None else Status.CRASH
-    reason = redact(result.describe_end(), limit=_MESSAGE_LENGTH)
-    return _repeat(options, status, f"the process that runs it {reason}")
+    arguments = {
+        "item": PublishedFile(
+            folder=item.folder.resolve(), file=item.file.resolve() if item.file else None
+        ),
+        "publication": publication,
+        "spec": spec.resolve_cell(publication.opset),
+        "devices": options.devices,
+        "root": options.root.resolve(),
+        "kernels": _find_kernels(spec, options.manifest),
+    }
+    try:
+        return call_in_child(
+            f"{_CHILD}:check_folder",
+            arguments,
+            tuple[DeviceVerdict, ...],
+            options.environment,
+            seconds=spec.timeout,
+        )
+    except ChildFailure as failure:
+        status = Status.TIMEOUT if failure.code is None else Status.CRASH
+        return _repeat(options, status, f"the process that runs it {failure}")
 
 
 def _find_kernels(spec: ModelSpec, manifest: Manifest | None) -> ModelSpec | None:
@@ -197,7 +214,3 @@ def _repeat(options: VerifyOptions, status: Status, message: str) -> tuple[Devic
         DeviceVerdict(device=device.name, status=status, message=message)
         for device in options.devices
     )
-
-
-def _find_first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

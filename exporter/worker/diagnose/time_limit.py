@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from exporter.processes.lifetime import CpuLimit
 
 
 class TimeLimitExceeded(BaseException):
     """The time is over; not an `Exception`, so a runtime does not handle it as its own error."""
 
 
+#: The active limits, from the outer to the inner one.
+_limits: list[CpuLimit] = []
+
+
 @contextmanager
 def limit_time(seconds: float) -> Iterator[None]:
     """Raise `TimeLimitExceeded` inside the context when the time is over.
 
-    If limits are nested, the earliest one counts. Outside the main thread there are no signals and
-    so no limit.
+    The seconds are CPU time of this process and its descendants, so that a record does not depend
+    on the load of the machine. If limits are nested, the earliest one counts. Outside the main
+    thread there are no signals and so no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    start = time.monotonic()
-    before = signal.signal(signal.SIGALRM, _raise_exceeded)
-    outer, _ = signal.getitimer(signal.ITIMER_REAL)
-    signal.setitimer(signal.ITIMER_REAL, min(seconds, outer) if outer else seconds)
+    _limits.append(CpuLimit(os.getpid(), seconds))
+    interval = min(limit.interval for limit in _limits)
+    before = signal.signal(signal.SIGALRM, _check_limits)
+    outer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        if outer:
-            remaining = outer - (time.monotonic() - start)
-            signal.setitimer(signal.ITIMER_REAL, max(remaining, 1e-3))
+        signal.setitimer(signal.ITIMER_REAL, *outer)
+        _limits.pop()
 
 
-def _raise_exceeded(_number: int, _frame: FrameType | None) -> None:
-    raise TimeLimitExceeded
+def _check_limits(_number: int, _frame: FrameType | None) -> None:
+    if any(limit.find_excess() for limit in _limits):
+        raise TimeLimitExceeded

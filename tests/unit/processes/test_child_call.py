@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,12 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Tolerance
-from exporter.processes.child_call import ChildFailure, call_in_child
+from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 
 ROOT = Path(__file__).parents[3]
 HEAD = """
 from __future__ import annotations
-import os, sys, time
+import os, subprocess, sys, time
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Tolerance
 """
@@ -23,11 +26,16 @@ from exporter.manifest import Tolerance
 
 def call(folder: Path, function: str, returns: Any, /, **arguments: object) -> Any:
     """Call the only function of a module."""
+    return call_with(folder, function, returns, arguments, seconds=60.0)
+
+
+def call_with(
+    folder: Path, function: str, returns: Any, arguments: dict[str, object], **options: Any
+) -> Any:
     (folder / "stub_child.py").write_text(HEAD + function, encoding="utf-8")
     name = function.partition("def ")[2].partition("(")[0]
-    return call_in_child(
-        f"stub_child:{name}", arguments, returns, {"PYTHONPATH": f"{folder}:{ROOT}"}, seconds=60.0
-    )
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}"}
+    return call_in_child(f"stub_child:{name}", arguments, returns, environment, **options)
 
 
 def test_arguments_and_result_keep_their_types(tmp_path: Path) -> None:
@@ -80,3 +88,58 @@ def test_an_error_when_python_ends_is_no_failure(tmp_path: Path) -> None:
         "def crash_later() -> int:\n    import atexit; atexit.register(os.abort)\n    return 3\n"
     )
     assert call(tmp_path, function, int) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "phrase"),
+    [
+        (0, "exited with code 0"),
+        (-signal.SIGSEGV, "was terminated by SIGSEGV"),
+        (-signal.SIGKILL, "was killed (SIGKILL, most often for its memory)"),
+        (-250, "was terminated by signal 250"),
+    ],
+)
+def test_exit_codes_are_described(code: int, phrase: str) -> None:
+    assert describe_exit(code) == phrase
+
+
+def test_the_end_of_a_long_log_is_the_message(tmp_path: Path) -> None:
+    function = "def end() -> None:\n    sys.exit('x' * 5000 + '\\nno such library')\n"
+    with pytest.raises(ChildFailure, match=r"^exited with code 1: no such library$"):
+        call(tmp_path, function, type(None))
+
+
+def test_a_timeout_kills_the_process_and_its_children(tmp_path: Path) -> None:
+    function = (
+        "def wait(path: str) -> None:\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        "    open(path, 'w').write(str(child.pid))\n"
+        "    time.sleep(60)\n"
+    )
+    arguments: dict[str, object] = {"path": str(tmp_path / "pid")}
+    with pytest.raises(ChildFailure, match=r"^did not finish within 1.5 s$") as caught:
+        call_with(tmp_path, function, type(None), arguments, seconds=1.5)
+    assert caught.value.code is None
+    pid = (tmp_path / "pid").read_text()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        shown = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
+        if shown.stdout.strip()[:1] in (b"", b"Z"):
+            return
+    pytest.fail("the child of the process still runs")
+
+
+def test_each_line_extends_the_time_and_silence_ends_it(tmp_path: Path) -> None:
+    lines: list[str] = []
+    function = (
+        "def count(rest: float) -> None:\n"
+        "    for number in range(4):\n"
+        "        print(number, flush=True)\n"
+        "        time.sleep(1)\n"
+        "    time.sleep(rest)\n"
+    )
+    options: dict[str, Any] = {"seconds": 3.0, "on_line": lines.append}
+    call_with(tmp_path, function, type(None), {"rest": 0.0}, **options)
+    assert lines == ["0\n", "1\n", "2\n", "3\n"]
+    with pytest.raises(ChildFailure, match="did not finish"):
+        call_with(tmp_path, function, type(None), {"rest": 60.0}, **options)

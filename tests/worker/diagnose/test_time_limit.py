@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -61,3 +63,14 @@ def test_other_threads_have_no_limit() -> None:
     thread.start()
     thread.join()
     assert result == [True]
+
+
+def test_a_descendant_counts_and_a_loaded_machine_does_not() -> None:
+    busy = [sys.executable, "-c", "while True: pass"]
+    with pytest.raises(TimeLimitExceeded), limit_time(0.5):
+        subprocess.run(busy, check=False)
+    end = time.monotonic() + 1.0
+    with limit_time(0.5):
+        while time.monotonic() < end:
+            time.sleep(0.02)
+            sum(range(20_000))  # some CPU time, as a process that waits for a core

@@ -18,17 +18,21 @@ from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.records.record import Status
-from exporter.tools.publish.child.proof import verify_target
-from exporter.tools.publish.protocol import (
+from exporter.tools.publish.child import verify_files
+from exporter.tools.publish.published_folder import (
     Allowance,
     DataSet,
-    PublishRequest,
+    Publication,
     PublishTarget,
+    TargetResult,
 )
-from exporter.tools.publish.published_folder import Publication
-from exporter.tools.verify import PublishedFile, VerifyOptions, verify_folders
-from exporter.tools.verify.child.folder_checks import check_folder
-from exporter.tools.verify.protocol import DeviceVerdict, VerifyRequest
+from exporter.tools.verify import (
+    DeviceVerdict,
+    PublishedFile,
+    VerifyOptions,
+    verify_folders,
+)
+from exporter.tools.verify.child import check_folder
 from tests.unit.checks.contexts import make_reference, write
 from tests.unit.factory import make_record, make_spec
 
@@ -105,15 +109,14 @@ def write_sums(folder: Path) -> None:
 
 
 def verify(folder: Path, device: Device = CPU, file: Path | None = None) -> DeviceVerdict:
-    request = VerifyRequest(
-        folder=str(folder),
-        file=str(file) if file else "",
-        publication=Publication.model_validate_json((folder / "exporter.json").read_bytes()),
-        spec=ModelSpec.model_validate_json((folder / "contract.json").read_bytes()),
+    (verdict,) = check_folder(
+        PublishedFile(folder=folder, file=file),
+        Publication.model_validate_json((folder / "exporter.json").read_bytes()),
+        ModelSpec.model_validate_json((folder / "contract.json").read_bytes()),
         devices=(device,),
-        root=str(folder),
+        root=folder,
+        kernels=None,
     )
-    (verdict,) = check_folder(request).verdicts
     return verdict
 
 
@@ -228,20 +231,22 @@ def test_a_missing_device_is_unavailable_but_hides_no_failure(tmp_path: Path) ->
 def test_a_folder_is_verified_before_it_is_published(tmp_path: Path) -> None:
     """The CPU runs the file if its device is unavailable."""
     folder = publish(tmp_path / "net")
-    request = PublishRequest(
-        step="verify", spec=SPEC, root=str(folder), built=str(folder), targets=()
-    )
-    target = PublishTarget(opset=17, devices=(GPU,), folder=str(folder))
-    proved = verify_target(request, target)
+
+    def verify_target() -> TargetResult:
+        target = PublishTarget(opset=17, devices=(GPU,), folder=folder)
+        (result,) = verify_files(SPEC, folder, (target,))
+        return result
+
+    proved = verify_target()
     assert proved.problems == ()
     assert proved.notes[0].startswith("not loaded on gpu, which is unavailable")
     onnx.save(parser.parse_model(BAKED), folder / "model.onnx")
-    (problem,) = verify_target(request, target).problems
+    (problem,) = verify_target().problems
     assert problem.startswith("ONNX Runtime on the CPU: axes: batch=7: the runtime fails")
     (folder / "model.onnx").unlink()
-    assert "model.onnx" in "; ".join(verify_target(request, target).problems)
+    assert "model.onnx" in "; ".join(verify_target().problems)
     (folder / "reference.json").unlink()
-    assert verify_target(request, target).problems[0].startswith("reference.json")
+    assert verify_target().problems[0].startswith("reference.json")
 
 
 def test_kernels_come_only_from_the_project(tmp_path: Path) -> None:

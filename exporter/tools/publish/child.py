@@ -1,14 +1,17 @@
-"""The samples of a published file, as they were proved and for ONNX's own test runners.
+"""The child process of a publication: it writes the test data of a file, and proves the file.
 
-Runners pair `input_<i>.pb` with the i-th graph input without a value in the file. They read an
-OptionalProto if the graph declares an optional. Weights that a file takes as inputs come last.
+Runners of ONNX pair `input_<i>.pb` with the i-th graph input without a value in the file. They read
+an OptionalProto if the graph declares an optional. Weights that a file takes as inputs come last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from onnx import ModelProto, OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -25,18 +28,23 @@ from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
-from exporter.core.text import round_up_two_digits
+from exporter.core.text import join_lines, round_up_two_digits, truncate
 from exporter.jobs.job_folder import JobFolder, write_json
 from exporter.jobs.reference import Reference, Sample
-from exporter.manifest import ModelSpec
+from exporter.manifest import Device, ModelSpec
+from exporter.records.record import Record, Route, Status
+from exporter.runtimes import Kernels, load_kernels
 from exporter.runtimes.session import Array
-from exporter.tools.publish.protocol import (
+from exporter.tools.publish.published_folder import (
+    MARKER,
+    MODEL,
     Allowance,
     DataSet,
-    PublishRequest,
+    Publication,
     PublishTarget,
     TargetResult,
 )
+from exporter.worker.verify.run_checks import FileProver, SharedFields
 
 _FIX = "export the model again"
 
@@ -51,38 +59,47 @@ class UnsupportedSample(Exception):
     """A sample that ONNX's test format cannot represent."""
 
 
-def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetResult:
-    """Write the reference with all samples, and the test data of those that runners can run."""
-    built, folder = JobFolder(Path(request.built)), Path(target.folder)
+def write_test_data(
+    spec: ModelSpec, built: Path, targets: tuple[PublishTarget, ...]
+) -> tuple[TargetResult, ...]:
+    """Write each reference with all samples, and the test data of those that runners can run.
+
+    Args:
+        spec: The contract of the model.
+        built: Its folder in the build folder.
+        targets: The files to publish.
+    """
+    return tuple(_write_folder(spec, JobFolder(built), target) for target in targets)
+
+
+def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> TargetResult:
     try:
         reference = Reference.read(read_regular_file(built.reference, PROJECT_LIMIT))
         reference = reference.select(built.find_route(target.opset))
     except (OSError, ValueError):
-        return TargetResult(opset=target.opset, problems=(f"reference.json: {_FIX}",))
+        return TargetResult(problems=(f"reference.json: {_FIX}",))
     try:
-        graph_inputs = list_open_inputs(read_model(folder / "model.onnx"))
+        graph_inputs = list_open_inputs(read_model(target.folder / MODEL))
     except UnreadableModel as error:
-        return TargetResult(opset=target.opset, problems=(str(error),))
+        return TargetResult(problems=(str(error),))
     context = CheckContext(
         folder=built,
         opset=target.opset,
-        spec=request.spec.resolve_cell(target.opset),
+        spec=spec.resolve_cell(target.opset),
         reference=reference,
     )
-    writer = _FolderWriter(request, target, context, graph_inputs)
+    writer = _FolderWriter(spec, target, context, graph_inputs)
     for sample in reference.samples:
         try:
             writer.add(sample)
         except (DamagedSample, OSError) as error:
             problem = f"{built.sample(sample.index).name}: {error}; {_FIX}"
-            return TargetResult(opset=target.opset, problems=(problem,))
+            return TargetResult(problems=(problem,))
     if not writer.sets:
-        problems = ("no sample can be run", *writer.notes)
-        return TargetResult(opset=target.opset, problems=problems)
+        return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
-    write_json(JobFolder(folder).reference, reference)
+    write_json(JobFolder(target.folder).reference, reference)
     return TargetResult(
-        opset=target.opset,
         notes=tuple(writer.notes),
         sets=tuple(writer.sets),
         allowed=tuple(
@@ -102,7 +119,8 @@ def write_test_data(request: PublishRequest, target: PublishTarget) -> TargetRes
 class _FolderWriter:
     """The samples of one published folder."""
 
-    request: PublishRequest
+    spec: ModelSpec
+    """The contract of all cells of the model."""
     target: PublishTarget
     context: CheckContext
     graph_inputs: list[ValueInfoProto]
@@ -120,7 +138,7 @@ class _FolderWriter:
         stored = self.context.folder.sample(sample.index)
         if sample.sha256 and hash_sample(stored) != sample.sha256:
             raise DamagedSample("is not what was proved")
-        data_set = Path(self.target.folder) / f"test_data_set_{len(self.sets)}"
+        data_set = self.target.folder / f"test_data_set_{len(self.sets)}"
         if sample.kind != "masked" and not sample.error:
             try:
                 _write_sample(self.target, self.context, sample, self.graph_inputs, data_set)
@@ -134,15 +152,27 @@ class _FolderWriter:
                         folder=data_set.name, name=sample.name, kind=sample.kind, axes=sample.axes
                     )
                 )
-                for item in _list_allowances(self.request, self.target, self.context, sample):
+                for item in self._list_allowances(sample):
                     self.allowed[item.output] = _merge(self.allowed.get(item.output, item), item)
         for path in sorted(stored.iterdir()):
             self._store(path, stored.name, data_set / path.name)
 
+    def _list_allowances(self, sample: Sample) -> Iterator[Allowance]:
+        """Yield the tolerance of the contract as a distance from PyTorch's output."""
+        for device in self.target.devices:
+            spec = self.spec.resolve_cell(self.target.opset, device.name)
+            context = apply_sample_noise(sample, replace(self.context, spec=spec))
+            data = context.samples.read(context.folder.sample(sample.index), spec)
+            tied = order_ties(data) if self.target.has_ties else None
+            is_exact = sample.exact and tied is None
+            for index in range(len(spec.outputs)):
+                output = OutputContext(context, index, device.name, is_exact)
+                yield from _list_output_allowances(tied or data, output)
+
     def add_weights(self) -> None:
         """Write the weights that are inputs of the file."""
         positions = {item.name: index for index, item in enumerate(self.graph_inputs)}
-        data_set = Path(self.target.folder) / self.sets[0].folder
+        data_set = self.target.folder / self.sets[0].folder
         for index, weight in enumerate(self.context.reference.weight_inputs):
             if weight.name in positions:
                 written = data_set / f"input_{positions[weight.name]}.pb"
@@ -150,7 +180,7 @@ class _FolderWriter:
 
     def _store(self, path: Path, group: str, written: Path) -> None:
         """Write a stored file to `samples`, unless the test data have a file with its bytes."""
-        data, folder = read_regular_file(path, TENSOR_LIMIT), Path(self.target.folder)
+        data, folder = read_regular_file(path, TENSOR_LIMIT), self.target.folder
         target = written
         if not written.exists() or written.read_bytes() != data:
             target = folder / "samples" / group / path.name
@@ -208,24 +238,6 @@ def _encode_optional(data: bytes | None) -> bytes:
     else:
         value = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
     return bytes(value.SerializeToString(deterministic=True))
-
-
-def _list_allowances(
-    request: PublishRequest, target: PublishTarget, shared: CheckContext, sample: Sample
-) -> Iterator[Allowance]:
-    """Yield the tolerance of the contract as a distance from PyTorch's output."""
-    for device in target.devices:
-        spec = request.spec.resolve_cell(target.opset, device.name)
-        context = CheckContext(
-            folder=shared.folder, opset=target.opset, spec=spec, reference=shared.reference
-        )
-        context = apply_sample_noise(sample, context)
-        data = context.samples.read(context.folder.sample(sample.index), spec)
-        tied = order_ties(data) if target.has_ties else None
-        is_exact = sample.exact and tied is None
-        for index in range(len(spec.outputs)):
-            output = OutputContext(context, index, device.name, is_exact)
-            yield from _list_output_allowances(tied or data, output)
 
 
 def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator[Allowance]:
@@ -300,3 +312,114 @@ def _merge(first: Allowance, second: Allowance) -> Allowance:
             "outside": max(first.outside, second.outside),
         }
     )
+
+
+_PROBLEM_LENGTH = 300
+#: The runtime if none of the target's devices is available.
+_CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
+#: The names of stored files, and of the published files with their content.
+_STORED = re.compile(r"(test_data_set_\d+|weights)/\w+\.pb")
+_PUBLISHED = re.compile(rf"(samples/)?{_STORED.pattern}")
+
+
+class DamagedFolder(Exception):
+    """A published folder without the samples that it lists."""
+
+
+def verify_files(
+    spec: ModelSpec, root: Path, targets: tuple[PublishTarget, ...]
+) -> tuple[TargetResult, ...]:
+    """Prove each published file on the first of its devices that is available."""
+    return tuple(_verify_file(spec, root, target) for target in targets)
+
+
+def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetResult:
+    notes: list[str] = []
+    problems: list[str] = []
+    folder = target.folder
+    try:
+        publication = Publication.model_validate_json(
+            read_regular_file(folder / MARKER, PROJECT_LIMIT)
+        )
+        kernels = load_kernels(spec, root)
+        for device in (*target.devices, _CPU):
+            (record,) = prove_folder(folder, None, publication, spec, [device], kernels)
+            problems = [f"{device.name}: {problem}" for problem in _list_problems(record)]
+            if record.status is not Status.UNAVAILABLE:
+                break
+            notes.append(f"not loaded on {device.name}, which is unavailable: {record.message}")
+    except Exception as error:  # kernels are code of the project
+        problems = [str(error)]
+    texts = (join_lines(problem.replace(f"{folder}/", "")) for problem in problems)
+    return TargetResult(
+        problems=tuple(truncate(text, _PROBLEM_LENGTH) for text in texts),
+        notes=tuple(notes),
+    )
+
+
+def _list_problems(record: Record) -> list[str]:
+    checks = [each for each in record.checks if each.status is not Status.PASS]
+    texts = [f"{each.check}: {each.message}" for each in checks]
+    return texts or ([] if record.status is Status.PASS else [record.message])
+
+
+def prove_folder(
+    folder: Path,
+    file: Path | None,
+    publication: Publication,
+    spec: ModelSpec,
+    devices: Sequence[Device],
+    kernels: Kernels,
+) -> Iterator[Record]:
+    """Yield the record of the published file, or of another one, on each device.
+
+    Args:
+        folder: The published folder.
+        file: Another file with the same promises.
+        publication: The content of `exporter.json`.
+        spec: The contract, which has to be resolved for each device.
+        devices: The devices.
+        kernels: The kernels of custom operators.
+
+    Raises:
+        DamagedFolder: If the reference or a sample is missing or changed.
+    """
+    with _open_samples(folder, publication) as (samples, reference):
+        context = CheckContext(
+            folder=samples,
+            opset=publication.opset,
+            spec=spec.resolve_cell(publication.opset),
+            reference=reference,
+            kernels=kernels,
+            file=file or folder / MODEL,
+        )
+        route = Route(exporter="file", capture="none", reason="published")
+        prover = FileProver(spec, context, SharedFields(route=route, log=""))
+        for device in devices:
+            record, _ = prover.check(device, is_full=True)
+            yield record
+
+
+@contextmanager
+def _open_samples(folder: Path, publication: Publication) -> Iterator[tuple[JobFolder, Reference]]:
+    """Yield the samples in a temporary folder with the layout of an export."""
+    try:
+        reference = Reference.read(read_regular_file(JobFolder(folder).reference, PROJECT_LIMIT))
+    except (OSError, ValueError) as error:
+        raise DamagedFolder(f"reference.json: {error}; publish the file again") from error
+    with TemporaryDirectory(prefix="exporter-samples-") as scratch:
+        samples = JobFolder(Path(scratch))
+        for name, source in publication.sources.items():
+            if not _STORED.fullmatch(name) or not _PUBLISHED.fullmatch(source):
+                raise DamagedFolder(f"{MARKER}: {source!r} is not the name of a sample's file")
+            target = samples.path / name
+            target.parent.mkdir(exist_ok=True)
+            try:
+                target.write_bytes(read_regular_file(folder / source, TENSOR_LIMIT))
+            except OSError as error:
+                raise DamagedFolder(f"{source} cannot be read: {error}") from error
+        for sample in reference.samples:
+            path = samples.sample(sample.index)
+            if not path.is_dir() or hash_sample(path) != sample.sha256:
+                raise DamagedFolder(f"the sample '{sample.name}' differs from its hash")
+        yield samples, reference

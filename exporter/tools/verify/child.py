@@ -1,4 +1,4 @@
-"""The checks of a published folder: its hashes, and the checks of an export on its file."""
+"""The child process of `verify`: the hashes of a folder, and the checks of its file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
+from exporter.checks.files.model_file import UnreadableModel, read_model
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.runtime_table import RUNTIMES
 from exporter.core.text import join_names, pluralize
-from exporter.manifest import Device
+from exporter.manifest import Device, ModelSpec
 from exporter.records.record import CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
-from exporter.tools.publish.child.proof import DamagedFolder, prove_folder
-from exporter.tools.publish.published_folder import find_hash_problems
-from exporter.tools.verify.protocol import (
-    DeviceVerdict,
-    VerifyRequest,
-    VerifyResponse,
-    hash_settings,
-)
+from exporter.runtimes.graph_walk import normalize_domain
+from exporter.tools.publish.child import DamagedFolder, prove_folder
+from exporter.tools.publish.published_folder import Publication, find_hash_problems
+from exporter.tools.verify.client import DeviceVerdict, PublishedFile, hash_settings
 
 _FILES_CHECK = "files"
 #: Problems in a message.
@@ -29,37 +27,65 @@ _NO_KERNELS = (
 )
 
 
-def check_folder(request: VerifyRequest) -> VerifyResponse:
-    """Prove one published folder on every device."""
-    return VerifyResponse(verdicts=tuple(_list_verdicts(request)))
+def read_opset(path: Path) -> int:
+    """Return the opset of an ONNX file.
 
-
-def _list_verdicts(request: VerifyRequest) -> Iterator[DeviceVerdict]:
-    devices = {device.name: device for device in request.devices}
-    folder, file = Path(request.folder), Path(request.file) if request.file else None
-    problems = list(_find_file_problems(request))
+    Raises:
+        ExporterError: UNREADABLE if it is not an ONNX file.
+    """
     try:
-        kernels, publication = _load_kernels(request), request.publication
-        records = prove_folder(folder, file, publication, request.spec, request.devices, kernels)
-        for record in records:
-            device = devices[record.cell.device]
-            yield _make_verdict(device, _check_files(problems), record)
-        return
+        model = read_model(path)
+    except UnreadableModel as error:
+        raise ExporterError(ExitCode.UNREADABLE, str(error)) from error
+    for each in model.opset_import:
+        if not normalize_domain(each.domain) and each.version:
+            return int(each.version)
+    raise ExporterError(ExitCode.UNREADABLE, "imports no opset of ONNX")
+
+
+def check_folder(
+    item: PublishedFile,
+    publication: Publication,
+    spec: ModelSpec,
+    devices: tuple[Device, ...],
+    root: Path,
+    kernels: ModelSpec | None,
+) -> tuple[DeviceVerdict, ...]:
+    """Prove one published folder on every device.
+
+    Args:
+        item: The published folder, and the file that is proved in place of the published one.
+        publication: The content of `exporter.json`.
+        spec: The contract at this opset, `contract.json`.
+        devices: The devices.
+        root: The project with the kernels of custom operators.
+        kernels: The entry with the kernels. The paths in a published contract are not trusted.
+    """
+    problems = list(_find_file_problems(item, publication))
+    try:
+        loaded = _load_kernels(spec, root, kernels)
+        records = prove_folder(item.folder, item.file, publication, spec, devices, loaded)
+        return tuple(
+            _make_verdict(device, _check_files(problems), record)
+            for device, record in zip(devices, records, strict=True)
+        )
     except RuntimeUnavailable as error:
         status, message = Status.UNAVAILABLE, str(error)
     except DamagedFolder as error:
         status, message = Status.ERROR, ""
         problems.append(str(error))
     files = _check_files(problems)
-    for device in request.devices:
-        is_red = files.status is not Status.PASS
-        yield DeviceVerdict(
+    is_red = files.status is not Status.PASS
+    return tuple(
+        DeviceVerdict(
             device=device.name,
             status=files.status if is_red else status,
             check=files.check if is_red else "load",
             message=files.message or message,
             checks=(files,),
         )
+        for device in devices
+    )
 
 
 def _make_verdict(device: Device, files: CheckResult, record: Record) -> DeviceVerdict:
@@ -85,19 +111,18 @@ def _describe_runtime(device: Device) -> str:
     return ", ".join(f"{name} {version(name)}" for name in names) or modules[0]
 
 
-def _find_file_problems(request: VerifyRequest) -> Iterator[str]:
+def _find_file_problems(item: PublishedFile, publication: Publication) -> Iterator[str]:
     """Compare the files with the hashes, the data sets with the list, and read the old verdict."""
-    folder, publication = Path(request.folder), request.publication
     try:
-        yield from find_hash_problems(folder)
+        yield from find_hash_problems(item.folder)
     except (OSError, ValueError) as error:
         yield f"SHA256SUMS cannot be read: {error}"
-    expected = {item.folder for item in publication.data_sets}
-    actual = {path.name for path in folder.glob("test_data_set_*")}
+    expected = {each.folder for each in publication.data_sets}
+    actual = {path.name for path in item.folder.glob("test_data_set_*")}
     if expected != actual:
         names = join_names(sorted(expected ^ actual))
         yield f"the data sets differ from those in exporter.json: {names}"
-    if not publication.is_green and not request.file:
+    if not publication.is_green and item.file is None:
         yield f"it was published although it is red: {publication.warning}"
 
 
@@ -110,12 +135,12 @@ def _check_files(problems: list[str]) -> CheckResult:
     return CheckResult(check=_FILES_CHECK, status=Status.FAIL, message=text)
 
 
-def _load_kernels(request: VerifyRequest) -> Kernels:
-    if not any(op.ort_library or op.reference for op in request.spec.custom_ops):
+def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kernels:
+    if not any(op.ort_library or op.reference for op in spec.custom_ops):
         return NO_KERNELS
-    if request.kernels is None:
+    if entry is None:
         raise RuntimeUnavailable(_NO_KERNELS)
     try:
-        return load_kernels(request.kernels, Path(request.root))
+        return load_kernels(entry, root)
     except Exception as error:
         raise RuntimeUnavailable(f"the kernels cannot be loaded: {error}") from error

@@ -1,1 +1,0 @@
-"""The child process of a publication, which imports onnx and the runtimes."""

@@ -1,1 +1,0 @@
-"""The child process of `verify`, which imports onnx and the runtimes."""
