@@ -115,6 +115,8 @@ TOOL_PREFIX = "tool."
 LISTING = "*.py"
 #: The last component of a source that represents the list of all names in a folder.
 ALL_FILES = "*"
+#: The suffixes of importable files.
+MODULES = (".py", ".so", ".pyd")
 #: The states of a source that is absent, and of one that is a folder.
 MISSING, FOLDER = "missing", "folder"
 _OWN_DISTRIBUTION = "onnx-exporter-matrix"
@@ -241,7 +243,7 @@ def _list_importable(folder: Path) -> list[str]:
     return sorted(
         path.name
         for path in folder.iterdir()
-        if path.suffix in (".py", ".so", ".pyd") or (path / "__init__.py").is_file()
+        if path.suffix in MODULES or (path / "__init__.py").is_file()
     )
 
 

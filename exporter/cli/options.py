@@ -15,7 +15,7 @@ from exporter.planning.selection import Selection
 if TYPE_CHECKING:  # a no-op must not import the manifest package
     from exporter.manifest import Manifest
     from exporter.planning.plan import PlannedCell
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from exporter.core.toml_table import read_setting
@@ -40,21 +40,68 @@ root_option = click.option(
 )
 
 
+def complete(values: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return the completion of a value for the shell: `cells`, `tags`, `opsets` or `devices`."""
+
+    def list_values(context: click.Context, _: click.Parameter, word: str) -> list[str]:
+        from exporter.manifest import load_project
+        from exporter.planning.plan import list_cells
+
+        try:
+            models = load_project(Path(context.params.get("root") or "."), keep_invalid=True).models
+        except (ExporterError, OSError):  # a message would destroy the command line
+            return []
+        if values == "cells":
+            has_model = "/" in word
+            names = [str(cell) for each in models for cell in list_cells(each) if has_model]
+            names += [each.id for each in models if not has_model]
+        else:
+            names = [str(name) for each in models for name in getattr(each, values)]
+        return [name for name in dict.fromkeys(names) if name.startswith(word)]
+
+    return list_values
+
+
 def selection_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the arguments that select cells; the command receives one `Selection`."""
-    return click.argument("cells", nargs=-1)(_add_filters(function))
+    argument = click.argument("cells", nargs=-1, shell_complete=complete("cells"))
+    return argument(_add_filters(function))
 
 
 def cells_option(function: Callable[..., int]) -> Callable[..., int]:
     """Add `--cells` and the other options that select cells, for commands with other arguments."""
-    option = click.option("--cells", multiple=True, help="Only cells of this glob; repeatable.")
+    option = click.option(
+        "--cells",
+        multiple=True,
+        shell_complete=complete("cells"),
+        help="Only cells of this glob; repeatable.",
+    )
     return option(_add_filters(function))
 
 
 def _add_filters(function: Callable[..., int]) -> Callable[..., int]:
-    @click.option("--tag", "tags", multiple=True, help="Only models with this tag; repeatable.")
-    @click.option("--opset", "opsets", multiple=True, type=int, help="Only this opset; repeatable.")
-    @click.option("--device", "devices", multiple=True, help="Only this device; repeatable.")
+    @click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        shell_complete=complete("tags"),
+        help="Only models with this tag; repeatable.",
+    )
+    @click.option(
+        "--opset",
+        "opsets",
+        multiple=True,
+        type=int,
+        shell_complete=complete("opsets"),
+        help="Only this opset; repeatable.",
+    )
+    @click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        shell_complete=complete("devices"),
+        help="Only this device; repeatable.",
+    )
     @functools.wraps(function)
     def call_with_selection(
         cells: tuple[str, ...],
@@ -65,6 +112,27 @@ def _add_filters(function: Callable[..., int]) -> Callable[..., int]:
     ) -> int:
         selection = Selection(patterns=cells, tags=tags, opsets=opsets, devices=devices)
         return function(selection, **others)
+
+    return call_with_selection
+
+
+def result_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add `--last-failed` and `--changed`, after `selection_options`."""
+
+    @click.option(
+        "--last-failed", "--lf", is_flag=True, help="Only cells that are red in their last result."
+    )
+    @click.option(
+        "--changed",
+        metavar="REVISION",
+        default="",
+        help="Only cells with a change since the last common commit with this revision of git.",
+    )
+    @functools.wraps(function)
+    def call_with_selection(
+        selection: Selection, *, last_failed: bool, changed: str, **others: object
+    ) -> int:
+        return function(replace(selection, last_failed=last_failed, changed=changed), **others)
 
     return call_with_selection
 

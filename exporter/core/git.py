@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
@@ -51,36 +51,40 @@ class Checkout:
 
 
 @contextmanager
-def check_out(root: Path, revision: str, environment: Mapping[str, str]) -> Iterator[Checkout]:
+def check_out(
+    root: Path, revision: str, environment: Mapping[str, str], option: str = "--against"
+) -> Iterator[Checkout]:
     """Yield the project at the commit that `revision` and `HEAD` share.
+
+    `option` is the one that names the revision, for messages.
 
     Raises:
         ExporterError: MANIFEST if the revision does not exist. ENVIRONMENT if git is missing, if
             the folder is not in a repository, or if the clone is too shallow.
     """
     if not revision or revision.startswith("-") or not revision.isprintable():
-        raise ExporterError(ExitCode.MANIFEST, f"--against: '{revision}' is not a revision")
-    git = _Git(root, environment)
+        raise ExporterError(ExitCode.MANIFEST, f"{option}: '{revision}' is not a revision")
+    git = _Git(root, environment, option)
     top, prefix = (git.run("rev-parse", flag) for flag in ("--show-toplevel", "--show-prefix"))
     commit = git.try_run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if commit is None:
-        message = f"--against: git has no commit '{revision}'; fetch it first"
+        message = f"{option}: git has no commit '{revision}'; fetch it first"
         raise ExporterError(ExitCode.MANIFEST, message)
     base = git.try_run("merge-base", commit, "HEAD")
     if base is None:
         message = (
-            f"--against: '{revision}' and HEAD have no common commit in this clone; fetch the full "
+            f"{option}: '{revision}' and HEAD have no common commit in this clone; fetch the full "
             "history (`fetch-depth: 0` of actions/checkout)"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
     name = f"{revision} ({base[:12]})"
     if git.try_run("rev-parse", "--verify", "--quiet", f"{base}:{prefix}".rstrip("/")) is None:
-        raise ExporterError(ExitCode.MANIFEST, f"--against: {name} has no folder '{prefix}'")
+        raise ExporterError(ExitCode.MANIFEST, f"{option}: {name} has no folder '{prefix}'")
     with tempfile.TemporaryDirectory(prefix="exporter-revision-") as folder:
         files = Path(folder).resolve() / "files"
         project = files / prefix
         project.mkdir(parents=True)  # git creates no folder for an empty tree
-        _write_files(_Git(Path(top), environment), base, Path(folder))
+        _write_files(_Git(Path(top), environment, option), base, Path(folder))
         day = git.run("show", "--no-patch", "--format=%cs", base)
         yield Checkout(
             name=name,
@@ -174,6 +178,26 @@ def list_versions(
     return versions[::-1]
 
 
+def list_changed_files(root: Path, commit: str, environment: Mapping[str, str]) -> dict[str, bool]:
+    """Return the files that differ from a commit, also untracked ones that git does not ignore.
+
+    Paths are relative to the root. A value is True if the file was added or removed.
+
+    Raises:
+        ExporterError: ENVIRONMENT if git cannot compare.
+    """
+    git = _Git(root, environment)
+    top = git.run("rev-parse", "--show-toplevel")
+    fields = git.run(
+        "diff", "--no-renames", "--no-ext-diff", "--name-status", "-z", commit, "--"
+    ).split("\0")
+    names = dict(zip(fields[1::2], fields[::2], strict=False))
+    untracked = _Git(Path(top), environment).run("ls-files", "--others", "--exclude-standard", "-z")
+    names |= dict.fromkeys(filter(None, untracked.split("\0")), "A")
+    root = root.resolve()
+    return {os.path.relpath(Path(top, name), root): kind in "AD" for name, kind in names.items()}
+
+
 def find_head(root: Path, environment: Mapping[str, str]) -> Commit | None:
     """Return the current commit; None if the folder is not in a repository with a commit."""
     try:
@@ -213,10 +237,11 @@ class _Git:
 
     folder: Path
     environment: Mapping[str, str]
+    option: str = "git"
 
     def select_index(self, index: Path) -> _Git:
         """Return the git command with another index."""
-        return _Git(self.folder, {**self.environment, "GIT_INDEX_FILE": str(index)})
+        return replace(self, environment={**self.environment, "GIT_INDEX_FILE": str(index)})
 
     def try_run(self, *arguments: str) -> str | None:
         """Return git's output without surrounding space, or None if the command fails."""
@@ -228,13 +253,15 @@ class _Git:
         process = self._start(*arguments, input=input)
         if process.returncode:
             output = " ".join(process.stderr.encode(errors="replace").decode().split())
-            raise ExporterError(ExitCode.ENVIRONMENT, f"--against: git {arguments[0]}: {output}")
+            raise ExporterError(
+                ExitCode.ENVIRONMENT, f"{self.option}: git {arguments[0]}: {output}"
+            )
         return process.stdout.strip()
 
     def _start(self, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
         program = shutil.which("git", path=self.environment.get("PATH"))
         if program is None:
-            message = "--against: git is not installed; install it"
+            message = f"{self.option}: git is not installed; install it"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
         try:
             return subprocess.run(
@@ -250,5 +277,5 @@ class _Git:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            message = f"--against: git {arguments[0]} took longer than {_TIMEOUT} s"
+            message = f"{self.option}: git {arguments[0]} took longer than {_TIMEOUT} s"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from error

@@ -14,6 +14,10 @@ class Selection:
     tags: tuple[str, ...] = ()
     opsets: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
+    last_failed: bool = False
+    """Only cells that are red in their last result. Only exports select by results and by git."""
+    changed: str = ""
+    """Only cells with a change since this revision of git, or ""."""
 
     @property
     def is_everything(self) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.noop_snapshot import get_today
-from exporter.core.errors import ExporterError
-from exporter.manifest import Manifest
+from exporter.cache.states import ALL_FILES, LISTING, MODULES
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.git import check_out, list_changed_files
+from exporter.manifest import Manifest, load_project
 from exporter.manifest.resolved.project import EngineKind
 from exporter.pipeline import (
     BuildFolder,
@@ -22,10 +26,11 @@ from exporter.pipeline import (
     decide,
     require_toolchain,
 )
-from exporter.planning.plan import Plan, make_plan
+from exporter.planning.plan import Plan, list_cells, make_plan
 from exporter.planning.selection import EVERYTHING, Selection
 from exporter.planning.shards import Shard, select_shard
 from exporter.records.baseline import read_baseline
+from exporter.records.record import CellId, Record
 from exporter.usecases.project_store import open_store
 
 
@@ -88,10 +93,93 @@ class ExportOptions:
         project = manifest.project.model_copy(update=folders)
         return Manifest(project=project, models=manifest.models, problems=manifest.problems)
 
-    def make_plan(self, manifest: Manifest) -> Plan:
-        """Return the plan with the cells of the selection and of the shard."""
-        full = make_plan(manifest, self.selection)
-        return select_shard(full, self.shard) if self.shard else full
+    def make_plan(self, manifest: Manifest, environment: Mapping[str, str]) -> Plan:
+        """Return the plan with the selected cells.
+
+        Raises:
+            ExporterError: NOTHING_SELECTED if there are none; see also `check_out`.
+        """
+        plan = make_plan(manifest, self.selection)
+        if self.selection.last_failed:
+            plan = _select_red_cells(manifest, plan)
+        if revision := self.selection.changed:
+            plan = _select_changed_cells(manifest, plan, revision, environment)
+        return select_shard(plan, self.shard) if self.shard else plan
+
+
+def _select_red_cells(manifest: Manifest, plan: Plan) -> Plan:
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    validator = RecordValidator(manifest, get_today())
+    records = {planned.cell: stored.get(planned.cell) for planned in plan.to_run}
+    red = {
+        cell
+        for cell, record in records.items()
+        if record and validator.apply_expectations(record).status.is_red
+    }
+    return _select(plan, red, "no selected cell is red in its last result")
+
+
+def _select_changed_cells(
+    manifest: Manifest, plan: Plan, revision: str, environment: Mapping[str, str]
+) -> Plan:
+    """Select the cells with another entry, device or file than at a revision, or without a record.
+
+    Files that git ignores, packages and variables are not compared.
+    """
+    project = manifest.project
+    root = Path(project.root)
+    with check_out(root, revision, environment, "--changed") as checkout:
+        names = list_changed_files(root, checkout.commit.id, environment)
+        try:
+            before = load_project(checkout.root, root, keep_invalid=True)
+        except ExporterError:  # no valid project: each cell is a change
+            before = Manifest(project=project, models=())
+    specs = {spec.id: spec for spec in before.models}
+    devices = {device.name: device for device in before.project.devices}
+    stored = StoredRecords(BuildFolder.from_project(project))
+    changed = set()
+    for planned in plan.to_run:
+        cell, spec = planned.cell, manifest.find_model(planned.cell.model)
+        old, record = specs.get(cell.model), stored.get(cell)
+        if (
+            old is None
+            or record is None
+            or cell not in list_cells(old)
+            or devices.get(cell.device) != project.find_device(cell.device)
+            or compute_fingerprint(old) != compute_fingerprint(spec)
+            or any(_differs(file, names) for file in _list_files(record, root))
+        ):
+            changed.add(cell)
+    return _select(plan, changed, f"no selected cell has a change since {checkout.name}")
+
+
+def _list_files(record: Record, root: Path) -> set[str]:
+    outside = (os.path.relpath(root / name, root) for name in record.packages if "/" in name)
+    return {*(source.file for source in record.sources), *outside}
+
+
+def _differs(file: str, names: Mapping[str, bool]) -> bool:
+    """Return True if a dependency is among the changed files, or is a list of such names."""
+    folder, _, name = file.rpartition("/")
+    if name not in (LISTING, ALL_FILES):
+        parents = map(str, PurePosixPath(file).parents)  # one of them may be a submodule
+        return file in names or any(parent in names for parent in parents)
+    added = (PurePosixPath(changed) for changed, is_new in names.items() if is_new)
+    if name == ALL_FILES:
+        return any(path.is_relative_to(folder) for path in added)
+    # A package counts as its `__init__.py`.
+    modules = (path.parent if path.name == "__init__.py" else path for path in added)
+    return any(
+        str(path.parent) == (folder or ".")
+        for path in modules
+        if not path.suffix or path.suffix in MODULES
+    )
+
+
+def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:
+    if not cells:
+        raise ExporterError(ExitCode.NOTHING_SELECTED, problem)
+    return replace(plan, selected=tuple(each for each in plan.selected if each.cell in cells))
 
 
 def _count_accepted_nodes(manifest: Manifest) -> Counter[str]:
@@ -122,7 +210,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
         ExporterError: NOTHING_SELECTED if no cell is selected.
     """
     manifest = options.adapt(manifest)
-    selected = options.make_plan(manifest)
+    selected = options.make_plan(manifest, environment)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     validator = RecordValidator(manifest, get_today())
     build_options = options.make_build_options(manifest, environment)

@@ -167,7 +167,7 @@ def export(
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)
     project = manifest.project
-    plan = options.make_plan(manifest)
+    plan = options.make_plan(manifest, environment)
     build_options = options.make_build_options(manifest, environment)
     require_packages()
     jobs = options.jobs or project.jobs or get_default_jobs()

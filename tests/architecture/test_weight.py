@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 53_189,
-    "lines of tests": 63_022,
+    "lines of the package": 53_397,
+    "lines of tests": 63_204,
     "files": 355,
     "packages": 55,
     "modules below 60 lines": 25,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option
+from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import print_result_notes, require_readable_files, show_findings
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
@@ -38,7 +38,7 @@ def baseline(context: click.Context, root: Path) -> int:
 
 
 @baseline.command()
-@click.argument("cells", nargs=-1)
+@click.argument("cells", shell_complete=complete("cells"), nargs=-1)
 @click.option("--reason", required=True, help="The reason, stored with each cell.")
 @root_option
 @click.pass_context

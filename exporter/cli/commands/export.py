@@ -19,6 +19,7 @@ from exporter.cache.noop_snapshot import ExportSummary, find_build_folder, get_t
 from exporter.cli.options import (
     engine_options,
     no_store_option,
+    result_options,
     root_option,
     selection_options,
     shard_option,
@@ -39,11 +40,14 @@ if TYPE_CHECKING:
 
 #: How often cells run again at once because a file changed meanwhile: a model may change its own.
 _MAX_REPEATS = 2
+#: Flags with which an export without changes is more than its last summary.
+_OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
 _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
 
 
 @click.command()
 @selection_options
+@result_options
 @root_option
 @engine_options
 @shard_option
@@ -81,8 +85,7 @@ def export(
     started = time.monotonic()
     for name in ("explain", "timings"):
         flags[name] = flags[name] or flags["verbose"]
-    options_of_run = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
-    has_options = shard or build or toolchain or any(flags[name] for name in options_of_run)
+    has_options = shard or build or toolchain or any(flags[name] for name in _OF_RUN)
     if selection.is_everything and not has_options:
         build_folder = find_build_folder(root)
         summary = load_snapshot(root.absolute(), build_folder, get_today().isoformat())
@@ -192,7 +195,10 @@ def _watch(
                 raise
             for problem in error.problems:
                 print_problem(problem)
-        options, is_first = replace(options, force=False), False
+        if result:
+            # Cells that become green stay selected.
+            options = _keep_selection(options, result)
+        is_first = False
         changed = watched.update(result)
         if changed and repeats < _MAX_REPEATS:
             repeats += 1
@@ -209,6 +215,15 @@ def _watch(
             sys.stdout.flush()
             starter.close()
             os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
+
+
+def _keep_selection(options: ExportOptions, result: ExportResult) -> ExportOptions:
+    """Return the options of the next exports of a watch: only stale cells, and the same ones."""
+    selection = options.selection
+    if selection.last_failed or selection.changed:
+        cells = tuple(str(planned.cell) for planned in result.plan.selected)
+        selection = Selection(patterns=cells)
+    return replace(options, force=False, selection=selection)
 
 
 def _export_changes(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import click
 
 from exporter.cli.options import (
+    complete,
     no_store_option,
+    result_options,
     root_option,
     select_one_cell,
     selection_options,
@@ -52,14 +55,15 @@ def check(root: Path) -> int:
 
 @click.command()
 @selection_options
+@result_options
 @root_option
 @click.option("--force", is_flag=True, help="As `export --force` would.")
 @click.option("--thorough", is_flag=True, help="As `export --thorough` would.")
 @no_store_option
-def plan(selection: Selection, root: Path, force: bool, thorough: bool, no_store: bool) -> int:
+def plan(selection: Selection, root: Path, *, no_store: bool, **options_of_run: Any) -> int:
     """Show the cells that an export would run, with the reasons."""
     options = build_plan.ExportOptions(
-        selection=selection, force=force, thorough=thorough, use_store=not no_store
+        selection=selection, use_store=not no_store, **options_of_run
     )
     show_plan(build_plan.plan(open_project(root), options, os.environ))
     return ExitCode.OK
@@ -107,7 +111,7 @@ def _format_cell_opsets(cells: list[PlannedCell]) -> str:
 
 
 @click.command()
-@click.argument("cell")
+@click.argument("cell", shell_complete=complete("cells"))
 @root_option
 def explain(cell: str, root: Path) -> int:
     """Show each setting of CELL, and the line it comes from.

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from exporter.cli.options import root_option
+from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
@@ -27,7 +27,7 @@ _UNUSED = " (not used for these files)"
 
 
 @click.command()
-@click.argument("cells", nargs=-1, required=True)
+@click.argument("cells", shell_complete=complete("cells"), nargs=-1, required=True)
 @root_option
 def ops(cells: tuple[str, ...], root: Path) -> int:
     """List the operators of models that an exporter lacks.

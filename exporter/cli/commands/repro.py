@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.cli.options import root_option, select_one_cell
+from exporter.cli.options import complete, root_option, select_one_cell
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
@@ -18,7 +18,7 @@ from exporter.tools.repro import ReproducedCell, write_reproducer
 
 
 @click.command()
-@click.argument("cell")
+@click.argument("cell", shell_complete=complete("cells"))
 @click.argument("dest", required=False, type=click.Path(path_type=Path))
 @root_option
 def repro(cell: str, dest: Path | None, root: Path) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option, select_one_cell
+from exporter.cli.options import complete, root_option, select_one_cell
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
@@ -22,7 +22,7 @@ _TIMEOUT = 600.0
 
 
 @click.command()
-@click.argument("cell")
+@click.argument("cell", shell_complete=complete("cells"))
 @click.option("--scopes", is_flag=True, help="Print the module of each node instead.")
 @root_option
 def show(cell: str, scopes: bool, root: Path) -> int:
