@@ -131,6 +131,7 @@ class _Auditor:
                 spec=spec,
                 reference=reference.select(folder.find_route(cell.opset)),
                 kernels=load_kernels(spec, Path(manifest.project.root).resolve()),
+                root=Path(manifest.project.root).resolve(),
             )
             for each in (private, folder)
         )

@@ -49,7 +49,7 @@ _DESCRIPTIVE_KEYS = frozenset(
 #: The default folder of manifests.
 _DEFAULT_MANIFESTS = "manifests"
 #: Keys of the checks. They change neither the file nor PyTorch's outputs.
-_CHECK_KEYS = frozenset({"tolerance", "thorough", "measure", "consumers"})
+_CHECK_KEYS = frozenset({"tolerance", "compare", "thorough", "measure", "consumers"})
 
 
 def compute_fingerprint(
@@ -71,7 +71,7 @@ def compute_fingerprint(
             "tolerance": True,
             "measure": True,
             "consumers": True,
-            "outputs": {"__all__": {"tolerance"}},
+            "outputs": {"__all__": {"tolerance", "compare"}},
             "overrides": True,
         },
         exclude_defaults=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ import onnx
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import SampleCache, SampleData
 from exporter.checks.files.weight_inputs import read_weight_inputs
+from exporter.core.import_object import load_attribute
 from exporter.jobs.job_folder import JobFolder
 from exporter.jobs.reference import Reference, Sample
 from exporter.manifest import ModelSpec
@@ -37,6 +39,8 @@ class CheckContext:
     """The `.onnx` file if it is not in the folder of a model."""
     is_short: bool = False
     """Whether the file is compared with few samples; see `Reference.shorten`."""
+    root: Path = Path()
+    """The folder of the project, with the functions that the contract names."""
 
     @property
     def path(self) -> Path:
@@ -55,6 +59,18 @@ class CheckContext:
         declared = [item.name for item in self.spec.inputs]
         weights = read_weight_inputs(self.path, self.folder, self.reference.weight_inputs, declared)
         return replace(data, inputs={**data.inputs, **weights})
+
+    def load_function(self, text: str) -> Callable[..., object]:
+        """Return a function of the project; one that cannot be loaded raises when it is called."""
+        try:
+            function = load_attribute(text, (self.root / self.spec.manifest).parent)
+        except Exception as error:  # noqa: BLE001 - code of the project runs
+            return partial(_raise, f"cannot be loaded: {type(error).__name__}: {error}")
+        return function if callable(function) else partial(_raise, "is no function")
+
+
+def _raise(problem: str, *_: object, **__: object) -> None:
+    raise TypeError(problem)
 
 
 class StructureCheck(Protocol):

@@ -24,6 +24,7 @@ from exporter.manifest import (
     Action,
     Axis,
     Bound,
+    Comparator,
     Dim,
     Expectation,
     GatePolicy,
@@ -223,9 +224,19 @@ def _is_at_most(old: Any, new: Any) -> bool:
     return new is not None and (old is None or new <= old)
 
 
+def _is_comparator_as_strict(old: Comparator | None, new: Comparator | None) -> bool:
+    """Return whether a comparator accepts no more; a function accepts anything."""
+    if new is None or old is None:
+        return old is None or not old.call
+    if old.cosine is not None and new.cosine is not None:
+        return new.cosine >= old.cosine
+    return old.sqnr is not None and new.sqnr is not None and new.sqnr >= old.sqnr
+
+
 #: Keys of which another value can be as strict -> whether the new value is.
 _DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
+    "compare": _is_comparator_as_strict,
     "axis": lambda old, new: old.is_free or (new.rule and old.rule in (None, new.rule)),
     "consumers": _is_at_most,
     "expect": lambda old, new: all(any(_is_covered(item, by) for by in old) for item in new),

@@ -28,6 +28,7 @@ from exporter.manifest.resolved.gate import (
 )
 from exporter.manifest.resolved.model import (
     Bound,
+    Comparator,
     Condition,
     CustomOp,
     Expectation,
@@ -50,6 +51,7 @@ __all__ = [
     "Axis",
     "Bound",
     "Case",
+    "Comparator",
     "Condition",
     "Constant",
     "Container",

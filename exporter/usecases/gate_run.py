@@ -225,6 +225,8 @@ def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
     fills = [*(item.fill for item in spec.inputs)]
     fills += [fill for case in spec.cases for fill in case.fills.values()]
     yield from ((FindingKind.RELAXED, fill.python) for fill in fills if fill.python)
+    comparators = (each.compare for each in spec.outputs if each.compare)
+    yield from ((FindingKind.RELAXED, each.call) for each in comparators if each.call)
     others: list[str | None] = [each.type for each in spec.containers]
     for each in spec.custom_ops:
         others += (each.symbolic, each.onnxscript, each.translation, each.reference)

@@ -59,6 +59,7 @@ def make_check_context(
         notes=notes,
         samples=samples.cache,
         kernels=output.custom.kernels,
+        root=output.root,
     )
 
 

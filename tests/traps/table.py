@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.traps import (
     branches,
+    comparators,
     data,
     derived_axes,
     detection,
@@ -45,6 +46,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Rounding of one sample": rounding.ROUNDING,
     "Ties and exact operators": ties.TIES,
     "Detectors": detection.DETECTION,
+    "Comparators": comparators.COMPARATORS,
     "Chance and state": (*states.STATES, *histories.HISTORIES),
     "Graphs that were changed": graphs.GRAPHS,
     "Weights that were changed": graphs.WEIGHTS,

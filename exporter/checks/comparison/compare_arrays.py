@@ -85,20 +85,16 @@ def compare_arrays(
         limit: The allowed error of a float; None if values must be equal.
         target: The values that the limit refers to: `expected`, or the same output in float64.
     """
-    if not isinstance(actual, np.ndarray):
-        return report_mismatch(f"no tensor but a {type(actual).__name__}")
-    if actual.dtype != expected.dtype:
-        return report_mismatch(f"{actual.dtype.name}, PyTorch gives {expected.dtype.name}")
-    if actual.shape != expected.shape:
-        return report_mismatch(f"shape {list(actual.shape)}, PyTorch gives {list(expected.shape)}")
+    if mismatch := find_mismatch(actual, expected):
+        return mismatch
+    actual = np.asarray(actual)
     if limit is None:
         return _compare_exactly(actual, expected)
     if passed := _pass_quickly(actual, expected, limit, target):
         return passed
     values, reference = _to_float64(actual), _to_float64(expected)
-    kinds, expected_kinds = _classify_values(values), _classify_values(reference)
-    if not np.array_equal(kinds, expected_kinds):
-        return _report_nonfinite_mismatch(actual, expected, kinds != expected_kinds)
+    if mismatch := find_nonfinite_mismatch(actual, expected):
+        return mismatch
     target_values = _to_float64(target)
     # If float64 overflows and PyTorch's dtype does not, only PyTorch's value is usable.
     target_values = np.where(np.isfinite(target_values), target_values, reference)
@@ -106,6 +102,25 @@ def compare_arrays(
     comparison = _compare_within_limit(values, target_values, finite, limit)
     required = _compute_required_tolerance(values[finite], reference[finite], limit)
     return replace(comparison, required=required)
+
+
+def find_mismatch(actual: object, expected: Array) -> Comparison | None:
+    """Return a failed comparison if kind, dtype or shape differ, else None."""
+    if not isinstance(actual, np.ndarray):
+        return report_mismatch(f"no tensor but a {type(actual).__name__}")
+    if actual.dtype != expected.dtype:
+        return report_mismatch(f"{actual.dtype.name}, PyTorch gives {expected.dtype.name}")
+    if actual.shape != expected.shape:
+        return report_mismatch(f"shape {list(actual.shape)}, PyTorch gives {list(expected.shape)}")
+    return None
+
+
+def find_nonfinite_mismatch(actual: Array, expected: Array) -> Comparison | None:
+    """Return a failed comparison if NaN or Inf are at other positions, else None."""
+    kinds, expected_kinds = (_classify_values(_to_float64(each)) for each in (actual, expected))
+    if np.array_equal(kinds, expected_kinds):
+        return None
+    return _report_nonfinite_mismatch(actual, expected, kinds != expected_kinds)
 
 
 def compute_max_error(one: Array, other: Array) -> float:

@@ -15,6 +15,7 @@ from exporter.checks.comparison.compare_arrays import Comparison, RequiredTolera
 from exporter.checks.comparison.compare_outputs import (
     OutputContext,
     compare_output,
+    order_rows,
 )
 from exporter.checks.files.sample_files import DamagedSample, SampleData
 from exporter.checks.protocol import CheckContext
@@ -228,11 +229,13 @@ def _compare_values(
     context: CheckContext,
     device: str,
 ) -> list[tuple[str, Comparison]]:
+    indices = range(len(context.spec.outputs))
+    outputs = [OutputContext(context, index, device, sample.exact) for index in indices]
     return [
         pair
-        for index, value in enumerate(values)
-        if index not in sample.undefined
-        for pair in compare_output(value, data, OutputContext(context, index, device, sample.exact))
+        for value, output in zip(order_rows(values, data, outputs), outputs, strict=True)
+        if output.index not in sample.undefined
+        for pair in compare_output(value, data, output)
     ]
 
 

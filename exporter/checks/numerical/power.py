@@ -9,6 +9,9 @@ from a wrong one. But if no output changes, no input is known to have an effect:
 gives 7 passes if PyTorch gives 7. Positions and masks change with the size of an input, which the
 samples of other sizes prove. If no input is random, there is no other seed, and only the size
 is checked.
+
+A comparator of the manifest is called with wrong outputs: zeros, and PyTorch's outputs for other
+inputs. If it accepts them, it proves nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks.comparison.compare_outputs import get_overflow
+from exporter.checks.comparison.compare_outputs import OutputContext, compare_by, get_overflow
 from exporter.checks.comparison.tolerance import Limit, compute_limit, is_float
 from exporter.checks.protocol import CheckContext
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session
-from exporter.runtimes.session import list_items
+from exporter.runtimes.session import Array, list_items
 
 #: The output and its change must be larger than the allowed error by this factor.
 _MIN_RATIO = 10.0
@@ -53,6 +56,8 @@ class _OutputPower:
     """The share of elements that may have any value."""
     changed: float = 1.0
     """The share of elements that a wrong file would change by more than the allowed error."""
+    accepted: str = ""
+    """A wrong output that the comparator of the manifest accepts."""
 
 
 class PowerCheck:
@@ -91,6 +96,9 @@ class PowerCheck:
 
 def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:
     output, spread = context.spec.outputs[index], context.reference.output_spread[index]
+    if output.compare is not None and not output.compare.rows:
+        accepted = _find_accepted_output(OutputContext(context, index, device))
+        return _OutputPower(name=output.name, is_real=False, spread=spread, accepted=accepted)
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape
         return _OutputPower(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
@@ -115,6 +123,42 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     )
 
 
+def _find_accepted_output(output: OutputContext) -> str:
+    """Return a wrong output that the comparator accepts, or "" if it rejects all."""
+    context, comparator = output.context, output.output.compare
+    samples = [each for each in context.reference.promised_samples if not each.error]
+    declared = next((each for each in samples if each.kind == "declared"), None)
+    if comparator is None or declared is None:
+        return ""
+    data = context.read(declared)
+    expected = np.asarray(data.outputs[output.index])
+    target = data.float64_outputs[output.index]
+    target = np.asarray(target) if isinstance(target, np.ndarray) else expected
+    if target.shape != expected.shape:
+        target = expected
+
+    def accepts(wrong: Array) -> bool:
+        return not compare_by(comparator, wrong, expected, target, None, output).problem
+
+    # Zeros have no largest value, so a ranking gets the opposite one.
+    wrong = -expected if comparator.top_k else np.zeros_like(expected)
+    if not np.array_equal(wrong, expected) and accepts(wrong):
+        return "the opposite values" if comparator.top_k else "zeros"
+    others = [
+        (sample.name, np.asarray(context.read(sample).outputs[output.index]))
+        for sample in samples
+        if sample.kind == "values" and sample.factor == 1.0
+    ]
+    others = [
+        (name, other)
+        for name, other in others
+        if other.shape == expected.shape and not np.array_equal(other, expected)
+    ]
+    if others and all(accepts(other) for _, other in others):
+        return f"PyTorch's values for other inputs ('{others[0][0]}')"
+    return ""
+
+
 def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> float:
     """Return the smaller share of elements that differ from 0 and from those of other inputs."""
     outputs = [
@@ -131,6 +175,8 @@ def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> f
 
 
 def _find_problem(output: _OutputPower) -> str:
+    if output.accepted:
+        return f"the comparator of output '{output.name}' accepts {output.accepted}"
     if not output.is_real:
         return ""
     if not output.scale:

@@ -111,12 +111,37 @@ class Tolerance(Bound):
     by_device: dict[str, Bound] = Field(default_factory=dict)
 
 
+class Comparator(FrozenModel):
+    """The comparison of an output in place of its tolerance; exactly one kind."""
+
+    rows: Literal["unordered"] | None = None
+    """Rows may have any order: each row of the file is compared with the nearest row of PyTorch,
+    within the tolerance of the output. The counts must be equal. The rows are the last but one
+    dimension of the output, or its only one."""
+    along: Items[Line] = ()
+    """With `rows`: outputs whose rows belong to those of this output, such as scores and labels."""
+    cosine: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The smallest cosine of the angle to PyTorch's values, of the output and of each row along its
+    first axis. The length may differ by the same error: 4.5 % for 0.999."""
+    sqnr: Annotated[float, Field(gt=0, le=200)] | None = None
+    """The smallest ratio of signal to noise in dB, of the output and of each row along its first
+    axis."""
+    top_k: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """The number of largest values in each row along the last axis that must be at the positions of
+    PyTorch's, in any order. Positions of values that differ by rounding are equal."""
+    call: str = ""
+    """`"file.py:function"`, relative to the manifest: called with the array of the file and that of
+    PyTorch, it returns an error and its bound. Sizes of axes that no input has may differ."""
+
+
 class Output(TensorSpec):
     """One output of the graph, in order."""
 
     kind: Kind = "tensor"
     """If it is `sequence`, shape and dtype apply to each item."""
     tolerance: Tolerance | None = None
+    compare: Comparator | None = None
+    """None: the tolerance decides."""
     masked_by: str = ""
     """The input that is 1 at the positions to compare; empty if all are compared."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from exporter.core.errors import suggest_name
 from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
+from exporter.manifest.resolved.model import Comparator
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
@@ -159,6 +160,72 @@ def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) 
             mask = f"the mask {quote(name)} {_format_dims(inputs[name].dims)}"
             message = f"{mask} does not fit the output: {problem}; {_FIX}"
             model.add_problem(path, message)
+
+
+def resolve_comparators(
+    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape], references: References
+) -> list[Comparator | None]:
+    """Return the comparator of each output, and report those that do not fit it."""
+    comparators: list[Comparator | None] = []
+    for index, table in enumerate(model.settings.outputs):
+        compare, path = table.compare, ("outputs", index, "compare")
+        if compare is None:
+            comparators.append(None)
+            continue
+        comparator = (
+            Comparator(call=compare) if isinstance(compare, str) else Comparator(**dict(compare))
+        )
+        if comparator.call:
+            function = references.check_function(model, path, comparator.call)
+            comparator = comparator.model_copy(update={"call": function})
+        comparators.append(comparator)
+        if problem := _find_comparator_problem(model, index, comparator, shapes):
+            model.add_problem(path, problem)
+    return comparators
+
+
+def _find_comparator_problem(
+    model: EffectiveSettings,
+    index: int,
+    comparator: Comparator,
+    shapes: Mapping[KeyPath, NamedShape],
+) -> str:
+    """Return why a comparator does not fit its output, or ""."""
+    table = model.settings.outputs[index]
+    dtype = resolve_dtype(model.settings, table)
+    is_exact = dtype not in FLOATS and not (comparator.rows or comparator.call)
+    if table.kind == "sequence" or dtype in _COMPLEX or is_exact:
+        kind = "a list of tensors" if table.kind == "sequence" else dtype
+        return f"does not suit {kind}; remove it"
+    if table.tolerance and not comparator.rows:
+        return "replaces the tolerance; remove `tolerance` or `compare`"
+    if table.masked_by and (comparator.rows or comparator.top_k or comparator.call):
+        return "needs all values; remove `masked_by`, or use `cosine` or `sqnr`"
+    return _find_rows_problem(model, index, comparator, shapes) if comparator.rows else ""
+
+
+def _find_rows_problem(
+    model: EffectiveSettings,
+    index: int,
+    comparator: Comparator,
+    shapes: Mapping[KeyPath, NamedShape],
+) -> str:
+    """Return why outputs have no common rows, or ""."""
+    table = model.settings.outputs[index]
+    dims = shapes["outputs", index].dims if ("outputs", index) in shapes else ()
+    names = {each.name: number for number, each in enumerate(model.settings.outputs)}
+    leading = dims[: max(len(dims) - 1, 1)]
+    if not dims:
+        return "needs rows, and the output is a scalar; remove it"
+    for name in comparator.along:
+        if name not in names or name == table.name:
+            return f"no other output has the name {quote(name)}{suggest_name(name, names)}"
+        other = shapes["outputs", names[name]].dims
+        if other[: len(leading)] != leading:
+            return f"{quote(name)} {_format_dims(other)} lacks the rows {_format_dims(leading)}"
+        if model.settings.outputs[names[name]].compare:
+            return f"{quote(name)} has a comparator of its own; remove one of the two"
+    return ""
 
 
 def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:

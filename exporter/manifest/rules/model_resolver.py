@@ -20,6 +20,7 @@ from exporter.manifest.rules.exporters import check_exporter, check_sequences, r
 from exporter.manifest.rules.fills import (
     check_masks,
     resolve_cases,
+    resolve_comparators,
     resolve_fill,
     resolve_inputs_from,
 )
@@ -174,6 +175,9 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
         return {}
     shapes = resolve_shapes(model)
     check_masks(model, {shape.path: shape for shape in shapes})
+    comparators = resolve_comparators(
+        model, {shape.path: shape for shape in shapes}, context.references
+    )
     axes = resolve_axes(model, shapes)
     cases = resolve_cases(model, axes, context.references) if model.has_valid("cases") else ()
     if model.report:
@@ -199,6 +203,7 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
                 dtype=resolve_dtype(settings, table),
                 kind=table.kind,
                 tolerance=tolerances[index],
+                compare=comparators[index],
                 masked_by=table.masked_by or "",
             )
             for index, table in enumerate(settings.outputs)

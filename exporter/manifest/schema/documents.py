@@ -130,6 +130,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("inputs", tables.InputTable),
     ("fill", tables.FillTable),
     ("outputs", tables.OutputTable),
+    ("compare", tables.CompareTable),
     ("axes.NAME", tables.AxisTable),
     ("constants", tables.ConstantTable),
     ("containers", tables.ContainerTable),

@@ -9,7 +9,14 @@ from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.manifest.resolved.call import Container
-from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER, Bound, CustomOp, Depends, Kind
+from exporter.manifest.resolved.model import (
+    NUMBER_PLACEHOLDER,
+    Bound,
+    Comparator,
+    CustomOp,
+    Depends,
+    Kind,
+)
 from exporter.manifest.syntax.fields import (
     AXIS_KEYS,
     INPUT_KEYS,
@@ -167,6 +174,24 @@ class ToleranceTable(BoundTable):
     __pydantic_extra__: dict[str, BoundTable] = Field(init=False)
 
 
+class CompareTable(Comparator, Table):
+    """The comparison of an output in place of its tolerance: exactly one kind."""
+
+    @model_validator(mode="after")
+    def _check_one_kind(self) -> CompareTable:
+        if len(self.model_fields_set - {"along"}) != 1:
+            raise ValueError("needs exactly one of rows, cosine, sqnr, top_k and call")
+        if self.along and not self.rows:
+            raise ValueError("`along` needs `rows`; remove `along`")
+        return self
+
+
+CompareField = Annotated[
+    Annotated[Line, Tag("<text>")] | Annotated[CompareTable, Tag("<table>")],
+    discriminate_form('expected a table of one comparator, or "file.py:function"'),
+]
+
+
 class OutputTable(Table):
     """One output of the graph, in order."""
 
@@ -185,6 +210,11 @@ class OutputTable(Table):
     it needs `capture = "script"` and opset 11; a trace and dynamo return each item separately."""
     tolerance: ToleranceTable | None = None
     """A tolerance for this output only."""
+    compare: CompareField | None = None
+    """The comparison in place of the tolerance: `{ cosine = 0.999 }`, `{ sqnr = 40 }` and
+    `{ top_k = 5 }` for quantized files, `{ rows = "unordered", along = ["scores"] }` for
+    detections, or `"file.py:function"`, relative to the manifest, called with the array of the file
+    and the one of PyTorch; it returns an error and its bound. Without it: the tolerance."""
     masked_by: Name | None = None
     """An input with a mask: values are compared only if it is 1 (or `true`) at their position, or 0
     if its fill is `padding`. Every axis of the mask is an axis of the output too; other dimensions

@@ -186,6 +186,9 @@ def _format_tolerance(tolerance: Tolerance) -> str:
 def _format_output_tolerance(output: Output) -> str:
     """Return the tolerance of an output and the mask of its compared values, if it has them."""
     texts = [_format_tolerance(output.tolerance)] if output.tolerance else []
+    if output.compare:
+        fields = output.compare.model_dump(exclude_defaults=True)
+        texts.append(f"compared by {_format_table(fields)}")
     texts += [f"compared by {output.masked_by}"] if output.masked_by else []
     return "; ".join(texts)
 

@@ -252,6 +252,10 @@ def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator
     base = Allowance(
         output=name, atol=0.0, rtol=0.0, compared_at=_describe_compared(output.context.spec, name)
     )
+    if output.output.compare is not None and not output.output.compare.rows:
+        fields = output.output.compare.model_dump(exclude_defaults=True).items()
+        yield base.model_copy(update={"comparator": ", ".join(f"{k} = {v}" for k, v in fields)})
+        return
     yield base
     for actual, float64 in pairs:
         limit, center = choose_limit(actual, float64, output)
@@ -343,7 +347,8 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
         )
         kernels = load_kernels(spec, root)
         for device in (*target.devices, _CPU):
-            (record,) = prove_folder(folder, None, publication, spec, [device], kernels)
+            code = (kernels, root)
+            (record,) = prove_folder(folder, None, publication, spec, [device], code)
             problems = [f"{device.name}: {problem}" for problem in _list_problems(record)]
             if record.status is not Status.UNAVAILABLE:
                 break
@@ -369,7 +374,7 @@ def prove_folder(
     publication: Publication,
     spec: ModelSpec,
     devices: Sequence[Device],
-    kernels: Kernels,
+    code: tuple[Kernels, Path],
 ) -> Iterator[Record]:
     """Yield the record of the published file, or of another one, on each device.
 
@@ -379,7 +384,7 @@ def prove_folder(
         publication: The content of `exporter.json`.
         spec: The contract, which has to be resolved for each device.
         devices: The devices.
-        kernels: The kernels of custom operators.
+        code: The kernels of custom operators, and the project with the functions of the contract.
 
     Raises:
         DamagedFolder: If the reference or a sample is missing or changed.
@@ -390,7 +395,8 @@ def prove_folder(
             opset=publication.opset,
             spec=spec.resolve_cell(publication.opset),
             reference=reference,
-            kernels=kernels,
+            kernels=code[0],
+            root=code[1],
             file=file or folder / MODEL,
         )
         route = Route(exporter="file", capture="none", reason="published")

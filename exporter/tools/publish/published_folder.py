@@ -39,6 +39,8 @@ class Allowance(FrozenModel):
     """The share of elements that may exceed the tolerance."""
     compared_at: str = ""
     """The positions that are compared, such as `mask = 1`; "" for all."""
+    comparator: str = ""
+    """The comparator in place of the tolerance, such as `sqnr = 40`; "" if there is none."""
 
 
 class DataSet(FrozenModel):

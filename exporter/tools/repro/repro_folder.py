@@ -25,8 +25,10 @@ from exporter.tools.repro.script import (
 SOURCES = "source"
 #: The tensors for the export, and those that show the failure.
 DECLARED, SHOWING = "declared", "showing"
+#: It needs numpy only; this process does not import it.
+_COMPARATORS = Path(__file__).parents[2] / "checks" / "comparison" / "comparators.py"
 #: All names in a reproducer's folder.
-_NAMES = {SOURCES, DECLARED, SHOWING, "repro.py", "README.md"}
+_NAMES = {SOURCES, DECLARED, SHOWING, "repro.py", "README.md", "comparators.py"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     _copy_sources(cell, folder)
     script = render_repro_script(spec, cell.record, cell.device, sample, reference)
     write_text(folder / "repro.py", script)
+    if any(output.compare for output in spec.outputs):
+        write_text(folder / _COMPARATORS.name, _COMPARATORS.read_text(encoding="utf-8"))
     readme = render_readme(cell.spec, cell.record, cell.tools, sample, cell.root, cell.device)
     write_text(folder / "README.md", readme)
 

@@ -305,6 +305,7 @@ def render_repro_script(
         "limits": _list_limits(spec, record, reference),
         "strict": route.capture == "strict",
         "masks": _list_masks(spec),
+        "comparators": _list_comparators(spec),
     }
     custom_ops = list_custom_ops(spec, record.cell.opset, route.torch_exporter)
     return render_script(
@@ -332,6 +333,7 @@ def render_repro_script(
         gradients=route.state == "plain",
         keeps_fused_path=spec.export_state == "plain",
         is_dynamic=_is_dynamic(spec),
+        has_comparators=bool(_list_comparators(spec)),
         has_masks=any(item.masked_by for item in spec.outputs),
         checks_names=record.check == "signature",
         is_scripted=route.capture == "script",
@@ -390,6 +392,15 @@ def _list_masks(spec: ModelSpec) -> dict[str, tuple[str, int, list[Dim], list[Di
         )
         for output in spec.outputs
         if (item := inputs.get(output.masked_by)) is not None
+    }
+
+
+def _list_comparators(spec: ModelSpec) -> dict[str, dict[str, object]]:
+    """Return the comparator of each output that has one."""
+    return {
+        output.name: output.compare.model_dump(exclude_defaults=True)
+        for output in spec.outputs
+        if output.compare
     }
 
 

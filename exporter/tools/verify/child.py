@@ -21,6 +21,10 @@ from exporter.tools.verify.client import DeviceVerdict, PublishedFile, hash_sett
 _FILES_CHECK = "files"
 #: Problems in a message.
 _SHOWN_PROBLEMS = 3
+_NO_FUNCTIONS = (
+    "it is compared by {}; run the command in the project of the entry with this `compare`, or "
+    "pass the project's folder as --root"
+)
 _NO_KERNELS = (
     "it needs kernels of custom operators; run the command in the project of the entry, or pass "
     "the project's folder as --root"
@@ -63,8 +67,9 @@ def check_folder(
     """
     problems = list(_find_file_problems(item, publication))
     try:
-        loaded = _load_kernels(spec, root, kernels)
-        records = prove_folder(item.folder, item.file, publication, spec, devices, loaded)
+        spec = _trust_functions(spec, kernels)
+        code = (_load_kernels(spec, root, kernels), root)
+        records = prove_folder(item.folder, item.file, publication, spec, devices, code)
         return tuple(
             _make_verdict(device, _check_files(problems), record)
             for device, record in zip(devices, records, strict=True)
@@ -133,6 +138,15 @@ def _check_files(problems: list[str]) -> CheckResult:
     rest = [pluralize(more, "more problem")] if more > 0 else []
     text = "; ".join((*problems[:_SHOWN_PROBLEMS], *rest))
     return CheckResult(check=_FILES_CHECK, status=Status.FAIL, message=text)
+
+
+def _trust_functions(spec: ModelSpec, entry: ModelSpec | None) -> ModelSpec:
+    """Return the contract with the functions of the project, not those that the folder names."""
+    calls = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
+    known = [each.compare.call for each in entry.outputs if each.compare] if entry else []
+    if not set(calls) <= set(known):
+        raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
+    return spec.model_copy(update={"manifest": entry.manifest}) if entry else spec
 
 
 def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kernels:
