@@ -19,8 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.planning.plan import choose_route
 from exporter.processes import make_worker_environment

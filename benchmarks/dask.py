@@ -21,11 +21,11 @@ from pathlib import Path
 from benchmarks.figure import Figure, Section
 from benchmarks.measure import ROOT, Failed, spend
 from benchmarks.project import matrix_project, write_models
-from exporter.jobs.job import Announcement
+from exporter.jobs import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project
 from exporter.manifest.project_settings import read_project
-from exporter.manifest.reading.toml_file import ProblemCollector
 from exporter.manifest.resolved.model import ModelSpec
+from exporter.manifest.syntax.toml_file import ProblemCollector
 from exporter.pipeline import BuildOptions, Decisions, run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.pipeline.engine import Engine, LocalEngine

@@ -12,11 +12,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import JobFolder, write_json
 from exporter.pipeline.cluster import host_run
-from exporter.pipeline.cluster.archives import Archive, list_results
+from exporter.pipeline.cluster.archives import Archive, HostReply, HostRequest, list_results
 from exporter.pipeline.cluster.host_run import Host
-from exporter.pipeline.cluster.protocol import HostReply, HostRequest
 from exporter.pipeline.engine import ExitKind
 from exporter.processes import ForkServerStarter
 from exporter.records.record import Record, Status

@@ -16,8 +16,7 @@ import tomlkit
 from benchmarks.measure import ROOT
 from exporter.cache.states import hash_source, read_package_state
 from exporter.checks.files.sample_files import hash_sample
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import JobFolder, Reference, Sample, write_json
 from exporter.manifest import load_project
 from exporter.pipeline import BuildFolder, RecordValidator
 from exporter.planning.plan import PlannedCell, make_plan

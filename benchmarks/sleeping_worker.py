@@ -6,8 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from exporter.jobs.job import Announcement, Job
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Announcement, Job, JobFolder, write_json
 from exporter.records.record import Record, Stage, Status
 
 

@@ -16,8 +16,7 @@ import time
 import tomllib
 from pathlib import Path
 
-from exporter.environments.definition import EnvironmentDefinition
-from exporter.environments.installation import InstallationFailure, install_environment
+from exporter.environments import EnvironmentDefinition, InstallationFailure, install_environment
 
 ROOT = Path(__file__).parents[1]
 #: Environments and caches; ignored by git.

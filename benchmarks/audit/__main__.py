@@ -17,8 +17,8 @@ from exporter.cli.output.terminal import align_columns
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 
 
 def main(arguments: Sequence[str]) -> int:

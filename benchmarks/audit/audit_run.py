@@ -25,11 +25,10 @@ from exporter.checks.files.model_file import read_model
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.text import join_lines
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, Manifest
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import locate_environments
-from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.records.record import CellId, Record, Status
 from exporter.runtimes import load_kernels
 from exporter.runtimes.graph_walk import find_needed_names, index_functions

@@ -19,11 +19,11 @@ from benchmarks.measure import ROOT
 from benchmarks.operators.measure import COLUMNS, measure_functions
 from benchmarks.operators.page import make_page
 from benchmarks.operators.results import CallSupport, OperatorMeasurement, summarize_calls
+from exporter.api.gate_run import read_results
 from exporter.cli.output.terminal import align_columns
 from exporter.core.errors import ExporterError
 from exporter.core.files import write_text
 from exporter.manifest import load_project
-from exporter.usecases.current_results import read_results
 
 MEASUREMENT, PAGE = ROOT / "reports/operators.json", ROOT / "reports/OPERATORS.md"
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime")

@@ -19,8 +19,7 @@ from exporter.cache.states import hash_source
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.jobs.job_folder import JobFolder, format_weights_name, write_json
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference, format_weights_name, write_json
 from exporter.records.record import Artifact, Record
 
 #: Nanoseconds within which two changes can have the same timestamp.

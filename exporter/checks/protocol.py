@@ -14,8 +14,7 @@ from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.checks.files.sample_files import SampleCache, SampleData
 from exporter.checks.files.weight_inputs import read_weight_inputs
 from exporter.core.import_object import load_attribute
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import NO_KERNELS, Kernels, Session

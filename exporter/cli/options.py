@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.planning.selection import Selection
+from exporter.planning import Selection
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package
     from exporter.manifest import Manifest

@@ -1,10 +1,12 @@
 """Comparison of results, baseline and manifests, which decides about a merge."""
 
 from exporter.gate.baseline_comparison import (
+    ProjectState,
     accept_all,
     accept_some,
     compare_baselines,
     compare_results,
+    compare_with_revision,
 )
 from exporter.gate.contract_changes import ContractHashes, find_contract_changes
 from exporter.gate.finding import (
@@ -21,7 +23,6 @@ from exporter.gate.finding import (
     find_cause,
     select_blocking,
 )
-from exporter.gate.revision_comparison import ProjectState, compare_with_revision
 from exporter.gate.upgrade_comparison import FileChange, UpgradeComparison, compare_upgrade
 
 __all__ = [

@@ -18,14 +18,6 @@ from exporter.manifest.resolved.call import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.resolved.gate import (
-    DEFAULT_GATE,
-    Action,
-    Gate,
-    GatePolicy,
-    ModelPolicy,
-)
 from exporter.manifest.resolved.model import (
     Bound,
     Comparator,
@@ -41,7 +33,19 @@ from exporter.manifest.resolved.model import (
     Tolerance,
     select_bound,
 )
-from exporter.manifest.resolved.project import EngineSettings, Manifest, Project
+from exporter.manifest.resolved.project import (
+    DEFAULT_GATE,
+    Action,
+    Device,
+    EngineSettings,
+    Gate,
+    GatePolicy,
+    Manifest,
+    ModelPolicy,
+    Project,
+    RuntimeEnvironment,
+    Toolchain,
+)
 from exporter.manifest.schema.documents import build_schema
 from exporter.manifest.syntax.call_paths import parse_call_path
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.model import ModelSpec
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
 from exporter.manifest.schema.tables import Table, list_explicit_values
 from exporter.manifest.syntax.values import KeyPath, format_key, matches_device

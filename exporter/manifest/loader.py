@@ -10,18 +10,17 @@ from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
 from exporter.manifest.project_settings import check_gate, read_project
-from exporter.manifest.reading.layers import EffectiveSettings, Layer, merge_layers
-from exporter.manifest.reading.toml_file import ProblemCollector, read_toml
-from exporter.manifest.reading.validation import ManifestFile, validate_manifest
-from exporter.manifest.resolved.device import Device
 from exporter.manifest.resolved.model import ModelSpec
-from exporter.manifest.resolved.project import Manifest, Project
+from exporter.manifest.resolved.project import Device, Manifest, Project
 from exporter.manifest.rules.axes import check_shared_axes
 from exporter.manifest.rules.devices import list_pinned_devices
+from exporter.manifest.rules.layers import EffectiveSettings, Layer, merge_layers
 from exporter.manifest.rules.model_resolver import ResolveContext, resolve_model
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import complete_input_names, expand_repeats
+from exporter.manifest.rules.validation import ManifestFile, validate_manifest
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
+from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
 from exporter.manifest.syntax.values import quote
 
 #: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.

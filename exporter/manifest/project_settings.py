@@ -12,16 +12,17 @@ from typing import Any
 
 from exporter.core.errors import Problem, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
-from exporter.manifest.reading.layers import Layer
-from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile, read_toml
-from exporter.manifest.reading.validation import validate
-from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.resolved.gate import Gate, GatePolicy, ModelPolicy
 from exporter.manifest.resolved.project import (
     DEFAULT_STORE_AGE,
     DEFAULT_STORE_SIZE,
+    Device,
     EngineSettings,
+    Gate,
+    GatePolicy,
+    ModelPolicy,
     Project,
+    RuntimeEnvironment,
+    Toolchain,
 )
 from exporter.manifest.rules.devices import (
     BUILT_IN_DEVICES,
@@ -30,9 +31,12 @@ from exporter.manifest.rules.devices import (
     resolve_environments,
     resolve_toolchains,
 )
+from exporter.manifest.rules.layers import Layer
+from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.schema.tables import list_explicit_values
+from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import KeyPath, format_value, quote
 
 _PATH: KeyPath = SETTINGS_KEYS

@@ -1,20 +1,20 @@
 """Build a plan: decide, restore, schedule, execute and collect."""
 
 from exporter.pipeline.build import run_plan
-from exporter.pipeline.decisions.build_results import (
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.decisions import (
+    BuildOptions,
+    Decisions,
     RecordValidator,
     Results,
     collect_results,
+    decide,
     drop_changed_files,
     filter_valid_results,
 )
-from exporter.pipeline.decisions.cell_decisions import BuildOptions, Decisions, decide
-from exporter.pipeline.environments import require_packages
-from exporter.pipeline.execute.supervisor import BuildObserver
-from exporter.pipeline.folder.build_folder import BuildFolder
-from exporter.pipeline.folder.maintenance import Garbage, find_garbage, remove_garbage
-from exporter.pipeline.folder.stored_records import StoredRecords
-from exporter.pipeline.toolchain_export import require_toolchain
+from exporter.pipeline.environments import require_packages, require_toolchain
+from exporter.pipeline.maintenance import Garbage, find_garbage, remove_garbage
+from exporter.pipeline.supervisor import BuildObserver
 
 __all__ = [
     "BuildFolder",

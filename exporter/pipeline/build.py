@@ -2,33 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from exporter.cache.store import Store
+from exporter.core.errors import ExporterError
 from exporter.core.files import read_regular_file, write_text
-from exporter.manifest import Manifest
-from exporter.pipeline.decisions.build_results import RecordValidator, Results, collect_results
-from exporter.pipeline.decisions.cell_decisions import (
+from exporter.core.text import join_lines, pluralize
+from exporter.environments import (
+    InstallationFailure,
+    InstalledEnvironment,
+    find_environment,
+    install_environment,
+    mark_as_used,
+)
+from exporter.manifest import Manifest, Project, Toolchain
+from exporter.manifest.syntax.values import split_device
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.decisions import (
     DEFAULT_OPTIONS,
     BuildOptions,
     Decisions,
+    RecordValidator,
+    Results,
+    RetentionRules,
+    StoreWriter,
     add_failed_restores,
+    collect_results,
     decide,
+    restore,
 )
-from exporter.pipeline.decisions.store_transfer import RetentionRules, StoreWriter, restore
 from exporter.pipeline.engine import Engine
-from exporter.pipeline.environments import create_environments
-from exporter.pipeline.execute.supervisor import BuildObserver, Supervisor
-from exporter.pipeline.folder.build_folder import BuildFolder
-from exporter.pipeline.folder.maintenance import recover_killed_runs
-from exporter.pipeline.folder.stored_records import StoredRecords
+from exporter.pipeline.environments import create_environments, run_nested_export
+from exporter.pipeline.maintenance import recover_killed_runs
 from exporter.pipeline.schedule import estimate_costs, make_jobs, make_tasks
-from exporter.pipeline.toolchain_export import ToolchainContext, export_toolchains
-from exporter.planning.plan import Plan
-from exporter.records.record import CellId, Record, RunRecord
+from exporter.pipeline.supervisor import BuildObserver, Supervisor
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.records.record import CellId, Record, RunRecord, Status
+
+#: The beginning of the line that the export prints for each finished model.
+DONE = "done: "
+#: Overrides the store of the project.
+_STORE_VARIABLE = "EXPORTER_STORE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainContext:
+    """The parts of a build that the exports with toolchains use."""
+
+    project: Project
+    stored: StoredRecords
+    validator: RecordValidator
+    observer: BuildObserver
+    options: BuildOptions
+    workers: int
+
+
+def export_toolchains(context: ToolchainContext, decisions: Decisions) -> None:
+    """Export the cells of each toolchain that has cells to run."""
+    by_toolchain: dict[str, list[PlannedCell]] = {}
+    for planned in decisions.to_run:
+        if not context.stored.build.owns(planned.cell):
+            name = split_device(planned.cell.device)[1]
+            by_toolchain.setdefault(name, []).append(planned)
+    for name, cells in by_toolchain.items():
+        toolchain = context.project.find_toolchain(name)
+        try:
+            installed = _install_toolchain(context, toolchain)
+        except InstallationFailure as error:
+            message = f"{toolchain.location}: the toolchain {name} cannot be created: {error}"
+            _write_unavailable(context, cells, join_lines(message))
+            continue
+        context.validator.fingerprints.forget_devices()
+        try:
+            _export_toolchain(context, toolchain, installed, cells)
+        except ExporterError as error:
+            for problem in error.problems:
+                context.observer.on_note(f"toolchain {name}: {problem}")
+        finally:
+            context.stored.discard_toolchains()
+
+
+def _install_toolchain(context: ToolchainContext, toolchain: Toolchain) -> InstalledEnvironment:
+    """Return the environment of the toolchain; create it on its first use.
+
+    Raises:
+        InstallationFailure: if pip fails.
+    """
+    folder, definition = context.project.environments_folder, toolchain.definition
+    if not find_environment(definition, folder):
+        required = ", ".join(toolchain.requirements)
+        context.observer.on_note(f"creating the toolchain {toolchain.name}: {required}")
+    installed = install_environment(definition, folder)
+    mark_as_used(installed.folder)
+    return installed
+
+
+def _export_toolchain(
+    context: ToolchainContext,
+    toolchain: Toolchain,
+    installed: InstalledEnvironment,
+    cells: Sequence[PlannedCell],
+) -> None:
+    """Run the export of one toolchain and report its results.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the export fails as a whole.
+    """
+    options, observer, stored = context.options, context.observer, context.stored
+    observer.on_note(f"toolchain {toolchain.name}: exporting {pluralize(len(cells), 'cell')}")
+    arguments = [f"--toolchain={toolchain.name}", f"--jobs={context.workers}"]
+    arguments += ["--force"] if options.force else []
+    arguments += ["--thorough"] if options.thorough else []
+    environment = dict(options.environment)
+    if options.store:
+        environment[_STORE_VARIABLE] = str(options.store.path)
+    else:
+        arguments.append("--no-store")
+    arguments += ["--", *(str(planned.cell) for planned in cells)]
+
+    def handle_line(line: str) -> None:
+        if not line.startswith(DONE):
+            observer.on_note(f"toolchain {toolchain.name}: {line}")
+            return
+        model = line.removeprefix(DONE)
+        stored.discard_toolchains()
+        _report_model(context, model, cells)
+
+    run_nested_export(
+        context.project,
+        installed,
+        stored.build.find_part(cells[0].cell),
+        arguments,
+        environment,
+        handle_line,
+    )
+
+
+def _report_model(context: ToolchainContext, model: str, cells: Iterable[PlannedCell]) -> None:
+    """Report the results of a finished model."""
+    for planned in cells:
+        if planned.cell.model == model and (record := context.stored.get(planned.cell)):
+            context.observer.on_cell_done(context.validator.apply_expectations(record))
+    context.observer.on_model_done(model)
+
+
+def _write_unavailable(
+    context: ToolchainContext, cells: Sequence[PlannedCell], message: str
+) -> None:
+    """Store and report that the toolchain of these cells cannot be installed."""
+    context.observer.on_note(message)
+    for planned in cells:
+        record = Record(
+            cell=planned.cell,
+            status=Status.UNAVAILABLE,
+            message=message,
+            route=planned.route,
+            fingerprint=context.validator.fingerprints.get_cell_parts(planned.cell),
+        )
+        context.stored.write_to_toolchain(record)
+    for model in dict.fromkeys(planned.cell.model for planned in cells):
+        _report_model(context, model, cells)
 
 
 def run_plan(

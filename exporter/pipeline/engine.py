@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
-from exporter.jobs.job import Announcement, Job
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Announcement, Job, JobFolder, write_json
 from exporter.processes.lifetime import CpuLimit
 from exporter.processes.spawner import ProcessStarter, WorkerCommand
 from exporter.records.record import Record

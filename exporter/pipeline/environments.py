@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
-from exporter.environments.installation import (
+from exporter.environments import (
+    STAMP,
     InstallationFailure,
     InstalledEnvironment,
+    StoredEnvironment,
     find_environment,
     install_environment,
+    list_environments,
+    mark_as_used,
 )
-from exporter.environments.inventory import StoredEnvironment, list_environments, mark_as_used
 from exporter.manifest import Project, RuntimeEnvironment
-from exporter.manifest.syntax.values import split_device
-from exporter.pipeline.folder.build_folder import BuildFolder
+from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, split_device
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.spawner import run_program
 from exporter.records.record import RunRecord, read_run
 
@@ -188,4 +193,27 @@ def _require_versions(run: RunRecord, installed: InstalledEnvironment) -> None:
         message = (
             f"the export used {', '.join(problems)}; remove the other versions from PYTHONPATH"
         )
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+
+def require_toolchain(project: Project, name: str) -> None:
+    """Raise if this process lacks the packages of a toolchain.
+
+    Raises:
+        ExporterError: MANIFEST if the project has no such toolchain, else ENVIRONMENT.
+    """
+    if name == CURRENT_TOOLCHAIN:
+        return
+    try:
+        toolchain = project.find_toolchain(name)
+    except KeyError:
+        message = f"--toolchain: no toolchain has the name '{name}'"
+        raise ExporterError(ExitCode.MANIFEST, message) from None
+    try:
+        stamp = json.loads((Path(sys.prefix) / STAMP).read_text())
+    except (OSError, ValueError):
+        stamp = {}
+    if stamp.get("requirements") != list(toolchain.requirements):
+        message = f"--toolchain: {sys.prefix} lacks the packages of the toolchain {name}; run "
+        message += "`exporter export` without --toolchain"
         raise ExporterError(ExitCode.ENVIRONMENT, message)

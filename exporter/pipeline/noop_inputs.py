@@ -16,11 +16,11 @@ from exporter.cache.states import (
     read_package_state,
     read_variables,
 )
-from exporter.environments.installation import STAMP, find_environment
+from exporter.environments import STAMP, find_environment
 from exporter.manifest import LoadedProject, Project
 from exporter.manifest.syntax.values import split_device
-from exporter.pipeline.decisions.build_results import Results
-from exporter.pipeline.folder.build_folder import BuildFolder
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import Results
 from exporter.planning.shards import SHARD_NOTE
 from exporter.records.record import Record, Status
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from exporter.cache.fingerprint import THOROUGH
-from exporter.jobs.job import Job, OpsetJob
+from exporter.jobs import Job, OpsetJob
 from exporter.manifest import Manifest, Project
-from exporter.pipeline.decisions.build_results import FingerprintCache
-from exporter.pipeline.decisions.cell_decisions import Decisions
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import Decisions, FingerprintCache
 from exporter.pipeline.engine import Task
-from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import CellId, Record, Stage
 

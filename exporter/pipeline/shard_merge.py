@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError, Problem
-from exporter.jobs.job_folder import write_json
+from exporter.jobs import write_json
 from exporter.manifest import Manifest
-from exporter.pipeline.decisions.build_results import (
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import (
     Results,
     drop_changed_files,
     filter_valid_results,
 )
-from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.planning.plan import Plan
 from exporter.planning.shards import ShardNote, read_shard_note, remove_shard_note
 from exporter.records.record import Record, RunRecord, read_run

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from exporter.core.check_names import CHECK_STAGES
+from exporter.core.known_names import CHECK_STAGES
 from exporter.manifest import Expectation, ModelSpec
 from exporter.manifest.syntax.versions import is_in_range
 from exporter.planning.plan import condition_matches

@@ -7,12 +7,11 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
-from exporter.core.onnxruntime_releases import format_release
+from exporter.core.known_names import format_release
 from exporter.manifest import Condition, Manifest, ModelSpec
-from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import matches_device, matches_toolchain
-from exporter.manifest.syntax.versions import find_lowest_release
-from exporter.planning.selection import EVERYTHING, Selection
+from exporter.manifest.syntax.versions import find_lowest_release, format_opsets
+from exporter.planning import EVERYTHING, Selection
 from exporter.records.record import CellId, Route, Status
 
 #: dynamo creates this opset and later ones. For a lower opset it converts the file afterwards, and

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.jobs.job_folder import write_json
+from exporter.jobs import write_json
 from exporter.planning.plan import Plan
 
 #: In the build folder.

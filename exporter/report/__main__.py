@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.core.files import write_text
 from exporter.manifest.schema.documents import read_field_texts
-from exporter.records import measurements, record
+from exporter.records import record
 from exporter.records.record import RunRecord
 
 FILE = "results.schema.json"
@@ -17,7 +17,7 @@ FILE = "results.schema.json"
 def build_schema() -> dict[str, Any]:
     """Return the schema in the dialect of JSON Schema 2020-12."""
     schema = RunRecord.model_json_schema(mode="serialization")
-    texts = {**read_field_texts(record), **read_field_texts(measurements)}
+    texts = {**read_field_texts(record), **read_field_texts(record)}
     for name, node in {**schema["$defs"], RunRecord.__name__: schema}.items():
         node.pop("title", None)
         if "description" in node:

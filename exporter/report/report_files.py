@@ -12,10 +12,9 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report.exports.plugins import NAME_PATTERN, PLUGINS
+from exporter.report.exports import NAME_PATTERN, PLUGINS
 from exporter.report.pages.page_files import INDEX, MARK, OVERVIEW, PAGES
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 
 JUNIT = "junit.xml"
 CSV = "results.csv"
@@ -43,16 +42,16 @@ def render_exports(
         ExporterError: ENVIRONMENT, if a plugin cannot be loaded or returns an invalid file name.
     """
     # Commands without a report do not need these modules.
-    from exporter.report.exports.csv_export import format_csv
-    from exporter.report.exports.junit import format_junit
-    from exporter.report.exports.pictures import (
+    from exporter.report.exports import (
         create_model_badge,
         create_project_badge,
         draw_badge,
         draw_matrix,
         format_badge_json,
+        format_csv,
+        format_junit,
+        render_plugin_files,
     )
-    from exporter.report.exports.plugins import render_plugin_files
 
     by_model = collect_cells(manifest, run)
     cells = [cell for each in by_model.values() for cell in each]

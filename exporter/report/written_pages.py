@@ -12,7 +12,7 @@ import exporter
 from exporter.cache.states import hash_source
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.jobs.job_folder import write_json
+from exporter.jobs import write_json
 
 
 class _Note(FrozenModel):

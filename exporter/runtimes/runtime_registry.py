@@ -12,7 +12,7 @@ from typing import cast
 import onnx
 
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
-from exporter.core.runtime_table import RUNTIMES
+from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
 from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
-from exporter.core.runtime_table import RUNTIMES
+from exporter.core.known_names import RUNTIMES
 
 #: Package -> the beginning of the device's name, and the value of `runtime`.
 RECIPES: Mapping[str, tuple[str, str]] = {

@@ -11,8 +11,8 @@ import tomli
 
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
 from exporter.manifest.cell_settings import format_toml_value
-from exporter.manifest.syntax.opsets import format_opset_run
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, split_device
+from exporter.manifest.syntax.versions import format_opset_run
 from exporter.planning.expectations import (
     CellFailure,
     is_for_version,

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import exporter.worker.dependencies.read_variables  # noqa: F401 - before torch sets variables
 from exporter.core.errors import ExitCode
-from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import Job, JobFolder
 from exporter.processes.landlock import restrict_process
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from exporter.cache.states import SEARCH_PATH
 from exporter.core.text import join_names
-from exporter.jobs.job import Announcement, Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles

@@ -12,9 +12,7 @@ from pathlib import Path
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
 from exporter.checks.files.sample_files import SampleCache
-from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference
+from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.records.record import INITIAL_WEIGHTS, Route, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import watch_variables

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from exporter.checks.files.sample_files import SampleCache
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.jobs.reference import Reference
+from exporter.jobs import Reference
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.job_output import JobOutput
 from exporter.worker.process.fork_call import can_fork, run_in_fork

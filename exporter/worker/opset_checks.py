@@ -9,8 +9,7 @@ from types import MappingProxyType
 from exporter.checks.files.model_file import measure_artifact
 from exporter.checks.files.sample_files import SampleCache
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import write_json
-from exporter.jobs.reference import list_groups
+from exporter.jobs import list_groups, write_json
 from exporter.records.record import UNPROVED_PREFIX, CellId, Record, Stage
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_record
 from exporter.worker.export.attempts import ExportContext, FileOrigin

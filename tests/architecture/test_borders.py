@@ -77,7 +77,7 @@ def list_allowed(path: Path) -> set[str]:
             allowed = WORKER | {"os.environ"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
-    elif path.stem == "child" and path.is_relative_to(PACKAGE / "tools"):
+    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "tools"):
         allowed = WORKER  # these are programs, like a worker
     return allowed
 

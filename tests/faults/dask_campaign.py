@@ -15,12 +15,12 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.api.export_run import FailFastObserver
 from exporter.manifest import EngineSettings
 from exporter.pipeline import run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status
-from exporter.usecases.export_run import FailFastObserver
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster
 from tests.unit.pipeline.builders import BuildLog

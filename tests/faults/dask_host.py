@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.cache import fingerprint
-from exporter.pipeline.cluster import host_environment, host_run
+from exporter.pipeline.cluster import host_run
 from exporter.processes import ForkServerStarter, Spawner
 
 _WORKER = Path(__file__).with_name("worker.py")
@@ -32,7 +32,7 @@ host_run.make_host_starter = make_host_starter
 if os.environ.get("FAULTS_ATTACK"):
     host_run.run_request = lambda *_: Attack()
 if state := os.environ.get("FAULTS_TORCH"):
-    host_environment.read_tool_parts = lambda: {
+    host_run.read_tool_parts = lambda: {
         **fingerprint.read_tool_parts(),
         "tool.torch": state,
     }

@@ -26,8 +26,8 @@ from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline import BuildFolder, BuildOptions, run_plan
 from exporter.pipeline.engine import LocalEngine
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign, corruption

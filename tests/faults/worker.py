@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from exporter.jobs.reference import Reference
+from exporter.jobs import Reference
 from exporter.records.record import Record
 
 JOB: dict[str, Any] = json.loads(Path(sys.argv[-1]).read_text())

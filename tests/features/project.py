@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from exporter.core.files import write_text
-from exporter.jobs.job import OpsetJob
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record, read_run

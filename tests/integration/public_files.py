@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec, load_project
 from exporter.worker.export.capture import capture_program, list_dynamic_shapes
 from exporter.worker.export.convert import convert_program

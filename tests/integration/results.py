@@ -7,7 +7,7 @@ from pathlib import Path
 
 from exporter.cache.states import hash_source
 from exporter.manifest import load_project
-from exporter.pipeline.decisions.build_results import FingerprintCache
+from exporter.pipeline.decisions import FingerprintCache
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, RunRecord, Source, Status
 from tests.unit.factory import make_record

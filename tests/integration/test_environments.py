@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from exporter.environments.installation import STAMP, find_interpreter
+from exporter.environments import STAMP, find_interpreter
 from exporter.manifest import load_settings
 from exporter.records.record import Status
 from tests.integration.project import read_cells, run_exporter

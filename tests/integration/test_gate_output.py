@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.manifest import load_project
-from exporter.pipeline.decisions.build_results import FingerprintCache
+from exporter.pipeline.decisions import FingerprintCache
 from exporter.planning.plan import make_plan
 from exporter.records.record import RunRecord, Status
 from tests.integration.project import run_exporter

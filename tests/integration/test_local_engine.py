@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.jobs.job import Announcement, Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import Announcement, Job, JobFolder, OpsetJob
 from exporter.manifest import Device
 from exporter.pipeline.engine import (
     ExitKind,

@@ -15,15 +15,14 @@ import onnx
 import pytest
 from onnx import parser
 
-from exporter.core.onnxruntime_releases import (
+from exporter.core.known_names import (
     RELEASES,
     ReleaseLimits,
     find_first_release,
     find_limits,
     format_release,
 )
-from exporter.environments.definition import EnvironmentDefinition
-from exporter.environments.installation import InstallationFailure, install_environment
+from exporter.environments import EnvironmentDefinition, InstallationFailure, install_environment
 
 #: The first release with a wheel for Python 3.11, and the last one to install.
 FIRST, LAST = (1, 15), (1, 32)

@@ -19,9 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference
+from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record

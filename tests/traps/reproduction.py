@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
 from exporter.tools.repro import ReproducedCell, write_reproducer

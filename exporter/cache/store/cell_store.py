@@ -49,7 +49,7 @@ from exporter.cache.store.store_entry import (
 )
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_byte_limit
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.records.record import CellId, Record
 
 if TYPE_CHECKING:  # an export without a remote store imports no web client

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from exporter.cache.states import hash_source
 from exporter.cache.store.blobs import create_scratch_file, move_into_place
 from exporter.cache.store.eviction import EvictionResult, StoreLimits, evict
-from exporter.cache.store.remote_files import RemoteFiles
-from exporter.cache.store.request_pool import (
+from exporter.cache.store.remote_files import (
+    RemoteFiles,
     Request,
     RequestPool,
     TimeLimit,

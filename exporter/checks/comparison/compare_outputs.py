@@ -32,7 +32,7 @@ from exporter.checks.comparison.tolerance import (
 from exporter.checks.files.sample_files import SampleData, SelectionData
 from exporter.checks.protocol import CheckContext
 from exporter.core.text import pluralize
-from exporter.jobs.reference import Reference
+from exporter.jobs import Reference
 from exporter.manifest import Comparator, Input, ModelSpec, Output
 from exporter.runtimes.session import Array, OnnxValue
 

@@ -20,7 +20,7 @@ from exporter.checks.comparison.compare_outputs import (
 from exporter.checks.files.sample_files import DamagedSample, SampleData
 from exporter.checks.protocol import CheckContext
 from exporter.core.text import pluralize, round_up_two_digits
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, Session

@@ -33,7 +33,7 @@ import math
 from dataclasses import dataclass, replace
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Bound, select_bound
 
 _NOISE_FACTOR = 8.0

@@ -14,8 +14,7 @@ from onnx import ModelProto, ValueInfoProto, load_tensor, numpy_helper
 
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.text import join_names
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Weight
+from exporter.jobs import JobFolder, Weight
 from exporter.runtimes.graph_walk import format_dtype
 from exporter.runtimes.session import Array
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.protocol import CheckContext, RuntimeCheck
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Axis
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Session

@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, TypeProto
 
 from exporter.checks.protocol import CheckContext, run_structure_check
 from exporter.checks.structural.domains import find_foreign_operators, list_declared_domains
-from exporter.core.onnxruntime_releases import (
+from exporter.core.known_names import (
     find_first_release,
     find_limits,
     format_release,

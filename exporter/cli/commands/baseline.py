@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from exporter.api.gate_run import Acceptance, accept, prepare_acceptance
 from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import print_result_notes, require_readable_files, show_findings
 from exporter.cli.output.terminal import print_error, print_line
@@ -15,7 +16,6 @@ from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import pattern_matches
 from exporter.records.record import CellId
-from exporter.usecases.baseline_acceptance import Acceptance, accept, prepare_acceptance
 
 
 @click.group(invoke_without_command=True)

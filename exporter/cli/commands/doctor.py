@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from exporter.api.export_run import get_default_jobs
+from exporter.api.project_store import open_store
 from exporter.cache.noop_snapshot import get_today
 from exporter.cli.options import root_option
 from exporter.cli.output.terminal import print_line
@@ -28,8 +30,6 @@ from exporter.tools.doctor import (
     examine_remote,
     examine_store,
 )
-from exporter.usecases.export_run import get_default_jobs
-from exporter.usecases.project_store import open_store
 
 _COLORS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
 

@@ -11,7 +11,7 @@ from exporter.cli.options import root_option
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes
-from exporter.environments.inventory import list_environments
+from exporter.environments import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.syntax.values import join_device

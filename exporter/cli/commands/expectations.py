@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
+from exporter.api.gate_run import read_results
 from exporter.cache.noop_snapshot import get_today
 from exporter.cli.options import root_option, selection_options
 from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.tools.expectations import format_list, propose_lists
-from exporter.usecases.current_results import read_results
 
 
 @click.command()

@@ -28,15 +28,14 @@ from exporter.cli.output.terminal import print_line, print_problem, print_summar
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.core.toml_table import read_setting
-from exporter.planning.selection import Selection
+from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
+    from exporter.api.export_run import ExportOptions, ExportResult
     from exporter.cli.options import EngineArguments
     from exporter.planning.shards import Shard
     from exporter.processes import ProcessStarter
-    from exporter.usecases.build_plan import ExportOptions
-    from exporter.usecases.export_run import ExportResult
 
 #: How often cells run again at once because a file changed meanwhile: a model may change its own.
 _MAX_REPEATS = 2
@@ -101,12 +100,12 @@ def export(
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
         # A no-op must not import the build.
+        from exporter.api import export_run
         from exporter.cli.output.progress import ModelEvents, observe_progress
         from exporter.cli.output.tables import open_project, show_plan, show_statistics
         from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
-        from exporter.usecases import build_plan, export_run
 
-        options = build_plan.ExportOptions(
+        options = export_run.ExportOptions(
             selection=selection,
             shard=shard,
             jobs=engine.jobs,
@@ -123,7 +122,7 @@ def export(
         if flags["watch"]:
             _watch(root, options, starter, flags)
         if flags["dry_run"]:
-            show_plan(build_plan.plan(open_project(root), options, os.environ))
+            show_plan(export_run.plan(open_project(root), options, os.environ))
             return ExitCode.OK
         if toolchain not in ("", CURRENT_TOOLCHAIN):
             export_run.export(root, options, ModelEvents(), starter, os.environ)
@@ -180,7 +179,7 @@ def _watch(
     Raises:
         ExporterError: The first export cannot run, unless an edit of a manifest can repair that.
     """
-    from exporter.usecases.watch import WatchedFiles
+    from exporter.api.watch import WatchedFiles
 
     watched = WatchedFiles(root)
     variables = _read_variables(root)
@@ -230,9 +229,9 @@ def _export_changes(
     root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
 ) -> ExportResult:
     """Export, and print the verdicts of the cells that ran."""
+    from exporter.api.export_run import export as run_export
     from exporter.cli.output.progress import LineProgress
     from exporter.cli.output.tables import print_file_problems
-    from exporter.usecases.export_run import export as run_export
 
     started = time.monotonic()
     observer = LineProgress(explain=True)

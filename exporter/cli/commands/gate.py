@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from exporter.api import gate_run
 from exporter.cli.options import root_option
 from exporter.cli.output.github import (
     Annotation,
@@ -25,7 +26,6 @@ from exporter.gate import GateFinding
 from exporter.pipeline import BuildFolder
 from exporter.report import group_findings, render_gate
 from exporter.report.rows.failure_clusters import GateContext, find_context, name_subject
-from exporter.usecases import gate_run
 
 #: GitHub rejects a longer comment; in bytes. The job adds the commit.
 _COMMENT_LIMIT = 65_000

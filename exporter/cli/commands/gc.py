@@ -12,6 +12,7 @@ from typing import Any
 import click
 from pydantic import TypeAdapter, ValidationError
 
+from exporter.api.project_store import open_store
 from exporter.cache.store import StoreLimits
 from exporter.cache.store.remote_store import RemoteStore
 from exporter.cli.options import root_option
@@ -19,7 +20,7 @@ from exporter.cli.output.tables import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes, pluralize
-from exporter.environments.inventory import remove_environment
+from exporter.environments import remove_environment
 from exporter.manifest import Project, load_project
 from exporter.manifest.schema.settings import Age
 from exporter.manifest.syntax.fields import Memory
@@ -27,7 +28,6 @@ from exporter.pipeline import BuildFolder, find_garbage, remove_garbage
 from exporter.pipeline.environments import list_garbage
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
-from exporter.usecases.project_store import open_store
 
 
 def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:

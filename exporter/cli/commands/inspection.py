@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from exporter.api import export_run
+from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
     complete,
     no_store_option,
@@ -28,11 +30,9 @@ from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.manifest import explain_cell, load_layers, load_project
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.versions import format_opsets
+from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, make_plan
-from exporter.planning.selection import Selection
-from exporter.usecases import build_plan
-from exporter.usecases.current_results import find_inconsistencies
 
 
 @click.command()
@@ -62,10 +62,10 @@ def check(root: Path) -> int:
 @no_store_option
 def plan(selection: Selection, root: Path, *, no_store: bool, **options_of_run: Any) -> int:
     """Show the cells that an export would run, with the reasons."""
-    options = build_plan.ExportOptions(
+    options = export_run.ExportOptions(
         selection=selection, use_store=not no_store, **options_of_run
     )
-    show_plan(build_plan.plan(open_project(root), options, os.environ))
+    show_plan(export_run.plan(open_project(root), options, os.environ))
     return ExitCode.OK
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from exporter.api.report_pages import write_reports
 from exporter.cli.options import root_option
 from exporter.cli.output.summary import make_summary
 from exporter.cli.output.tables import open_project
@@ -18,7 +19,6 @@ from exporter.pipeline.shard_merge import merge_shards
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from exporter.report.rows.cells import group_by_opset
-from exporter.usecases.report_pages import write_reports
 
 
 @click.command()

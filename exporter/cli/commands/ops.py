@@ -13,13 +13,13 @@ from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.pipeline import require_packages
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import Route
-from exporter.tools.operators.survey import OperatorGaps, SurveyResponse, run_survey
+from exporter.tools.operators import OperatorGaps, SurveyResponse, run_survey
 
 _Key = TypeVar("_Key", bound=Hashable)
 _NAMES = {"torchscript": "TorchScript", "dynamo": "dynamo"}

@@ -15,8 +15,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder, filter_valid_results, require_packages
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan, pattern_matches
-from exporter.planning.selection import Selection
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.cells import group_by_opset

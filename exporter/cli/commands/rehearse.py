@@ -7,20 +7,20 @@ from pathlib import Path
 
 import click
 
+from exporter.api.rehearsal_run import RehearsalOptions
+from exporter.api.rehearsal_run import rehearse as run_rehearsal
 from exporter.cli.options import cells_option, root_option
 from exporter.cli.output.tables import open_project, require_readable_files, show_findings
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
 from exporter.gate import UpgradeComparison
-from exporter.planning.selection import Selection
+from exporter.planning import Selection
 from exporter.report.pages.rehearsal_page import (
     format_rehearsal_json,
     group_operator_changes,
     render_rehearsal,
 )
-from exporter.usecases.rehearsal_run import RehearsalOptions
-from exporter.usecases.rehearsal_run import rehearse as run_rehearsal
 
 
 @click.command()

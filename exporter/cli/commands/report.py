@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
+from exporter.api.gate_run import read_results
+from exporter.api.report_pages import write_reports
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
-from exporter.usecases.current_results import read_results
-from exporter.usecases.report_pages import write_reports
 
 
 @click.command()

@@ -16,7 +16,7 @@ from exporter.processes import make_worker_environment
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.baseline import extract_outcome
 
-_FUNCTION = "exporter.tools.graph_view.child:format_graph"
+_FUNCTION = "exporter.tools.child.graph_view:format_graph"
 #: Seconds; files of several gigabytes take some minutes.
 _TIMEOUT = 600.0
 

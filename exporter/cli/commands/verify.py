@@ -10,6 +10,9 @@ from pathlib import Path
 
 import click
 
+from exporter.api.evidence import add_evidence, find_evidence_path
+from exporter.api.finished_file import FinishedFile, find_entry, prove_finished_file
+from exporter.api.gate_run import read_results
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
@@ -31,9 +34,6 @@ from exporter.tools.verify import (
     read_opset,
     verify_folders,
 )
-from exporter.usecases.current_results import read_results
-from exporter.usecases.evidence import add_evidence, find_evidence_path
-from exporter.usecases.finished_file import FinishedFile, find_entry, prove_finished_file
 
 #: A folder needs neither torch nor the exporters.
 _PACKAGES = ("numpy", "onnx")

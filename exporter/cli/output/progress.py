@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from exporter.cli.output.terminal import is_terminal, print_line
-from exporter.jobs.job import Announcement
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.jobs import Announcement
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.pipeline import BuildObserver, Decisions
-from exporter.pipeline.toolchain_export import DONE
+from exporter.pipeline.build import DONE
 from exporter.records.record import CellId, Record, Status
 from exporter.report.rows.cells import group_by_opset
 

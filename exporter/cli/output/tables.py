@@ -25,9 +25,9 @@ from exporter.report.rows.failure_clusters import (
 )
 
 if TYPE_CHECKING:  # most commands print only some of these tables
+    from exporter.api.export_run import BuildPlan
+    from exporter.api.gate_run import ValidResults
     from exporter.cache.store import StoreStatistics
-    from exporter.usecases.build_plan import BuildPlan
-    from exporter.usecases.current_results import ValidResults
 
 
 def open_project(root: Path) -> Manifest:

@@ -2,19 +2,250 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.known_names import Release, find_limits
 from exporter.core.text import DEFAULT_COMMAND
-from exporter.manifest.resolved.device import Device, RuntimeEnvironment, Toolchain
-from exporter.manifest.resolved.gate import DEFAULT_GATE, Gate
+from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.model import ModelSpec, Style
 from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, join_device, split_device
+from exporter.manifest.syntax.versions import find_pinned_release, find_requirement_name
+
+Optimization = Literal["none", "basic", "extended", "all"]
+Proof = Literal["short", "full"]
+
+
+class RuntimeEnvironment(FrozenModel):
+    """The separate environment of a runtime: `[tool.exporter.environments.NAME]`."""
+
+    name: str
+    requirements: Items[str]
+    python: str = ""
+    """The interpreter; empty: the running one."""
+    location: str = ""
+    """Its table, for messages: `pyproject.toml:12`."""
+    interpreter: str = ""
+    """The path of its Python; empty until it is created."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """The installed version of each package; empty until it is created."""
+    problem: str = ""
+    """The reason why it cannot be created on this machine."""
+
+    @property
+    def definition(self) -> EnvironmentDefinition:
+        """The definition that decides about its content."""
+        return EnvironmentDefinition(requirements=self.requirements, python=self.python)
+
+    @property
+    def runtime_versions(self) -> str:
+        """The installed versions of the required packages: `onnxruntime 1.17.3, numpy 1.26.4`."""
+        names = (find_requirement_name(requirement) for requirement in self.requirements)
+        known = {name: self.packages[name] for name in names if name in self.packages}
+        return ", ".join(f"{name} {version}" for name, version in known.items())
+
+
+class Toolchain(FrozenModel):
+    """Other packages for the export and the checks: `[tool.exporter.toolchains.NAME]`."""
+
+    name: str
+    requirements: Items[str]
+    location: str = ""
+    """Its table, for messages: `pyproject.toml:12`."""
+
+    @property
+    def definition(self) -> EnvironmentDefinition:
+        """The definition of its environment, which also has all packages of the current one."""
+        return EnvironmentDefinition(requirements=self.requirements, adds_to_current=True)
+
+
+class Device(FrozenModel):
+    """A runtime with its device or execution providers."""
+
+    name: str
+    runtime: str
+    """A built-in runtime, or the name of an installed plugin."""
+    providers: Items[str] = ()
+    """ONNX Runtime execution providers, first choice first."""
+    strict: bool = False
+    """Whether every node has to run on the first provider."""
+    module: str = ""
+    """`package.module`, or `package.module:Class`, of an ONNX backend."""
+    device: str = ""
+    """The name that the backend or OpenVINO uses; empty: `CPU`."""
+    environment: RuntimeEnvironment | None = None
+    """The environment of its process; None: the workers'."""
+    session_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Options of ONNX Runtime's session, or properties of OpenVINO."""
+    provider_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Options of execution providers, by their names."""
+    optimization: Optimization | Literal[""] = ""
+    """The level of ONNX Runtime's graph optimizations; empty: its default."""
+    provider_library: str = ""
+    """The shared library of the first provider: an absolute path, or `module:function`."""
+
+    proof: Proof = "short"
+    """Whether all checks run, also after an earlier device proved the promises of the file."""
+
+    toolchain: Toolchain | None = None
+    """The toolchain of its cells; None: the project's own packages."""
+
+    @property
+    def pinned_release(self) -> Release | None:
+        """The release of ONNX Runtime that its environment pins."""
+        if self.runtime != "onnxruntime" or self.environment is None:
+            return None
+        return find_pinned_release(self.environment.requirements)
+
+    @property
+    def last_opset(self) -> int | None:
+        """The last opset that its pinned release loads; None if no release is pinned."""
+        limits = find_limits(self.pinned_release) if self.pinned_release else None
+        return limits.opset if limits else None
+
+    @property
+    def identity(self) -> Device:
+        """The device without the state of this machine and lines of files."""
+        environment, toolchain = self.environment, self.toolchain
+        if environment is not None:
+            state = {"interpreter": "", "packages": {}, "problem": "", "location": ""}
+            environment = environment.model_copy(update=state)
+        if toolchain is not None:
+            toolchain = toolchain.model_copy(update={"location": ""})
+        return self.model_copy(update={"environment": environment, "toolchain": toolchain})
+
+
+#: The gate fails, prints a warning and passes, or ignores the finding.
+Action = Literal["block", "warn", "ignore"]
+_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class GatePolicy(FrozenModel):
+    """The action for each kind of finding, and the thresholds of drift."""
+
+    newly_red: Action = "block"
+    """The cell was not red and is red now."""
+    expired: Action = "block"
+    """The failure was expected, and the expectation has expired."""
+    missing: Action = "block"
+    """The cell is accepted or promised and has no result, or it is accepted and no longer
+    promised."""
+    relaxed: Action = "block"
+    """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass."""
+    redefined: Action = "warn"
+    """With `--against`: the entry has another source, other weights, options or data. The cells are
+    proved, but for another model than the accepted one."""
+    worse: Action = "block"
+    """The cell was red before, and fails now at an earlier stage or dies."""
+    flaky: Action = "block"
+    """Two runs with the same inputs had different verdicts."""
+    xpass: Action = "block"
+    """The cell passes although the manifest expects a failure."""
+    newly_unavailable: Action = "block"
+    """The machine can no longer run the cell."""
+    evidence: Action = "block"
+    """A measurement of another machine is red; or `[tool.exporter.evidence]` requires one, and it
+    is missing, stale or too old."""
+    newly_skipped: Action = "block"
+    """The manifest skips the cell now."""
+    newly_expected: Action = "block"
+    """The cell fails as the manifest now expects."""
+    new_red: Action = "block"
+    """The cell is red and not in the baseline."""
+    changed: Action = "block"
+    """Another check or kind of failure, neither better nor worse."""
+    better: Action = "block"
+    """The cell was red before and fails now at a later stage. Blocks until it is accepted."""
+    rerouted: Action = "block"
+    """Another exporter or another capture created the file."""
+    error_grown: Action = "warn"
+    """The error, as a multiple of the allowed error, grew by `error_factor`."""
+    file_grown: Action = "warn"
+    """The file with its external data grew by the share `file_growth`, and by 4 kB."""
+    nodes_grown: Action = "warn"
+    """The number of nodes grew by the share `node_growth`."""
+    latency_grown: Action = "warn"
+    """With `measure = ["latency"]`: the file's time, as a multiple of PyTorch's in the same run,
+    grew by `latency_factor`."""
+    load_grown: Action = "warn"
+    """With `measure = ["load"]`: the load time, as a multiple of that of a file with one node,
+    grew by `load_factor`."""
+    memory_grown: Action = "warn"
+    """With `measure = ["memory"]`: the peak memory, as a multiple of the size of the file, grew by
+    `memory_factor`."""
+    new_domain: Action = "warn"
+    """The file has an operator of a domain that it did not have."""
+    floor_raised: Action = "warn"
+    """The oldest ONNX Runtime that loads the file is a newer release."""
+    lowest_raised: Action = "warn"
+    """The lowest opset from which all cells of the model pass is higher."""
+    fixed: Action = "block"
+    """The cell passes now. Blocks until it is accepted, because only then can the gate notice a
+    later loss."""
+    new_green: Action = "block"
+    """The cell is green and not in the baseline. Blocks until it is accepted."""
+    accepted_here: Action = "block"
+    """With `--against`: the branch's own baseline accepts a loss with a reason. `warn` lets a loss
+    with a reviewed reason pass; `block` lets none pass."""
+    error_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4.0
+    """The factor by which the error has to grow."""
+    error_floor: _Share = 0.1
+    """Errors up to this share of the allowed error are never drift."""
+    latency_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """The factor by which that multiple has to grow. Other load on the machine changes it by up to
+    a half."""
+    load_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """The factor by which that multiple has to grow."""
+    memory_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.5
+    """The factor by which that multiple has to grow."""
+    file_growth: _Share = 0.05
+    """0.05 is 5 %."""
+    node_growth: _Share = 0.05
+    """0.05 is 5 %."""
+
+
+class ModelPolicy(FrozenModel):
+    """The settings of `[tool.exporter.gate.models.NAME]`."""
+
+    models: str
+    """A glob over IDs."""
+    values: dict[str, Action | float]
+    """The keys of `GatePolicy` that are set."""
+
+
+class Gate(FrozenModel):
+    """The policy of every model."""
+
+    policy: GatePolicy = GatePolicy()
+    models: Items[ModelPolicy] = ()
+    """In the order of the settings: if two match a model, the later one wins."""
+    lines: dict[str, int] = Field(default_factory=dict)
+    """The lines of the keys in pyproject.toml: `fixed`, `models.NAME.fixed`; the table is ``."""
+
+    def find_policy(self, model: str) -> GatePolicy:
+        """Return the policy of one model."""
+        values: dict[str, object] = {}
+        for policy in self.models:
+            if fnmatchcase(model, policy.models):
+                values |= policy.values
+        return self.policy.model_copy(update=values) if values else self.policy
+
+    def find_line(self, model: str, key: str) -> int | None:
+        """Return the line that sets a key for a model; that of the table if no line sets it."""
+        names = [each.models for each in self.models if fnmatchcase(model, each.models)]
+        keys = [f"models.{name}.{key}" for name in reversed(names)]
+        return next((self.lines[each] for each in (*keys, key, "") if each in self.lines), None)
+
+
+#: The policy of a project without settings of the gate.
+DEFAULT_GATE = Gate()
+
 
 #: The engines: worker processes of this machine, or the hosts of a Dask cluster.
 EngineKind = Literal["local", "dask"]

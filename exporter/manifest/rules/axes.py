@@ -12,8 +12,8 @@ from math import isqrt
 from typing import Any
 
 from exporter.core.errors import suggest_name
-from exporter.manifest.reading.layers import EffectiveSettings, Layer
 from exporter.manifest.resolved.call import Axis, SizeRule, complete_sizes, find_bases
+from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.signature import NamedShape, resolve_shapes
 from exporter.manifest.schema.tables import AxisTable
 from exporter.manifest.syntax.fields import MAX_SIZE

@@ -7,10 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.core.errors import suggest_name, suggest_nearest
-from exporter.core.onnxruntime_releases import Release
-from exporter.core.runtime_table import RUNTIMES
-from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
-from exporter.manifest.resolved.device import (
+from exporter.core.known_names import RUNTIMES, Release
+from exporter.manifest.resolved.project import (
     Device,
     RuntimeEnvironment,
     Toolchain,
@@ -18,6 +16,7 @@ from exporter.manifest.resolved.device import (
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
 from exporter.manifest.syntax.fields import FLOATS
+from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (
     CURRENT_TOOLCHAIN,
     SEPARATOR,

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from exporter.core.errors import suggest_name
-from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
 from exporter.manifest.resolved.model import Comparator
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
 from exporter.manifest.schema.tables import (

@@ -10,13 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.core.onnxruntime_releases import Release
-from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.core.known_names import Release
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import ModelSpec, Output
 from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.devices import add_consumer_devices, format_unknown_device
-from exporter.manifest.rules.exporters import check_exporter, check_sequences, resolve_options
 from exporter.manifest.rules.fills import (
     check_masks,
     resolve_cases,
@@ -24,6 +22,7 @@ from exporter.manifest.rules.fills import (
     resolve_fill,
     resolve_inputs_from,
 )
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.overrides import (
     resolve_expectations,
     resolve_overrides,
@@ -39,11 +38,14 @@ from exporter.manifest.rules.signature import (
     resolve_shapes,
 )
 from exporter.manifest.rules.sources import (
+    check_exporter,
     check_saved_source,
+    check_sequences,
     has_artifact,
     resolve_artifact,
     resolve_custom_ops,
     resolve_depends,
+    resolve_options,
     resolve_parameters,
     resolve_weights,
 )

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from exporter.core.errors import suggest_name, suggest_nearest
-from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
 from exporter.manifest.schema.entry import ExpectTable, OverrideTable, Settings, SkipTable
 from exporter.manifest.schema.tables import BoundTable, ToleranceTable, list_explicit_values
 from exporter.manifest.syntax.fields import FLOATS
-from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import (
     CURRENT_TOOLCHAIN,
     KeyPath,
@@ -23,6 +22,7 @@ from exporter.manifest.syntax.values import (
     quote,
     split_device,
 )
+from exporter.manifest.syntax.versions import format_opsets
 
 
 def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:

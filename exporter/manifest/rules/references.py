@@ -18,7 +18,7 @@ from typing import Any
 
 from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.core.frozen_model import Plain
-from exporter.manifest.reading.layers import EffectiveSettings
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.syntax.python_source import (
     ForwardParameters,
     UnreadableForward,

@@ -12,10 +12,10 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from exporter.core.errors import suggest_name, suggest_nearest
-from exporter.manifest.reading.layers import EffectiveSettings
 from exporter.manifest.resolved.call import Container, Dim
-from exporter.manifest.rules.exporters import list_exporters
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
+from exporter.manifest.rules.sources import list_exporters
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import (
     ConstantTable,
@@ -26,9 +26,9 @@ from exporter.manifest.schema.tables import (
 )
 from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
 from exporter.manifest.syntax.fields import PLACEHOLDER
-from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.python_source import ForwardParameters, UnreadableForward
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
+from exporter.manifest.syntax.versions import format_opsets
 
 _NUMBER_DTYPES = ("int64", "float32", "float64", "bool")
 #: ONNX can test the presence of an optional value from this opset.

@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from exporter.manifest.resolved import call, gate, model
+from exporter.manifest.resolved import call, model, project
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import Document, ModelEntry
 from exporter.manifest.schema.tables import Table
@@ -28,7 +28,7 @@ def build_schema() -> dict[str, Any]:
 def build_table_schema(table: type[Table]) -> dict[str, Any]:
     """Return the schema of one kind of table and of its inner tables."""
     root: dict[str, Any] = _simplify(table.model_json_schema())
-    modules = (call, model, tables, entry, gate, settings)
+    modules = (call, model, tables, entry, project, settings)
     texts = read_field_texts(*modules)
     for name, node in {**root.get("$defs", {}), table.__name__: root}.items():
         properties = node.get("properties", {})

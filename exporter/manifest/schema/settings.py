@@ -10,13 +10,14 @@ from pydantic import AfterValidator, Field, PlainValidator, Tag, WithJsonSchema
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items
 from exporter.core.text import DEFAULT_COMMAND, NAME_PLACEHOLDER
-from exporter.manifest.resolved.device import Optimization, Proof
-from exporter.manifest.resolved.gate import GatePolicy
 from exporter.manifest.resolved.model import Style
 from exporter.manifest.resolved.project import (
     DEFAULT_STORE_TIMEOUT,
     REMOTE_SCHEMES,
     EngineKind,
+    GatePolicy,
+    Optimization,
+    Proof,
     Sandbox,
     is_remote,
     split_url,

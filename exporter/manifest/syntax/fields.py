@@ -19,9 +19,8 @@ from pydantic import (
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.import_object import RUNTIME_GROUP, find_plugins
-from exporter.core.runtime_table import RUNTIMES
+from exporter.core.known_names import RUNTIMES
 from exporter.manifest.syntax.call_paths import parse_call_path
-from exporter.manifest.syntax.opsets import parse_condition, parse_opsets
 from exporter.manifest.syntax.values import (
     DATA_SUFFIXES,
     IMAGE_SUFFIXES,
@@ -32,7 +31,12 @@ from exporter.manifest.syntax.values import (
     split_data_file,
     unexpected_value,
 )
-from exporter.manifest.syntax.versions import check_requirement, check_version_range
+from exporter.manifest.syntax.versions import (
+    check_requirement,
+    check_version_range,
+    parse_condition,
+    parse_opsets,
+)
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 DTYPES = (

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from exporter.core.check_names import CHECK_STAGES
 from exporter.core.errors import suggest_nearest
+from exporter.core.known_names import CHECK_STAGES
 
 #: A path through tables and arrays: keys and indices.
 KeyPath = tuple[str | int, ...]

@@ -25,30 +25,31 @@ from typing import Any, BinaryIO
 from exporter.cache.states import read_search_path, read_tool_parts
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
-from exporter.jobs.job import Announcement
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Announcement, JobFolder, write_json
 from exporter.manifest import EngineSettings, Project
 from exporter.manifest.resolved.project import NO_STORE, is_remote
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.cluster import host_run
 from exporter.pipeline.cluster.archives import (
+    PART_SIZE,
     Archive,
+    HostEvent,
+    HostReply,
+    HostRequest,
+    RunContext,
     list_project,
     move_files,
     read_targets,
     unpack,
 )
-from exporter.pipeline.cluster.cluster_hosts import ClusterHosts
-from exporter.pipeline.cluster.connection import ClusterConnection, connect, require_dask
-from exporter.pipeline.cluster.host_environment import PYTHON_PATH, split_python_path
-from exporter.pipeline.cluster.protocol import (
-    PART_SIZE,
-    HostEvent,
-    HostReply,
-    HostRequest,
-    RunContext,
+from exporter.pipeline.cluster.cluster_hosts import (
+    ClusterConnection,
+    ClusterHosts,
+    connect,
+    require_dask,
 )
+from exporter.pipeline.cluster.host_run import PYTHON_PATH, split_python_path
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
-from exporter.pipeline.folder.build_folder import BuildFolder
 from exporter.processes.environment import list_shared_variables
 
 #: Seconds between two looks at the cluster.

@@ -18,8 +18,8 @@ from exporter.core.text import (
     pluralize,
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
+from exporter.records.baseline import ModelFigures
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
-from exporter.records.trends import ModelFigures
 from exporter.report.formats import (
     ELSEWHERE,
     MARKS,
@@ -29,9 +29,14 @@ from exporter.report.formats import (
     format_count,
     quote_link_target,
 )
-from exporter.report.rows.acceptance import AcceptanceHistory, format_export_tools
 from exporter.report.rows.artifacts import summarize_result
-from exporter.report.rows.cells import Cell, find_lowest_opset, format_head
+from exporter.report.rows.cells import (
+    AcceptanceHistory,
+    Cell,
+    find_lowest_opset,
+    format_export_tools,
+    format_head,
+)
 from exporter.report.rows.failure_clusters import Cluster, cluster_cells
 from exporter.report.rows.failures import explain_failure, keep_last_lines
 

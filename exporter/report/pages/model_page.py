@@ -6,28 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.manifest import ModelSpec, Project
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.versions import format_opsets
+from exporter.records.baseline import list_steps
 from exporter.records.record import TRACER_PREFIX
-from exporter.records.trends import list_steps
 from exporter.report.formats import LEGEND, Mark
-from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.artifacts import (
     CheckTable,
     FileRow,
     build_check_table,
+    build_measurement_rows,
+    build_timing_rows,
     count_operators,
     group_files,
     group_notes,
     group_releases,
 )
-from exporter.report.rows.cells import Cell, Row, find_lowest_opset, format_export_command
+from exporter.report.rows.cells import (
+    AcceptanceHistory,
+    Cell,
+    Row,
+    find_lowest_opset,
+    format_export_command,
+)
 from exporter.report.rows.contract import Contract, describe_contract
 from exporter.report.rows.failures import (
     build_failure_rows,
     build_flaky_rows,
 )
 from exporter.report.rows.matrix import WIDE, find_opset_runs
-from exporter.report.rows.measurements import build_measurement_rows, build_timing_rows
 from exporter.report.rows.runtime_support import RuntimeSupport
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import RunRecord, Status
 from exporter.report.formats import LEGEND, Mark
-from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
+    AcceptanceHistory,
     Cell,
     Row,
     collect_cells,

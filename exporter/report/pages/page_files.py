@@ -19,12 +19,12 @@ from exporter.records.record import RunRecord
 from exporter.report.pages.browser_data import IndexData, build_index_data
 from exporter.report.pages.model_page import build_model_page
 from exporter.report.pages.overview import build_overview
-from exporter.report.rows.acceptance import (
+from exporter.report.rows.cells import (
     AcceptanceHistory,
+    collect_cells,
     format_changed_tools,
     format_export_tools,
 )
-from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.failure_clusters import (
     FindingContext,
     GateContext,

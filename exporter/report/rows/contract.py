@@ -17,7 +17,7 @@ from exporter.manifest import (
     Override,
     Tolerance,
 )
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.report.rows.cells import Row
 
 #: The text for the default tolerance.

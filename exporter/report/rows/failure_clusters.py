@@ -13,8 +13,9 @@ from exporter.gate import GROWTH_KINDS, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId, Record
 from exporter.report.formats import Mark
-from exporter.report.rows.acceptance import AS_ACCEPTED, AcceptanceHistory
 from exporter.report.rows.cells import (
+    AS_ACCEPTED,
+    AcceptanceHistory,
     Cell,
     OpsetGroup,
     format_export_command,

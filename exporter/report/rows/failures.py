@@ -20,8 +20,8 @@ from exporter.report.formats import (
     format_magnitude,
     replace_repetition,
 )
-from exporter.report.rows.acceptance import AcceptanceHistory
 from exporter.report.rows.cells import (
+    AcceptanceHistory,
     Cell,
     Row,
     describe_reason,

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.report.formats import LEGEND, Mark
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import Cell, Row, format_head
+from exporter.report.rows.cells import AcceptanceHistory, Cell, Row, format_head
 
 #: The largest number of opsets with a column each on a page, and of models in one part.
 WIDE = 17

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.core.onnxruntime_releases import Release, find_first_release, format_release
-from exporter.core.runtime_table import RUNTIMES
+from exporter.core.known_names import RUNTIMES, Release, find_first_release, format_release
 from exporter.manifest import Axis, Manifest, ModelSpec
-from exporter.manifest.syntax.opsets import format_opsets
 from exporter.manifest.syntax.values import split_device
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report.rows.cells import Cell, Row
 from exporter.report.rows.contract import format_axis_sizes

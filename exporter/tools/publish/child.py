@@ -29,8 +29,7 @@ from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_s
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import join_lines, round_up_two_digits, truncate
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import JobFolder, Reference, Sample, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record, Route, Status
 from exporter.runtimes import Kernels, load_kernels

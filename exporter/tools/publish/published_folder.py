@@ -15,7 +15,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import format_bytes
-from exporter.jobs.job_folder import format_weights_name
+from exporter.jobs import format_weights_name
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Record, Route
 from exporter.report.pages.templates import render

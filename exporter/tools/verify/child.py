@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.checks.files.model_file import UnreadableModel, read_model
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.runtime_table import RUNTIMES
+from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_names, pluralize
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import CheckResult, Record, Status

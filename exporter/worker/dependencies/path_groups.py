@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from exporter.cache.states import list_package_folders
-from exporter.environments.installation import read_shared_packages
+from exporter.environments import read_shared_packages
 
 #: Folders of the operating system. A change of the system is not detected.
 _SYSTEM = (

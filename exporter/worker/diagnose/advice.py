@@ -15,8 +15,7 @@ import torch
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.files.sample_files import SampleCache
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Sample
+from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Axis, Device, Input, ModelSpec
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import MissingOperator, Status

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit, Divergence
 from exporter.runtimes import (

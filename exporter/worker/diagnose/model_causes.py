@@ -11,7 +11,7 @@ import torch
 
 from exporter.checks.protocol import CheckContext
 from exporter.core.text import join_names
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Fill, Input, ModelSpec, Output
 from exporter.runtimes import Session
 from exporter.worker.diagnose.replay import ExpectedSession, SampleReplay

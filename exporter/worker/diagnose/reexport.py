@@ -11,8 +11,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from exporter.jobs.job_folder import JobFolder
-from exporter.manifest.rules.exporters import COMMON_OPTIONS
+from exporter.jobs import JobFolder
+from exporter.manifest.rules.sources import COMMON_OPTIONS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
 from exporter.worker.export.attempts import (

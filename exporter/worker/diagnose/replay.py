@@ -17,7 +17,7 @@ from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.files.sample_files import SampleData
 from exporter.checks.numerical.sample_checks import SAMPLE_KINDS
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue

@@ -19,7 +19,7 @@ import torch
 
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
-from exporter.jobs.job import OpsetJob
+from exporter.jobs import OpsetJob
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.references import FUNCTIONS
 from exporter.records.record import Attempt, Route, Stage, Status

@@ -12,8 +12,8 @@ import onnx_ir as ir
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.rules.exporters import WEIGHTS_AS_INPUTS
 from exporter.manifest.rules.references import FUNCTIONS
+from exporter.manifest.rules.sources import WEIGHTS_AS_INPUTS
 from exporter.manifest.syntax.call_paths import is_positional_call
 from exporter.records.record import Stage
 from exporter.worker.export.exporter_warnings import collect_tracer_warnings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import SWEEP, Reference, Sample
+from exporter.jobs import SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACER_PREFIX
 from exporter.worker.export.attempts import ExportContext, FileOrigin
 from exporter.worker.export.captured_conditions import choose_breaking_sizes, read_conditions

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 
 from exporter.core.text import join_names
-from exporter.jobs.reference import NamedWeight
+from exporter.jobs import NamedWeight
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.manifest.resolved.model import NUMBER_PLACEHOLDER
 from exporter.records.record import Stage

@@ -8,8 +8,7 @@ import onnx_ir as ir
 import torch
 
 from exporter.checks.files.weight_inputs import write_weight
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Weight
+from exporter.jobs import JobFolder, Weight
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors

@@ -26,7 +26,7 @@ from exporter.checks.files.model_file import (
     rename_external_files,
 )
 from exporter.core.files import hash_file
-from exporter.jobs.job_folder import JobFolder, format_weights_name
+from exporter.jobs import JobFolder, format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.export.graph_names import name_axes, order_inputs, rename_inner_values

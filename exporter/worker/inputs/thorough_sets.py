@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Axis, ModelSpec
 from exporter.worker.inputs.input_sets import (
     InputSet,

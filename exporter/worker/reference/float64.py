@@ -15,8 +15,7 @@ import torch
 
 from exporter.checks.files.sample_files import hash_sample, read_sample, write_float64_outputs
 from exporter.checks.numerical.lookup_tables import MIN_ROWS, hash_table_parts
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, Sample, TableParts
+from exporter.jobs import JobFolder, Reference, Sample, TableParts
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array
 from exporter.worker.inputs.call import Tensors

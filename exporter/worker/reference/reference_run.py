@@ -16,8 +16,7 @@ import torch
 from exporter.checks.files.sample_files import hash_sample, write_sample
 from exporter.checks.numerical.determinism import HISTORY_PREFIX, STATEFUL_PREFIX
 from exporter.core.text import is_out_of_resources
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.arrays import to_numpy
 from exporter.worker.inputs.call import Tensors

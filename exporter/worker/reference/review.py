@@ -23,8 +23,7 @@ from exporter.checks.files.sample_files import (
     write_rounded_outputs,
     write_ties,
 )
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.arrays import to_numpy

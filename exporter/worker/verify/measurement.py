@@ -15,8 +15,7 @@ from statistics import median, quantiles
 from exporter.checks.protocol import CheckContext
 from exporter.manifest import Device
 from exporter.processes.child_call import ChildFailure, call_in_child
-from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
-from exporter.records.record import Record, Status
+from exporter.records.record import Latency, LoadTime, Measurements, PeakMemory, Record, Status
 from exporter.runtimes import RuntimeProcessEnd, open_session
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model

@@ -13,9 +13,7 @@ from exporter.checks.files.model_file import UnreadableModel, measure_artifact
 from exporter.checks.files.sample_files import SampleCache, hash_sample
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, list_groups
+from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest.resolved.model import has_steps
 from exporter.records.record import Record, Status
 from exporter.worker.verify.run_checks import (

@@ -12,7 +12,7 @@ from exporter.checks.numerical.determinism import DeterminismCheck
 from exporter.checks.numerical.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.checks.structural.domains import explain_missing_kernel
-from exporter.core.check_names import LOAD_CHECK
+from exporter.core.known_names import LOAD_CHECK
 from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.records.record import (
     Artifact,

@@ -14,8 +14,7 @@ from onnx import parser
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.runtimes import load_kernels, measure_file_load
 

@@ -16,8 +16,7 @@ from onnx import parser
 
 from exporter.checks.files.sample_files import write_sample
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import (
     Axis,
     Input,

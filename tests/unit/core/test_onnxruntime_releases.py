@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.core.onnxruntime_releases import (
+from exporter.core.known_names import (
     RELEASES,
     ReleaseLimits,
     find_first_release,

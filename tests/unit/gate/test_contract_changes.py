@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exporter.gate import find_contract_changes
 from exporter.manifest import Gate, GatePolicy, Manifest
-from exporter.manifest.resolved.gate import ModelPolicy
+from exporter.manifest.resolved.project import ModelPolicy
 from tests.unit.factory import make_manifest, make_spec
 
 

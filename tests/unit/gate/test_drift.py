@@ -28,8 +28,15 @@ from exporter.records.baseline import (
     make_baseline,
     parse_cell,
 )
-from exporter.records.measurements import Latency, Measurements, PeakMemory
-from exporter.records.record import CellId, CheckResult, Record, Status
+from exporter.records.record import (
+    CellId,
+    CheckResult,
+    Latency,
+    Measurements,
+    PeakMemory,
+    Record,
+    Status,
+)
 from tests.unit.factory import make_artifact, make_record, make_run
 
 CELL = parse_cell("alexnet/18/cpu")

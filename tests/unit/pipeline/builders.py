@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.jobs.job import Announcement, Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference
+from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Manifest, ModelSpec
 from exporter.pipeline import Decisions
 from exporter.pipeline.engine import (

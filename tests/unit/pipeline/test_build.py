@@ -8,8 +8,7 @@ import pytest
 
 from exporter.cache.states import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline import (
     BuildFolder,
@@ -21,8 +20,8 @@ from exporter.pipeline import (
     run_plan,
 )
 from exporter.pipeline.engine import ExitKind, JobResult
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.records.record import Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (

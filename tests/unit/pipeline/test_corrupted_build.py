@@ -16,12 +16,10 @@ import pytest
 from exporter.cache.store import Store, StoreLimits
 from exporter.checks.files.sample_files import hash_sample
 from exporter.core.errors import ExporterError
-from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import Reference, Sample
+from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest
 from exporter.pipeline import BuildFolder, run_plan
-from exporter.pipeline.decisions.cell_decisions import BuildOptions
+from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status, read_run

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.jobs.job import Announcement
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Announcement, JobFolder, write_json
 from exporter.pipeline.engine import JobMonitor, JobResult, Task
 from exporter.records.record import CellId, Record
 from tests.unit.pipeline.builders import announcement, job, record, spec, write

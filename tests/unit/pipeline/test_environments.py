@@ -11,8 +11,7 @@ import pytest
 
 from exporter.cache.store.store_entry import make_lookup_key
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments.definition import EnvironmentDefinition
-from exporter.environments.installation import InstallationFailure, InstalledEnvironment
+from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
 from exporter.pipeline import (
     BuildOptions,

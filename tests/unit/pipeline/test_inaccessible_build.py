@@ -17,9 +17,9 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import list_inaccessible, make_accessible
-from exporter.jobs.job_folder import JobFolder
-from exporter.pipeline.folder.carry_over import repair_folder
-from exporter.tools.doctor.examinations import examine_build
+from exporter.jobs import JobFolder
+from exporter.pipeline.build_folder import repair_folder
+from exporter.tools.doctor import examine_build
 from tests.unit.pipeline.builders import manifest
 from tests.unit.pipeline.test_build import TODAY
 from tests.unit.pipeline.test_corrupted_build import assert_complete, export

@@ -30,13 +30,12 @@ from exporter.cache.states import (
     read_variable_state,
 )
 from exporter.cache.store import Store, StoreLimits
-from exporter.jobs.job import Job
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.pipeline import BuildFolder, BuildOptions, run_plan
 from exporter.pipeline.engine import ExitKind, JobResult
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.records.record import Record, Source, read_run
 from tests.unit.pipeline.builders import (
     BuildLog,
@@ -219,9 +218,7 @@ class Project:
     def patch_process(self) -> Iterator[None]:
         """Patch everything that the state changes in the process of a run."""
         with (
-            patch(
-                "exporter.pipeline.decisions.build_results.compute_fingerprint", self.fingerprint
-            ),
+            patch("exporter.pipeline.decisions.compute_fingerprint", self.fingerprint),
             patch("exporter.pipeline.schedule._MIN_OPSETS", 1),
             patch.dict(os.environ, self.variables()),
             patch("exporter.cache.states.list_package_folders", self.list_packages),

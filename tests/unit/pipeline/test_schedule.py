@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.jobs.job import OpsetJob
+from exporter.jobs import OpsetJob
 from exporter.manifest import Device
-from exporter.pipeline.folder.build_folder import BuildFolder
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.schedule import (
     Cost,
     count_parts,

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.cache.fingerprint import compute_fingerprint, hash_device
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.jobs.job_folder import write_json
+from exporter.jobs import write_json
 from exporter.manifest import Manifest, Toolchain
 from exporter.pipeline.shard_merge import MergedShards, merge_shards
 from exporter.planning.plan import make_plan

@@ -12,21 +12,20 @@ import pytest
 
 from exporter.cache.states import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments.definition import EnvironmentDefinition
-from exporter.environments.installation import InstallationFailure, InstalledEnvironment
+from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
 from exporter.manifest import Manifest, Project, Toolchain
 from exporter.pipeline import (
     BuildFolder,
     BuildOptions,
     RecordValidator,
     Results,
+    decisions,
     require_toolchain,
     run_plan,
-    toolchain_export,
 )
-from exporter.pipeline.decisions import build_results
+from exporter.pipeline import build as build_steps
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.records.record import CellId, Record, RunRecord, Status
 from tests.unit.factory import make_artifact
 from tests.unit.pipeline.builders import (
@@ -53,11 +52,11 @@ class FakeToolchain:
         self.version = "0.6.2"
         self.exports: list[list[str]] = []
         self.environment: Mapping[str, str] = {}
-        for module in (build_results, toolchain_export):
+        for module in (decisions, build_steps):
             monkeypatch.setattr(module, "find_environment", self.find)
-        monkeypatch.setattr(toolchain_export, "install_environment", self.install)
-        monkeypatch.setattr(toolchain_export, "mark_as_used", lambda _: None)
-        monkeypatch.setattr(toolchain_export, "run_nested_export", self.export)
+        monkeypatch.setattr(build_steps, "install_environment", self.install)
+        monkeypatch.setattr(build_steps, "mark_as_used", lambda _: None)
+        monkeypatch.setattr(build_steps, "run_nested_export", self.export)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
         return self._environment(definition, folder) if self.is_installed else None
@@ -131,7 +130,7 @@ def build(
 ) -> tuple[FakeEngine, BuildLog, Results]:
     # Each run is a process of its own.
     read_package_state.cache_clear()
-    build_results.read_tool_parts.cache_clear()
+    decisions.read_tool_parts.cache_clear()
     engine, log = FakeEngine(finish), BuildLog()
     plan = make_plan(of, selection or Selection())
     results = run_plan(of, plan, engine, log, TODAY, options or BuildOptions())
@@ -209,7 +208,7 @@ def test_a_failed_export_leaves_cells_without_a_result(
     def fail(*_: object) -> RunRecord:
         raise ExporterError(ExitCode.ENVIRONMENT, "the export exited with code 70")
 
-    monkeypatch.setattr(toolchain_export, "run_nested_export", fail)
+    monkeypatch.setattr(build_steps, "run_nested_export", fail)
     _, log, results = build(toolchain.manifest)
     assert "toolchain old: the export exited with code 70" in log.notes
     assert results.missing == {CELL: "it has not been exported yet"}

@@ -17,8 +17,8 @@ from exporter.manifest import (
     RuntimeEnvironment,
     Skip,
 )
+from exporter.planning import Selection
 from exporter.planning.plan import choose_route, make_plan, pattern_matches
-from exporter.planning.selection import Selection
 from exporter.records.record import CellId, Status
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.planning import Selection
 from exporter.planning.plan import Plan, make_plan
-from exporter.planning.selection import Selection
 from exporter.planning.shards import (
     Shard,
     assign_models,

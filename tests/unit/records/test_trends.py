@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from exporter.core.git import Commit
-from exporter.records.baseline import Baseline, make_baseline
-from exporter.records.trends import build_trend, list_steps
+from exporter.records.baseline import Baseline, build_trend, list_steps, make_baseline
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.page_files import render_pages
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 COMMITS = 60

@@ -16,7 +16,7 @@ from junitparser import JUnitXml
 
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.report import render_exports
-from exporter.report.exports.pictures import (
+from exporter.report.exports import (
     create_model_badge,
     draw_badge,
     draw_matrix,

@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, parser
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.core.runtime_table import RUNTIMES
+from exporter.core.known_names import RUNTIMES
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.runtimes import (
     NO_KERNELS,

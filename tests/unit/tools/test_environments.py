@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.environments.definition import EnvironmentDefinition
-from exporter.environments.installation import STAMP
-from exporter.environments.inventory import (
+from exporter.environments import (
+    STAMP,
+    EnvironmentDefinition,
     list_environments,
     mark_as_used,
     remove_environment,

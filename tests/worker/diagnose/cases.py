@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job import OpsetJob
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Blame, Record, Route
 from exporter.worker.diagnose.explanation import explain_record

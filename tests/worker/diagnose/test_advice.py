@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Axis, ModelSpec, Tolerance
 from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import Culprit, MissingOperator, Record, Stage

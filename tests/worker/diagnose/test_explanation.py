@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Device
 from exporter.records.record import Culprit
 from exporter.worker.diagnose.explanation import blame_contract, blame_load_failure

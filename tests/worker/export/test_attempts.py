@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import torch
 
-from exporter.jobs.job import OpsetJob
+from exporter.jobs import OpsetJob
 from exporter.manifest import Axis, ModelSpec
 from exporter.manifest.rules.references import FUNCTIONS
 from exporter.planning.plan import choose_route

@@ -11,8 +11,7 @@ import onnxruntime
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, Constant, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program

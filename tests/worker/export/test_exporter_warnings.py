@@ -10,8 +10,7 @@ import pytest
 
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.opset import check_opset
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.records.record import CheckResult, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program

@@ -8,9 +8,16 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from exporter.checks.files.sample_files import SampleCache
-from exporter.jobs.job import Job, OpsetJob
-from exporter.jobs.job_folder import JobFolder, write_json
-from exporter.jobs.reference import SWEEP, Reference, list_groups, name_capture
+from exporter.jobs import (
+    SWEEP,
+    Job,
+    JobFolder,
+    OpsetJob,
+    Reference,
+    list_groups,
+    name_capture,
+    write_json,
+)
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record, Status

@@ -10,8 +10,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from torch.onnx import _constants
 from torch.onnx._internal.exporter import _constants as dynamo
 
-from exporter.core.onnxruntime_releases import RELEASES, ReleaseLimits, find_first_release
-from exporter.manifest.syntax.opsets import (
+from exporter.core.known_names import RELEASES, ReleaseLimits, find_first_release
+from exporter.manifest.syntax.versions import (
     FIRST_OPSET,
     LAST_OPSET,
     NATIVE_OPSETS,

@@ -6,7 +6,7 @@ import inspect
 
 import torch
 
-from exporter.manifest.rules.exporters import EXPORTER_OPTIONS
+from exporter.manifest.rules.sources import EXPORTER_OPTIONS
 from exporter.manifest.schema.entry import REMOVED_OPTIONS, OptionsTable
 from exporter.worker.export.convert import _DYNAMO_OPTIONS, _TORCHSCRIPT_OPTIONS
 

@@ -11,8 +11,7 @@ from onnx import numpy_helper
 
 from exporter.checks.protocol import CheckContext
 from exporter.checks.structural.signature import check_signature
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program

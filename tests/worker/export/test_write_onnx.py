@@ -14,7 +14,7 @@ import torch
 from onnx import numpy_helper
 from torch.onnx._internal.exporter._core import TorchTensor
 
-from exporter.jobs.job_folder import JobFolder, format_weights_name
+from exporter.jobs import JobFolder, format_weights_name
 from exporter.worker.export.write_onnx import write_artifact
 from tests.worker.contracts import declare_input, declare_output, make_contract
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, Case, ModelSpec, Output
 from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import Failure

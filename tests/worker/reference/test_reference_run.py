@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from exporter.checks.files.sample_files import read_sample
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Reference
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model

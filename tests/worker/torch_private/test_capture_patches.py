@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact

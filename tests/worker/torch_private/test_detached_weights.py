@@ -8,7 +8,7 @@ import onnx
 import pytest
 import torch
 
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.convert import convert_module
 from exporter.worker.export.write_onnx import write_artifact

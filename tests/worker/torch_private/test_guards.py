@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program

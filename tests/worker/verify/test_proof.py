@@ -12,8 +12,7 @@ import onnx
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job import OpsetJob
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import (
     Axis,
     Device,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.cache.store import Store, StoreLimits
-from exporter.jobs.job_folder import JobFolder, write_json
+from exporter.jobs import JobFolder, write_json
 from exporter.records.record import Record, Source
 from tests.unit.factory import make_artifact, make_record
 

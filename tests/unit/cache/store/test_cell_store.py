@@ -12,7 +12,7 @@ import pytest
 
 from exporter.cache.store import Store, StoreLimits, cell_store
 from exporter.cache.store.cell_store import MAX_VARIANTS
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.records.record import Record, Source, Status
 from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
 from tests.unit.factory import make_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import Store, StoreLimits
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.records.record import Record
 from tests.unit.cache.store.cells import PARTS, everything, make_cell, make_store
 

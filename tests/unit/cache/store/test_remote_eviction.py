@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import StoreLimits
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.records.record import Record
 from tests.unit.cache.store.cells import PARTS, make_cell
 from tests.unit.cache.store.servers import (

@@ -13,10 +13,9 @@ import fsspec
 import pytest
 
 from exporter.cache.store import Store, StoreEntry
-from exporter.cache.store.remote_files import HttpFiles, RemoteFiles, open_files
+from exporter.cache.store.remote_files import HttpFiles, RemoteFiles, TimeLimit, open_files
 from exporter.cache.store.remote_store import RemoteStore, SigningKey
-from exporter.cache.store.request_pool import TimeLimit
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.records.record import Record
 from tests.unit.cache.store.cells import PARTS, everything, make_cell
 from tests.unit.cache.store.servers import (

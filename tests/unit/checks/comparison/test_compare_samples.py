@@ -12,7 +12,7 @@ import tomli
 from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.numerical.sample_checks import PARITY
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.manifest import (
     Case,
     Device,

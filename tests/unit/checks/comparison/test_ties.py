@@ -11,7 +11,7 @@ import pytest
 from exporter.checks.comparison.compare_outputs import are_ties
 from exporter.checks.files.sample_files import SelectionData, write_ties
 from exporter.checks.numerical.sample_checks import PARITY
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.manifest import Output
 from exporter.records.record import Status
 from tests.unit.checks.contexts import (

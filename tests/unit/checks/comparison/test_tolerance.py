@@ -19,8 +19,7 @@ from exporter.checks.comparison.tolerance import (
 )
 from exporter.checks.numerical.sample_checks import select_samples
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Sample
+from exporter.jobs import JobFolder, Sample
 from exporter.manifest import (
     Bound,
     Output,

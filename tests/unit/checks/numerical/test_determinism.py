@@ -7,7 +7,7 @@ import pytest
 
 from exporter.checks.numerical.determinism import STATEFUL_PREFIX, DeterminismCheck
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import ConstantSession, contract, make_reference
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from exporter.checks.numerical.lookup_tables import Array, LookupTableCheck, hash_table_parts
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.reference import TableParts
+from exporter.jobs import TableParts
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import ConstantSession, make_reference, make_subject
 

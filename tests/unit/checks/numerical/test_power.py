@@ -8,8 +8,7 @@ import pytest
 
 from exporter.checks.numerical.power import PowerCheck
 from exporter.checks.protocol import CheckContext
-from exporter.jobs.job_folder import JobFolder
-from exporter.jobs.reference import Sample
+from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Bound, Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import ConstantSession, contract, make_reference, value

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.checks.numerical.sample_checks import AXES, CASES, PARITY
-from exporter.jobs.reference import Sample
+from exporter.jobs import Sample
 from exporter.manifest import Axis, Case, Device, Input
 from exporter.records.record import Status
 from exporter.runtimes import open_session

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, parser
 
 from exporter.checks.structural.signature import check_signature
-from exporter.jobs.reference import NamedWeight
+from exporter.jobs import NamedWeight
 from exporter.records.record import Status
 from tests.unit.checks.contexts import DOUBLE, contract, make_reference, make_subject
 

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.cli.commands.ops import show_missing_operators
 from exporter.records.record import MissingOperator
-from exporter.tools.operators.survey import OperatorGaps, SurveyResponse
+from exporter.tools.operators import OperatorGaps, SurveyResponse
 from tests.unit.factory import DYNAMO, TORCHSCRIPT
 
 ROUTES = {13: TORCHSCRIPT, 14: TORCHSCRIPT, 18: DYNAMO}

@@ -12,8 +12,8 @@ from exporter.cli.output.summary import (
 )
 from exporter.cli.output.terminal import print_summary
 from exporter.pipeline import Decisions
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 from exporter.records.baseline import parse_cell
 from exporter.records.record import MissingOperator, Status
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec

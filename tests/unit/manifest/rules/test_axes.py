@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
-from exporter.manifest.reading.layers import Layer, merge_layers
-from exporter.manifest.reading.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.rules.axes import resolve_axes
+from exporter.manifest.rules.layers import Layer, merge_layers
 from exporter.manifest.rules.signature import resolve_shapes
 from exporter.manifest.schema.entry import Settings
+from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from tests.unit.manifest.projects import load_model
 
 _AXIS = st.fixed_dictionaries(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest.rules.exporters import EXPORTER_OPTIONS, list_exporters
+from exporter.manifest.rules.sources import EXPORTER_OPTIONS, list_exporters
 from exporter.manifest.schema.entry import OptionsTable, Settings
 from tests.unit.manifest.projects import ENTRY, load_model
 

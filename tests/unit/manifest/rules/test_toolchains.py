@@ -8,8 +8,8 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
+from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.planning.selection import Selection
 
 ENTRY = """format = 1
 [models.net]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.manifest.syntax.opsets import (
+from exporter.manifest.syntax.versions import (
     FIRST_OPSET,
     LAST_OPSET,
     format_opsets,

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.jobs.job_folder import JobFolder
+from exporter.jobs import JobFolder
 from exporter.pipeline.cluster import archives
 from exporter.pipeline.cluster.archives import (
     Archive,

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.jobs.job import Job
+from exporter.jobs import Job
 from exporter.manifest import Device
-from exporter.pipeline.cluster.cluster_hosts import ClusterHosts
-from exporter.pipeline.cluster.connection import ClusterConnection
+from exporter.pipeline.cluster.cluster_hosts import ClusterConnection, ClusterHosts
 from tests.unit.pipeline import builders
 
 

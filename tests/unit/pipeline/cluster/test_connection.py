@@ -9,8 +9,8 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import EngineSettings
-from exporter.pipeline.cluster import connection
-from exporter.pipeline.cluster.connection import connect, locate_engine, require_dask
+from exporter.pipeline.cluster import cluster_hosts
+from exporter.pipeline.cluster.cluster_hosts import connect, locate_engine, require_dask
 from tests.faults.dask_cluster import find_port
 
 LINES = {"kind": 7, "scheduler": 8, "cluster": 9}
@@ -41,7 +41,7 @@ def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_without_a_scheduler_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_CONNECT_LIMIT", 0.5)
+    monkeypatch.setattr(cluster_hosts, "_CONNECT_LIMIT", 0.5)
     address = f"tcp://127.0.0.1:{find_port()}"
     error = connect_error(tmp_path, scheduler=address)
     message = f"pyproject.toml:8: tool.exporter.engine.scheduler: {address}: no scheduler accepts"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from exporter.pipeline.cluster import dask_engine, protocol
+from exporter.pipeline.cluster import archives, dask_engine
+from exporter.pipeline.cluster.archives import HostReply
 from exporter.pipeline.cluster.dask_engine import _Attempt, _ClusterRun
-from exporter.pipeline.cluster.protocol import HostReply
 from exporter.pipeline.engine import ExitKind, Task
 from tests.unit.pipeline import builders
 
@@ -70,8 +70,8 @@ def test_another_reply_is_refused(data: object) -> None:
 def test_a_reply_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_reply().pack(b"0" * 1000)
     HostReply.unpack(data)
-    monkeypatch.setattr(protocol, "PART_SIZE", 100)
-    monkeypatch.setattr(protocol, "CELL_LIMIT", 100)
+    monkeypatch.setattr(archives, "PART_SIZE", 100)
+    monkeypatch.setattr(archives, "CELL_LIMIT", 100)
     with pytest.raises(ValueError, match="another format"):
         HostReply.unpack(data)
 

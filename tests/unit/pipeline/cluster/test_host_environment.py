@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from exporter.pipeline.cluster import host_environment
-from exporter.pipeline.cluster.archives import list_project, read_targets
-from exporter.pipeline.cluster.host_environment import (
+from exporter.pipeline.cluster import host_run
+from exporter.pipeline.cluster.archives import RunContext, list_project, read_targets
+from exporter.pipeline.cluster.host_run import (
     find_differences,
     find_tool_differences,
     make_host_variables,
     split_python_path,
 )
-from exporter.pipeline.cluster.protocol import RunContext
 from exporter.processes.environment import list_shared_variables
 
 
@@ -77,21 +76,21 @@ def test_folders_of_the_project_are_relative(tmp_path: Path) -> None:
 
 def test_other_packages_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {"tool.torch": "2.13 abc", "tool.python": "3.11.7"}
-    monkeypatch.setattr(host_environment, "read_tool_parts", lambda: parts)
-    monkeypatch.setattr(host_environment, "have_tools_changed", lambda: False)
+    monkeypatch.setattr(host_run, "read_tool_parts", lambda: parts)
+    monkeypatch.setattr(host_run, "have_tools_changed", lambda: False)
     assert find_tool_differences(make_context(tools=parts)) == ()
     others = {**parts, "tool.torch": "2.12 def", "tool.onnx": "1.23 0"}
     assert find_tool_differences(make_context(tools=others)) == (
         "torch: 2.13 abc instead of 2.12 def",
         "onnx: missing instead of 1.23 0",
     )
-    monkeypatch.setattr(host_environment, "have_tools_changed", lambda: True)
+    monkeypatch.setattr(host_run, "have_tools_changed", lambda: True)
     (message,) = find_tool_differences(make_context(tools=parts))
     assert message.endswith("restart the Dask worker")
 
 
 def test_another_search_path_is_a_difference(tmp_path: Path) -> None:
-    state = host_environment.read_search_path(tmp_path, "")
+    state = host_run.read_search_path(tmp_path, "")
     assert not list(find_differences(make_context(search_path=state), tmp_path, {}))
     (message,) = find_differences(make_context(search_path="src"), tmp_path, {})
     assert message == f"search path of Python: {state} instead of src"
@@ -104,7 +103,7 @@ def test_a_missing_target_of_a_link_is_a_difference(tmp_path: Path) -> None:
     (root / "data.bin").symlink_to(target)
     context = make_context(
         targets=read_targets(root, list_project(root, ())),
-        search_path=host_environment.read_search_path(root, ""),
+        search_path=host_run.read_search_path(root, ""),
     )
     assert not list(find_differences(context, root, {}))
     target.write_text("2")

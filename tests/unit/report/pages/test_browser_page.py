@@ -31,8 +31,7 @@ from exporter.records.record import (
 from exporter.report import MARKS, render_pages
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.page_files import render_index
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.pages.test_page_files import MANIFEST, RECORDS, hostile_project

@@ -8,8 +8,7 @@ from exporter.records.record import (
 )
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.model_page import ModelPage, build_model_page
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 OPSETS = (9, 10, 11, 18)

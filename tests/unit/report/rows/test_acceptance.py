@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from exporter.records.baseline import make_baseline
 from exporter.records.record import Record
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import Cell
+from exporter.report.rows.cells import AcceptanceHistory, Cell
 from tests.unit.factory import make_record, make_run
 
 OLD = {"torch": "2.12.1", "python": "3.11.15"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.gate import compare_results
-from exporter.manifest.syntax.opsets import format_opsets
+from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.baseline import Baseline
 from exporter.report.rows.cells import (
     Cell,

@@ -19,8 +19,7 @@ from exporter.records.record import (
     Source,
 )
 from exporter.report import render_gate, render_pages
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from exporter.report.rows.failure_clusters import (
     Cluster,
     GateContext,

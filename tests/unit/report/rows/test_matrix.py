@@ -15,8 +15,7 @@ from exporter.report import MARKS, NOT_RUN, render_pages
 from exporter.report.formats import LEGEND
 from exporter.report.pages.overview import build_overview
 from exporter.report.pages.templates import render
-from exporter.report.rows.acceptance import AcceptanceHistory
-from exporter.report.rows.cells import collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from exporter.report.rows.matrix import (
     LONG,
     WIDE,

@@ -5,15 +5,22 @@ from __future__ import annotations
 import pytest
 
 from exporter.records.baseline import parse_cell
-from exporter.records.measurements import Latency, LoadTime, Measurements, PeakMemory
-from exporter.records.record import CheckResult, Record, Status
-from exporter.report.rows.cells import Cell
-from exporter.report.rows.measurements import (
+from exporter.records.record import (
+    CheckResult,
+    Latency,
+    LoadTime,
+    Measurements,
+    PeakMemory,
+    Record,
+    Status,
+)
+from exporter.report.rows.artifacts import (
     build_measurement_rows,
     format_seconds,
     format_timings,
     sum_timings,
 )
+from exporter.report.rows.cells import Cell
 from tests.unit.factory import make_artifact, make_record
 
 

@@ -9,9 +9,9 @@ import pytest
 from exporter.manifest import ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Stage
-from exporter.tools.operators import child
-from exporter.tools.operators.child import find_operator_gaps
-from exporter.tools.operators.survey import OperatorGaps, SurveyResponse
+from exporter.tools.child import operators
+from exporter.tools.child.operators import find_operator_gaps
+from exporter.tools.operators import OperatorGaps, SurveyResponse
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private import guards
 from tests.worker.contracts import ROOT
@@ -72,7 +72,7 @@ def test_a_model_that_cannot_be_captured_has_a_problem(monkeypatch: pytest.Monke
     def fails(*_: object, **__: object) -> None:
         raise Failure(Stage.CAPTURE, "data-dependent")
 
-    monkeypatch.setattr(child, "capture_program", fails)
+    monkeypatch.setattr(operators, "capture_program", fails)
     gaps = gaps_at(survey(wrong_contract("Chain"), 18), "dynamo", 18)
     assert gaps.problem == "cannot be captured: data-dependent"
 
@@ -81,7 +81,7 @@ def test_a_program_that_cannot_be_decomposed_has_a_problem(monkeypatch: pytest.M
     def fails(*_: object) -> None:
         raise ValueError("no way")
 
-    monkeypatch.setattr(child, "find_untranslated_nodes", fails)
+    monkeypatch.setattr(operators, "find_untranslated_nodes", fails)
     gaps = gaps_at(survey(wrong_contract("Chain"), 18), "dynamo", 18)
     assert gaps.problem == "cannot be decomposed: ValueError: no way"
 

@@ -1,0 +1,67 @@
+"""The public Python interface: plan, export, gate and reports of a project.
+
+The commands of the command line call these functions. Nothing here prints or exits. A problem is an
+`ExporterError` with an exit code. See docs/api.md for an example.
+"""
+
+from exporter.api.export_run import BuildPlan, ExportOptions, ExportResult, export, plan
+from exporter.api.gate_run import (
+    Acceptance,
+    GateResult,
+    ValidResults,
+    accept,
+    gate,
+    prepare_acceptance,
+    read_results,
+)
+from exporter.api.report_pages import find_stale_pages, write_reports
+from exporter.cache.noop_snapshot import ExportSummary
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
+from exporter.gate import GateFinding
+from exporter.manifest import Manifest, load_project
+from exporter.pipeline import BuildObserver, Decisions, Results
+from exporter.planning import Selection
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.planning.shards import Shard
+from exporter.processes import ProcessStarter
+from exporter.processes.fork_server_client import make_starter
+from exporter.records.record import CellId, Record, RunRecord, Stage, Status
+
+__all__ = [
+    "Acceptance",
+    "BuildObserver",
+    "BuildPlan",
+    "CellId",
+    "Decisions",
+    "ExitCode",
+    "ExportOptions",
+    "ExportResult",
+    "ExportSummary",
+    "ExporterError",
+    "GateFinding",
+    "GateResult",
+    "Location",
+    "Manifest",
+    "Plan",
+    "PlannedCell",
+    "Problem",
+    "ProcessStarter",
+    "Record",
+    "Results",
+    "RunRecord",
+    "Selection",
+    "Shard",
+    "Stage",
+    "Status",
+    "ValidResults",
+    "accept",
+    "export",
+    "find_stale_pages",
+    "gate",
+    "load_project",
+    "make_starter",
+    "plan",
+    "prepare_acceptance",
+    "read_results",
+    "write_reports",
+]

@@ -1,0 +1,461 @@
+"""Plan and export: decide about the selected cells, build and prove them, and write the reports."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from exporter.api.project_store import open_store
+from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
+from exporter.cache.fingerprint import compute_fingerprint
+from exporter.cache.noop_snapshot import (
+    ExportSummary,
+    NoopInputs,
+    find_build_folder,
+    get_today,
+    read_filesystem_clock,
+)
+from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
+from exporter.cache.states import ALL_FILES, LISTING, MODULES
+from exporter.cache.store import StoreStatistics
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
+from exporter.core.git import check_out, list_changed_files
+from exporter.jobs import Announcement
+from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
+from exporter.manifest.resolved.project import EngineKind
+from exporter.pipeline import (
+    BuildFolder,
+    BuildObserver,
+    BuildOptions,
+    Decisions,
+    RecordValidator,
+    Results,
+    StoredRecords,
+    decide,
+    require_packages,
+    require_toolchain,
+    run_plan,
+)
+from exporter.pipeline.engine import Engine, LocalEngine
+from exporter.pipeline.noop_inputs import collect_noop_inputs
+from exporter.planning import EVERYTHING, Selection
+from exporter.planning.plan import Plan, list_cells, make_plan
+from exporter.planning.shards import Shard, remove_shard_note, select_shard, write_shard_note
+from exporter.processes import ProcessStarter
+from exporter.records.baseline import read_baseline
+from exporter.records.record import CellId, Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The options of `plan` and `export`."""
+
+    selection: Selection = EVERYTHING
+    shard: Shard | None = None
+    """Only the models of this shard."""
+    engine: EngineKind | None = None
+    """The engine. None for the project's setting."""
+    scheduler: str = ""
+    """The address of a Dask scheduler instead of the project's, or ""."""
+    jobs: int | None = None
+    """The number of workers. None for the project's setting or the machine's cores."""
+    force: bool = False
+    """Also run cells that are up to date."""
+    thorough: bool = False
+    """Try more sizes and values."""
+    fail_fast: bool = False
+    """Stop after the first model with a red cell."""
+    use_store: bool = True
+    keeps_starter: bool = False
+    """Leave the starter of the workers open, so that the next export needs no import of torch."""
+    build: Path | None = None
+    """Another build folder than the project's; then no reports are written."""
+    toolchain: str = ""
+    """Only the cells of this toolchain, whose packages this process has; `current` for those with
+    the project's own packages. If it is empty, all cells."""
+
+    def make_build_options(
+        self, manifest: Manifest, environment: Mapping[str, str]
+    ) -> BuildOptions:
+        """Return the options of the build, with the store."""
+        store = open_store(manifest.project, environment) if self.use_store else None
+        return BuildOptions(
+            force=self.force,
+            thorough=self.thorough,
+            store=store,
+            environment=environment,
+            read_sizes=partial(_count_accepted_nodes, manifest),
+        )
+
+    def adapt(self, manifest: Manifest) -> Manifest:
+        """Return the manifest with the build folder and the toolchain of these options.
+
+        Raises:
+            ExporterError: ENVIRONMENT if this process lacks the packages of the toolchain.
+        """
+        if self.toolchain:
+            require_toolchain(manifest.project, self.toolchain)
+            manifest = manifest.select_toolchain(self.toolchain)
+        if self.build is None:
+            return manifest
+        folders = {
+            "build": str(self.build.absolute()),
+            "environments_path": str(manifest.project.environments_folder.absolute()),
+        }
+        project = manifest.project.model_copy(update=folders)
+        return Manifest(project=project, models=manifest.models, problems=manifest.problems)
+
+    def make_plan(self, manifest: Manifest, environment: Mapping[str, str]) -> Plan:
+        """Return the plan with the selected cells.
+
+        Raises:
+            ExporterError: NOTHING_SELECTED if there are none; see also `check_out`.
+        """
+        plan = make_plan(manifest, self.selection)
+        if self.selection.last_failed:
+            plan = _select_red_cells(manifest, plan)
+        if revision := self.selection.changed:
+            plan = _select_changed_cells(manifest, plan, revision, environment)
+        return select_shard(plan, self.shard) if self.shard else plan
+
+
+def _select_red_cells(manifest: Manifest, plan: Plan) -> Plan:
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    validator = RecordValidator(manifest, get_today())
+    records = {planned.cell: stored.get(planned.cell) for planned in plan.to_run}
+    red = {
+        cell
+        for cell, record in records.items()
+        if record and validator.apply_expectations(record).status.is_red
+    }
+    return _select(plan, red, "no selected cell is red in its last result")
+
+
+def _select_changed_cells(
+    manifest: Manifest, plan: Plan, revision: str, environment: Mapping[str, str]
+) -> Plan:
+    """Select the cells with another entry, device or file than at a revision, or without a record.
+
+    Files that git ignores, packages and variables are not compared.
+    """
+    project = manifest.project
+    root = Path(project.root)
+    with check_out(root, revision, environment, "--changed") as checkout:
+        names = list_changed_files(root, checkout.commit.id, environment)
+        try:
+            before = load_project(checkout.root, root, keep_invalid=True)
+        except ExporterError:  # no valid project: each cell is a change
+            before = Manifest(project=project, models=())
+    specs = {spec.id: spec for spec in before.models}
+    devices = {device.name: device for device in before.project.devices}
+    stored = StoredRecords(BuildFolder.from_project(project))
+    changed = set()
+    for planned in plan.to_run:
+        cell, spec = planned.cell, manifest.find_model(planned.cell.model)
+        old, record = specs.get(cell.model), stored.get(cell)
+        if (
+            old is None
+            or record is None
+            or cell not in list_cells(old)
+            or devices.get(cell.device) != project.find_device(cell.device)
+            or compute_fingerprint(old) != compute_fingerprint(spec)
+            or any(_differs(file, names) for file in _list_files(record, root))
+        ):
+            changed.add(cell)
+    return _select(plan, changed, f"no selected cell has a change since {checkout.name}")
+
+
+def _list_files(record: Record, root: Path) -> set[str]:
+    outside = (os.path.relpath(root / name, root) for name in record.packages if "/" in name)
+    return {*(source.file for source in record.sources), *outside}
+
+
+def _differs(file: str, names: Mapping[str, bool]) -> bool:
+    """Return True if a dependency is among the changed files, or is a list of such names."""
+    folder, _, name = file.rpartition("/")
+    if name not in (LISTING, ALL_FILES):
+        parents = map(str, PurePosixPath(file).parents)  # one of them may be a submodule
+        return file in names or any(parent in names for parent in parents)
+    added = (PurePosixPath(changed) for changed, is_new in names.items() if is_new)
+    if name == ALL_FILES:
+        return any(path.is_relative_to(folder) for path in added)
+    # A package counts as its `__init__.py`.
+    modules = (path.parent if path.name == "__init__.py" else path for path in added)
+    return any(
+        str(path.parent) == (folder or ".")
+        for path in modules
+        if not path.suffix or path.suffix in MODULES
+    )
+
+
+def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:
+    if not cells:
+        raise ExporterError(ExitCode.NOTHING_SELECTED, problem)
+    return replace(plan, selected=tuple(each for each in plan.selected if each.cell in cells))
+
+
+def _count_accepted_nodes(manifest: Manifest) -> Counter[str]:
+    """Return the nodes of all accepted files of each model; none if there is no baseline."""
+    from exporter.api.report_pages import ReportPaths  # loads the pages
+
+    sizes: Counter[str] = Counter()
+    with suppress(ExporterError):
+        for outcome in read_baseline(ReportPaths(manifest.project).baseline).cells:
+            sizes[outcome.cell.model] += outcome.figures.nodes if outcome.figures else 0
+    return sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """The selected cells, and the decision for each."""
+
+    plan: Plan
+    decisions: Decisions
+    notes: tuple[str, ...] = ()
+    """Messages about the remote store."""
+
+
+def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, str]) -> BuildPlan:
+    """Return the decisions of an export that starts now.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if no cell is selected.
+    """
+    manifest = options.adapt(manifest)
+    selected = options.make_plan(manifest, environment)
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    validator = RecordValidator(manifest, get_today())
+    build_options = options.make_build_options(manifest, environment)
+    decisions = decide(selected, stored, validator, build_options)
+    store = build_options.store if decisions.to_run or decisions.hits else None
+    notes = tuple(store.take_notes()) if store else ()
+    return BuildPlan(plan=selected, decisions=decisions, notes=notes)
+
+
+class FailFastObserver:
+    """Forwards all events, and stops the build.
+
+    Args:
+        observer: Receives the events.
+    """
+
+    def __init__(self, observer: BuildObserver) -> None:
+        self._observer = observer
+        self._red: CellId | None = None
+        self._is_stopping = False
+
+    def on_decisions(self, decisions: Decisions) -> None:
+        """Forward the event."""
+        self._observer.on_decisions(decisions)
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Forward the event."""
+        self._observer.on_announcement(announcement)
+
+    def on_cell_done(self, record: Record) -> None:
+        """Forward the event, and store the first red cell."""
+        self._observer.on_cell_done(record)
+        if record.status.is_red and self._red is None:
+            self._red = record.cell
+
+    def on_model_done(self, model: str) -> None:
+        """Forward the event.
+
+        Raises:
+            StoppedByFailure: once, if the model has a red cell.
+        """
+        self._observer.on_model_done(model)
+        if self._red and self._red.model == model and not self._is_stopping:
+            self._is_stopping = True  # the engine reports the models that it ends
+            raise StoppedByFailure(str(self._red))
+
+    def on_note(self, message: str) -> None:
+        """Forward the event."""
+        self._observer.on_note(message)
+
+
+_DASK = "dask"
+
+
+def select_engine(project: Project, options: ExportOptions) -> EngineSettings:
+    """Return the settings of the engine; options take precedence.
+
+    Raises:
+        ExporterError: MANIFEST if the options contradict each other.
+    """
+    engine = project.engine
+    kind = options.engine or engine.kind
+    update: dict[str, object] = {"kind": kind}
+    if options.engine:
+        update["lines"] = {key: line for key, line in engine.lines.items() if key != "kind"}
+    if options.scheduler:
+        if kind != _DASK:
+            message = "--scheduler: only the engine dask has a scheduler; add --engine dask"
+            raise ExporterError(ExitCode.MANIFEST, message)
+        lines = {"kind": engine.lines["kind"]} if "kind" in engine.lines else {}
+        # The option selects another cluster than the keys of the project.
+        update |= {"scheduler": options.scheduler, "cluster": "", "workers": None, "lines": lines}
+    if kind == _DASK and options.shard:
+        message = (
+            f"--shard {options.shard}: a cluster divides the cells itself; remove --shard, or use "
+            "--engine local"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return engine.model_copy(update=update)
+
+
+#: Bytes for one worker: a model of 500 MB with its float64 copy and its files.
+_MEMORY_PER_JOB = 3 * 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """The results of an export."""
+
+    manifest: Manifest
+    plan: Plan
+    results: Results
+    shard: Shard | None = None
+    noop_inputs: NoopInputs | None = None
+    """All inputs, if every cell was up to date; see `save_noop_summary`."""
+    statistics: StoreStatistics | None = None
+    """The use of the store, or None if there is none."""
+    started: int = 0
+    """The time of the build folder's file system before the first input was read."""
+
+    @property
+    def is_green(self) -> bool:
+        """Whether all manifests are valid, and all selected cells have a result that is not red."""
+        if self.manifest.problems:
+            return False
+        records = self.results.run.by_cell()
+        selected = [records.get(planned.cell) for planned in self.plan.selected]
+        return all(record is not None and not record.status.is_red for record in selected)
+
+
+def export(
+    root: Path,
+    options: ExportOptions,
+    observer: BuildObserver,
+    starter: ProcessStarter,
+    environment: Mapping[str, str],
+) -> ExportResult:
+    """Build and prove the selected cells; write the reports.
+
+    There are no reports of a shard, or of another build folder than the project's.
+
+    Args:
+        root: The project's folder.
+        options: The selection and the other options.
+        observer: Receives the progress.
+        starter: Starts the workers; the caller closes it.
+        environment: The environment variables.
+
+    Raises:
+        ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.
+        KeyboardInterrupt: after the finished cells were stored.
+        StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
+    """
+    if options.fail_fast:
+        observer = FailFastObserver(observer)
+    started = 0 if options.build else read_filesystem_clock(find_build_folder(root))
+    loaded = load_layers(root, keep_invalid=True)
+    manifest = options.adapt(loaded.manifest)
+    project = manifest.project
+    plan = options.make_plan(manifest, environment)
+    build_options = options.make_build_options(manifest, environment)
+    require_packages()
+    jobs = options.jobs or project.jobs or get_default_jobs()
+    engine = _choose_engine(project, options, environment, observer, jobs) or LocalEngine(
+        jobs, starter, keeps_starter=options.keeps_starter
+    )
+    build = BuildFolder.from_project(project).path
+    remove_shard_note(build)
+    today = get_today()
+    results = run_plan(
+        manifest, plan, engine, _PreloadingObserver(observer, project), today, build_options
+    )
+    inputs = None
+    if options.shard:
+        write_shard_note(build, options.shard, make_plan(manifest, options.selection))
+    elif not options.build:
+        write_reports(manifest, results.run)
+        # An edit of another file, such as a missing source, can repair an invalid entry.
+        is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
+        is_complete = is_valid and options.selection.is_everything and not results.missing
+        if is_complete and results.unchanged:
+            inputs = collect_noop_inputs(loaded, results, list_page_inputs(project), today)
+    return ExportResult(
+        manifest=manifest,
+        plan=plan,
+        results=results,
+        shard=options.shard,
+        noop_inputs=inputs,
+        statistics=build_options.store.make_statistics() if build_options.store else None,
+        started=started,
+    )
+
+
+def _choose_engine(
+    project: Project,
+    options: ExportOptions,
+    environment: Mapping[str, str],
+    observer: BuildObserver,
+    jobs: int,
+) -> Engine | None:
+    """Return the engine of a cluster, or None for the local one.
+
+    Raises:
+        ExporterError: MANIFEST if options contradict each other, ENVIRONMENT if Dask is missing.
+    """
+    settings = select_engine(project, options)
+    if settings.kind == "local":
+        return None
+    from exporter.pipeline.cluster.dask_engine import DaskEngine
+
+    return DaskEngine(project, settings, environment, observer.on_note, jobs)
+
+
+def save_noop_summary(result: ExportResult, summary: ExportSummary) -> None:
+    """Store the summary that the next export prints if no input changes."""
+    if result.noop_inputs:
+        project = result.manifest.project
+        root, build = Path(project.root), BuildFolder.from_project(project).path
+        write_snapshot(root, build, result.noop_inputs, summary, result.started)
+
+
+def get_default_jobs() -> int:
+    """Return the number of workers that the cores and the memory allow."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(cores or 1, memory // _MEMORY_PER_JOB))
+
+
+@dataclass(frozen=True, slots=True)
+class _PreloadingObserver:
+    """Loads the templates while the first workers start, which takes seconds."""
+
+    observer: BuildObserver
+    project: Project
+
+    def on_decisions(self, decisions: Decisions) -> None:
+        self.observer.on_decisions(decisions)
+        if decisions.to_run:
+            preload_pages(self.project)
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        self.observer.on_announcement(announcement)
+
+    def on_cell_done(self, record: Record) -> None:
+        self.observer.on_cell_done(record)
+
+    def on_model_done(self, model: str) -> None:
+        self.observer.on_model_done(model)
+
+    def on_note(self, message: str) -> None:
+        self.observer.on_note(message)

@@ -1,0 +1,96 @@
+"""Prove a finished file against an entry of the project, without a change of the project.
+
+The entry gets the file as its `artifact` and a temporary build folder, so every check of an export
+applies. PyTorch computes the expected outputs from the source of the entry.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.cache.noop_snapshot import get_today
+from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
+from exporter.jobs import Announcement
+from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest.resolved.project import NO_STORE
+from exporter.pipeline import BuildObserver, Decisions, require_packages, run_plan
+from exporter.pipeline.engine import LocalEngine
+from exporter.planning.plan import make_plan
+from exporter.processes import ProcessStarter
+from exporter.records.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedFile:
+    """A file, and the promises that it must fulfill."""
+
+    path: Path
+    spec: ModelSpec
+    """The entry; its own exporter, expectations and skipped cells do not apply."""
+    opset: int
+    devices: tuple[str, ...] = ()
+    """The names of the devices; empty for those of the entry."""
+
+
+def find_entry(manifest: Manifest, name: str) -> ModelSpec:
+    """Return the entry of that ID.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if it does not exist; MANIFEST if it is invalid.
+    """
+    spec = next((model for model in manifest.models if model.id == name), None)
+    if spec is None:
+        hint = suggest_nearest(name, [model.id for model in manifest.models])
+        message = f"--entry: no model has the ID '{name}'{hint}"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    if spec.problems:
+        raise ExporterError(ExitCode.MANIFEST, "\n".join(spec.problems))
+    return spec
+
+
+def prove_finished_file(
+    manifest: Manifest, file: FinishedFile, starter: ProcessStarter
+) -> tuple[Record, ...]:
+    """Return one record for each device.
+
+    Raises:
+        ExporterError: ENVIRONMENT if PyTorch or another package is missing.
+    """
+    require_packages()
+    update: dict[str, object] = {
+        "artifact": str(file.path.resolve()),
+        "opsets": (file.opset,),
+        "expect": (),
+        "skip": (),
+    }
+    if file.devices:
+        update["devices"] = file.devices
+    spec = file.spec.model_copy(update=update)
+    with tempfile.TemporaryDirectory(prefix="exporter-verify-") as folder:
+        project = manifest.project.model_copy(update={"build": folder, "store": NO_STORE})
+        single = Manifest(project=project, models=(spec,))
+        plan = make_plan(single)
+        engine = LocalEngine(1, starter)
+        results = run_plan(single, plan, engine, _SilentObserver(), get_today())
+    by_cell = results.run.by_cell()
+    missing = [cell for planned in plan.cells if (cell := planned.cell) not in by_cell]
+    if missing:
+        reason = results.missing.get(missing[0], "the worker wrote no record")
+        raise ExporterError(ExitCode.UNREADABLE, f"{missing[0]}: no result, since {reason}")
+    return tuple(by_cell[planned.cell] for planned in plan.cells)
+
+
+class _SilentObserver(BuildObserver):
+    """Prints nothing, because one file is one line."""
+
+    def on_decisions(self, decisions: Decisions) -> None: ...
+
+    def on_announcement(self, announcement: Announcement) -> None: ...
+
+    def on_cell_done(self, record: Record) -> None: ...
+
+    def on_model_done(self, model: str) -> None: ...
+
+    def on_note(self, message: str) -> None: ...

@@ -1,0 +1,418 @@
+"""Read the results of the last export, gate and accept them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exporter.api.evidence import find_evidence_findings
+from exporter.api.report_pages import (
+    BASELINE_FILE,
+    ReportPaths,
+    are_pages_unmodified,
+    find_stale_pages,
+    write_reports,
+)
+from exporter.cache.states import hash_source, read_tool_versions
+from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.git import Checkout, check_out, diff_files, find_last_change
+from exporter.gate import (
+    CAUSED_KINDS,
+    Cause,
+    ContractHashes,
+    FindingKind,
+    GateFinding,
+    ProjectState,
+    accept_all,
+    accept_some,
+    compare_results,
+    compare_with_revision,
+    find_cause,
+    select_blocking,
+)
+from exporter.manifest import Manifest, ModelSpec, load_project
+from exporter.manifest.syntax.python_source import find_module_file, hash_code
+from exporter.pipeline import BuildFolder, Results, drop_changed_files, filter_valid_results
+from exporter.planning.plan import Plan, make_plan
+from exporter.records.baseline import (
+    Baseline,
+    extract_outcomes,
+    parse_baseline,
+    read_baseline,
+    write_baseline,
+)
+from exporter.records.record import CellId, Record, RunRecord, read_run
+from exporter.report.rows.cells import group_by_opset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The current results and the baseline before they are accepted."""
+
+    manifest: Manifest
+    current: ValidResults
+    run: RunRecord
+    """The records of the cells in the manifests."""
+    planned: frozenset[CellId]
+    before: Baseline
+
+    @property
+    def findings(self) -> tuple[GateFinding, ...]:
+        """The differences between the results and the baseline."""
+        return compare_results(self.before, self.run, self.planned, self.manifest.project.gate)
+
+
+def prepare_acceptance(manifest: Manifest) -> Acceptance:
+    """Read the results and the baseline.
+
+    Raises:
+        ExporterError: UNREADABLE if the results or the baseline cannot be read.
+    """
+    current = read_results(manifest)
+    run = current.results.run
+    planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
+    # Cells that left the manifests also leave the baseline.
+    records = tuple(record for record in run.records if record.cell in planned)
+    path = ReportPaths(manifest.project).baseline
+    return Acceptance(
+        manifest=manifest,
+        current=current,
+        run=run.model_copy(update={"records": records}),
+        planned=planned,
+        before=read_baseline(path) if path.exists() else Baseline(tools=run.tools, cells=()),
+    )
+
+
+def accept(
+    acceptance: Acceptance, cells: Collection[CellId] | None = None, reason: str = ""
+) -> None:
+    """Write the results into the baseline, and write the reports.
+
+    Args:
+        acceptance: The results and the previous baseline.
+        cells: The cells to accept. None for all.
+        reason: The reason for each of them.
+
+    Raises:
+        ExporterError: ENVIRONMENT if a file cannot be written.
+        KeyError: A cell is in neither the manifests, the results nor the baseline.
+    """
+    manifest, before, run = acceptance.manifest, acceptance.before, acceptance.run
+    outcomes = extract_outcomes(run)
+    if cells is None:
+        accepted = accept_all(before, outcomes, run.tools, manifest.project.gate)
+    else:
+        known = {*outcomes, *before.by_cell(), *before.dropped, *acceptance.planned}
+        if unknown := [cell for cell in cells if cell not in known]:
+            raise KeyError(
+                f"{unknown[0]}: is in neither the manifests, the results nor the baseline"
+            )
+        accepted = accept_some(before, outcomes, cells, reason)
+    paths = ReportPaths(manifest.project)
+    write_baseline(paths.baseline, accepted)
+    write_reports(manifest, acceptance.current.results.run)
+
+
+_MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidResults:
+    """The valid results of the last export."""
+
+    results: Results
+    other_tools: str = ""
+    """The tools with another version than the current one: `torch 2.12.1 (here 2.13.0)`."""
+
+
+def read_results(manifest: Manifest) -> ValidResults:
+    """Read the results and drop the stale ones, and those with a changed file.
+
+    Raises:
+        ExporterError: UNREADABLE if the results do not exist or are damaged.
+    """
+    build = BuildFolder.from_project(manifest.project)
+    run = read_run(build.results)
+    results = filter_valid_results(run, manifest, make_plan(manifest))
+    return ValidResults(
+        results=drop_changed_files(results, build.path),
+        other_tools=find_other_tools(run.tools, read_tool_versions()),
+    )
+
+
+def find_other_tools(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """List the tools with another version than the results.
+
+    A tool that is not installed is ignored, because the gate needs no PyTorch.
+
+    Returns:
+        The list, or "" if all versions are equal.
+    """
+    return ", ".join(
+        f"{name} {before[name]} (here {version})"
+        for name, version in now.items()
+        if _MISSING not in (before.get(name, _MISSING), version) and before[name] != version
+    )
+
+
+def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
+    """Yield a message for each problem of the baseline and of the pages."""
+    plan = make_plan(manifest)
+    yield from _compare_baseline(manifest, plan)
+    yield from _compare_pages(manifest, plan)
+
+
+def _compare_baseline(manifest: Manifest, plan: Plan) -> Iterator[str]:
+    path = ReportPaths(manifest.project).baseline
+    if not path.exists():
+        return  # a new project has no baseline; its gate reports that
+    accepted = {outcome.cell for outcome in read_baseline(path).cells}
+    planned = {planned.cell for planned in plan.cells}
+    added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
+    removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
+    for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
+        in_order = sorted(cells, key=lambda cell: cell.sort_key)
+        for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
+            yield f"{group.label} {problem}"
+
+
+def _compare_pages(manifest: Manifest, plan: Plan) -> Iterator[str]:
+    """Yield the stale pages, if this machine wrote the pages."""
+    build = BuildFolder.from_project(manifest.project)
+    if not build.results.exists() or not are_pages_unmodified(manifest.project):
+        return
+    results = filter_valid_results(read_run(build.results), manifest, plan)
+    results = drop_changed_files(results, build.path)
+    if results.missing:
+        cells = results.missing.items()
+        for group in group_by_opset(cells, lambda item: item[0], lambda item: item[1]):
+            reason = group.first[1]
+            yield f"{group.label}: the tables are stale: {reason}; run `exporter export`"
+        return
+    for name in find_stale_pages(manifest, results.run):
+        yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
+
+
+def find_causes(
+    manifest: Manifest,
+    records: Iterable[Record],
+    tools: tuple[Mapping[str, str], Mapping[str, str]],
+    commit: str,
+    environment: Mapping[str, str],
+) -> dict[CellId, Cause]:
+    """Return the cause for each record, if one is known.
+
+    Args:
+        manifest: The current manifests.
+        records: The records to explain.
+        tools: The versions of the accepted results and of the current ones.
+        commit: The accepted state; "" if it is unknown, so only tools are compared.
+        environment: The environment variables for git.
+    """
+    records = tuple(records)
+    files = {source.file for record in records for source in record.sources}
+    files |= {spec.manifest for spec in manifest.models}
+    root = Path(manifest.project.root)
+    diffs = diff_files(root, commit, files, environment) if commit and records else {}
+    causes = {each.cell: find_cause(each, manifest, tools, diffs) for each in records}
+    return {cell: cause for cell, cause in causes.items() if cause}
+
+
+#: The form of a pointer of Git LFS, and the bytes that contain it.
+_LFS_VERSION = b"version https://git-lfs"
+_LFS_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})")
+_POINTER_BYTES = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """The findings of the gate, and the state that the results were compared with."""
+
+    current: ValidResults
+    baseline: Baseline
+    findings: tuple[GateFinding, ...]
+    """The blocking ones first."""
+    accepted_in: str = ""
+    """The commit of the baseline and its day; empty if it is not committed."""
+    revision: str = ""
+    """The revision and its day; empty for the baseline of the work tree."""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether no finding blocks the merge. A problem of a manifest file is no finding."""
+        return not select_blocking(self.findings)
+
+
+def gate(
+    manifest: Manifest, environment: Mapping[str, str], against: str | None = None
+) -> GateResult:
+    """Compare the current results with the accepted ones.
+
+    Args:
+        manifest: The project.
+        environment: The environment variables for git.
+        against: A revision of git whose baseline and policy apply, instead of the work tree's.
+
+    Raises:
+        ExporterError: RED if there is no baseline. UNREADABLE if the results, the baseline or the
+            manifests of the revision cannot be read. MANIFEST and ENVIRONMENT as `check_out`.
+    """
+    current = read_results(manifest)
+    run = current.results.run
+    path = ReportPaths(manifest.project).baseline
+    planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
+    if against is None:
+        baseline = read_baseline(path)
+        findings = compare_results(baseline, run, planned, manifest.project.gate)
+        now = datetime.now(UTC)
+        findings = _merge(findings, find_evidence_findings(manifest, manifest, run, now))
+        commit = find_last_change(path, environment) if findings else None
+        findings = _add_causes(
+            findings, manifest, run, baseline, commit.id if commit else "", environment
+        )
+        return GateResult(
+            current=current, baseline=baseline, findings=findings, accepted_in=str(commit or "")
+        )
+    root = Path(manifest.project.root)
+    with check_out(root, against, environment) as checkout:
+        state = _read_state(checkout, root)
+        name = f"{state.manifest.project.reports}/{BASELINE_FILE}"
+        commit = find_last_change(root / name, environment, checkout.commit.id) or checkout.commit
+    branch_baseline = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
+    branch = ProjectState(
+        manifest=manifest, baseline=branch_baseline, hashes=_hash_contract(manifest, root)
+    )
+    findings = compare_with_revision(state, branch, run, planned)
+    evidence = find_evidence_findings(manifest, state.manifest, run, datetime.now(UTC))
+    findings = _merge(findings, evidence)
+    return GateResult(
+        current=current,
+        baseline=state.baseline,
+        findings=_add_causes(
+            findings, manifest, run, state.baseline, checkout.commit.id, environment
+        ),
+        accepted_in=str(commit),
+        revision=f"{checkout.name} of {checkout.commit.day}",
+    )
+
+
+def _merge(
+    findings: Iterable[GateFinding], others: Iterable[GateFinding]
+) -> tuple[GateFinding, ...]:
+    return tuple(sorted((*findings, *others), key=lambda each: each.sort_key))
+
+
+def _add_causes(
+    findings: tuple[GateFinding, ...],
+    manifest: Manifest,
+    run: RunRecord,
+    baseline: Baseline,
+    commit: str,
+    environment: Mapping[str, str],
+) -> tuple[GateFinding, ...]:
+    """Return the findings with the edits that explain them."""
+    cells = {each.cell for each in findings if each.kind in CAUSED_KINDS}
+    records = [record for record in run.records if record.cell in cells]
+    causes = find_causes(manifest, records, (baseline.tools, run.tools), commit, environment)
+    return tuple(
+        replace(each, cause=causes.get(each.cell)) if each.kind in CAUSED_KINDS else each
+        for each in findings
+    )
+
+
+def _read_state(checkout: Checkout, root: Path) -> ProjectState:
+    """Read the manifests and the baseline of a revision.
+
+    Every entry must be valid, because an unknown promise could be weakened without a finding.
+    """
+    try:
+        manifest = load_project(checkout.root, fallback_root=root)
+    except ExporterError as error:
+        message = (
+            f"{checkout.name}: the manifests cannot be read by this version; compare with a later "
+            "revision"
+        )
+        problems = [Problem(message=f"{checkout.name}: {problem}") for problem in error.problems]
+        problems += [
+            Problem(
+                message=f"{checkout.name}: {link}: is a link out of the repository, so its content "
+                "at the revision is unknown; move the file into the repository"
+            )
+            for link in checkout.omitted
+        ]
+        raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
+    name = f"{manifest.project.reports}/{BASELINE_FILE}"
+    try:
+        content = (checkout.root / name).read_bytes()
+    except OSError as error:
+        message = f"{checkout.name}: has no {name}; accept its results first"
+        raise ExporterError(ExitCode.RED, message) from error
+    baseline = parse_baseline(content, f"{checkout.name}: {name}")
+    return ProjectState(manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root))
+
+
+def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
+    """Return the hashes of the data files and functions of all entries, without missing ones."""
+    root = Path(manifest.project.root)
+    hashes: dict[str, dict[tuple[FindingKind, str], str]] = {}
+    for spec in manifest.models:
+        digests = hashes.setdefault(spec.id, {})
+        for file in _list_data_files(spec, root):
+            digests[FindingKind.REDEFINED, f"content of {file}"] = _hash_content(root / file)
+        for kind, text in _list_functions(spec):
+            digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
+    return {
+        model: {key: digest for key, digest in digests.items() if digest}
+        for model, digests in hashes.items()
+    }
+
+
+def _list_data_files(spec: ModelSpec, root: Path) -> Iterator[str]:
+    """Yield the data files of an entry, relative to the root."""
+    yield from spec.data_files
+    folder = (root / spec.manifest).parent
+    for pattern in (*spec.depends.files, *(each.ort_library for each in spec.custom_ops)):
+        for path in folder.glob(pattern) if pattern and ":" not in pattern else ():
+            if path.is_file():
+                yield os.path.relpath(path, root)
+
+
+def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
+    """Yield each function that the contract names, with the kind of a finding about its code."""
+    calls = (spec.inputs_from, *(case.inputs_from for case in spec.cases))
+    yield from ((FindingKind.RELAXED, call.function) for call in calls if call)
+    fills = [*(item.fill for item in spec.inputs)]
+    fills += [fill for case in spec.cases for fill in case.fills.values()]
+    yield from ((FindingKind.RELAXED, fill.python) for fill in fills if fill.python)
+    comparators = (each.compare for each in spec.outputs if each.compare)
+    yield from ((FindingKind.RELAXED, each.call) for each in comparators if each.call)
+    others: list[str | None] = [each.type for each in spec.containers]
+    for each in spec.custom_ops:
+        others += (each.symbolic, each.onnxscript, each.translation, each.reference)
+        others.append(each.ort_library)
+    yield from ((FindingKind.REDEFINED, text) for text in others if text and ":" in text)
+
+
+def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:
+    """Return the hash of a function's code, or "" if the project does not have it."""
+    location, _, name = text.rpartition(":")
+    folder = (root / spec.manifest).parent
+    file: Path | None = Path(os.path.normpath(folder / location))
+    if not location.endswith(".py"):
+        file = find_module_file(location, (str(folder), str(root)))
+    return hash_code(root, file, name, fallback_root) if file else ""
+
+
+def _hash_content(path: Path) -> str:
+    """Return the hash of a file; that of its content if git stores a pointer of Git LFS."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_POINTER_BYTES)
+    except OSError:
+        return ""
+    pointer = _LFS_POINTER.search(head) if head.startswith(_LFS_VERSION) else None
+    return pointer[1].decode() if pointer else hash_source(path)

@@ -1,0 +1,158 @@
+"""Open the store that the environment or the project selects."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from exporter.cache.store import Store, StoreLimits
+from exporter.core.errors import ExitCode, ExporterError, Location
+from exporter.core.toml_table import SETTINGS_FILE
+from exporter.manifest import Project
+from exporter.manifest.resolved.project import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
+from exporter.manifest.schema.settings import check_store
+from exporter.pipeline import BuildFolder
+
+if TYPE_CHECKING:
+    from exporter.cache.store.remote_store import RemoteStore, SigningKey
+
+
+#: The store's folder, its URL or `off`; it overrides the project's setting.
+STORE_VARIABLE = "EXPORTER_STORE"
+#: `1`, `yes` or `true` if the store must not be changed.
+READ_ONLY_VARIABLE = "EXPORTER_STORE_READONLY"
+#: The key of a remote store; it overrides the file of the setting `store_key`.
+KEY_VARIABLE = "EXPORTER_STORE_KEY"
+_CREATE_KEY = "openssl rand -hex 32"
+_YES, _NO = ("1", "yes", "true"), ("", "0", "no", "false")
+
+
+def open_store(
+    project: Project,
+    environment: Mapping[str, str],
+    *,
+    size: int | None = None,
+    age: float | None = None,
+) -> Store | None:
+    """Return the store of the environment or of the project.
+
+    Args:
+        project: The project.
+        environment: The environment variables.
+        size: The maximum size in bytes, instead of the project's setting.
+        age: The maximum age in seconds, instead of the project's setting.
+
+    Returns:
+        The store, or None if it is switched off.
+
+    Raises:
+        ExporterError: MANIFEST if an environment variable has an invalid value.
+    """
+    build = BuildFolder.from_project(project).path
+    setting = environment.get(STORE_VARIABLE) or project.store
+    if setting == NO_STORE:
+        return None
+    limits = StoreLimits(
+        size=project.store_size if size is None else size,
+        age=project.store_age if age is None else age,
+    )
+    is_read_only = _read_flag(environment, READ_ONLY_VARIABLE)
+    default_folder = build / ".store"  # the id of a model cannot begin with a dot
+    if is_remote(setting):
+        remote = _open_remote(project, setting, environment, is_read_only=is_read_only)
+        return Store(default_folder, limits, build=build, remote=remote)
+    try:
+        folder = Path(project.root) / Path(setting).expanduser() if setting else default_folder
+    except RuntimeError:
+        message = f"{setting}: the user has no home directory; write the full path"
+        raise ExporterError(ExitCode.MANIFEST, message) from None
+    return Store(
+        folder,
+        limits,
+        is_read_only=is_read_only,
+        build=build if folder.parent == build else None,
+    )
+
+
+def _open_remote(
+    project: Project, url: str, environment: Mapping[str, str], *, is_read_only: bool
+) -> RemoteStore:
+    """Return the remote store. No package is imported and no request is sent.
+
+    Raises:
+        ExporterError: MANIFEST if the URL or the key is invalid, ENVIRONMENT if a package is
+            missing.
+    """
+    # An export without a remote store does not need these modules.
+    from exporter.cache.store.remote_files import TimeLimit, open_files
+    from exporter.cache.store.remote_store import SILENCE, RemoteStore
+
+    if environment.get(STORE_VARIABLE):
+        label = f"{STORE_VARIABLE}: {url}"
+        try:
+            url = check_store(url)
+        except ValueError as error:
+            raise ExporterError(ExitCode.MANIFEST, f"{STORE_VARIABLE}: {error}") from None
+    else:
+        label = f"{_locate_setting(project, 'store')}: {url}"
+    scheme, _ = split_url(url)
+    missing = [name for name in REMOTE_SCHEMES[scheme] if importlib.util.find_spec(name) is None]
+    if missing:
+        message = (
+            f"{label}: the package {missing[-1]} is not installed; run `pip install "
+            f"{' '.join(missing)}`, or set {STORE_VARIABLE}={NO_STORE}"
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    is_mirror = not REMOTE_SCHEMES[scheme]
+    return RemoteStore(
+        label,
+        partial(open_files, url),
+        TimeLimit(project.store_timeout, SILENCE),
+        _read_key(project, environment),
+        is_read_only=is_read_only or is_mirror,
+    )
+
+
+def _read_key(project: Project, environment: Mapping[str, str]) -> SigningKey | None:
+    """Return the key that signs entries, or None if all writers are trusted.
+
+    Raises:
+        ExporterError: MANIFEST if the key cannot be read or is too short.
+    """
+    from exporter.cache.store.remote_store import MIN_KEY_LENGTH, SigningKey
+
+    label, text = KEY_VARIABLE, environment.get(KEY_VARIABLE, "")
+    if not text and project.store_key:
+        label = f"{_locate_setting(project, 'store_key')}: {project.store_key}"
+        try:
+            path = Path(project.root) / Path(project.store_key).expanduser()
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or "is not a text file"
+            message = f"{label}: cannot be read: {reason}; create it with `{_CREATE_KEY}`"
+            raise ExporterError(ExitCode.MANIFEST, message) from None
+    elif not text:
+        return None
+    secret = text.strip()
+    if len(secret) < MIN_KEY_LENGTH:
+        message = (
+            f"{label}: the key has {len(secret)} characters, expected at least {MIN_KEY_LENGTH}; "
+            f"create one with `{_CREATE_KEY}`"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return SigningKey(secret.encode())
+
+
+def _locate_setting(project: Project, key: str) -> str:
+    line = project.store_lines.get(key)
+    return f"{Location(file=SETTINGS_FILE, line=line)}: tool.exporter.{key}"
+
+
+def _read_flag(environment: Mapping[str, str], name: str) -> bool:
+    value = environment.get(name, "")
+    if value.lower() not in (*_YES, *_NO):
+        raise ExporterError(ExitCode.MANIFEST, f"{name}: expected 1 or 0, got '{value}'")
+    return value.lower() in _YES

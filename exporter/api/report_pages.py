@@ -1,0 +1,180 @@
+"""Render and write the files of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.api.evidence import attach_evidence, find_evidence_path
+from exporter.cache.states import hash_source, read_exporter_state
+from exporter.core.errors import ExporterError
+from exporter.core.git import find_head, list_versions
+from exporter.gate import GROWTH_KINDS, compare_results
+from exporter.manifest import Manifest, Project
+from exporter.planning.plan import make_plan
+from exporter.records.baseline import build_trend, parse_baseline, read_baseline
+from exporter.records.record import RunRecord
+from exporter.report import preload_templates, render_exports, render_pages
+from exporter.report import write_reports as write_files
+from exporter.report.exports import describe_plugins, list_plugin_folders
+from exporter.report.rows.cells import AcceptanceHistory
+from exporter.report.written_pages import (
+    are_unmodified,
+    compute_key,
+    find_packaged_templates,
+    is_up_to_date,
+    list_written_pages,
+    save_up_to_date_key,
+)
+
+#: In the build folder: the key of the inputs and the digests of the written files.
+PAGES_NOTE = "reports.json"
+BASELINE_FILE = "baseline.json"
+#: The number of commits in a trend.
+_MOST_POINTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    """The paths that belong to the report of a project."""
+
+    project: Project
+
+    @property
+    def reports(self) -> Path:
+        """The folder of the report."""
+        return Path(self.project.root) / self.project.reports
+
+    @property
+    def baseline(self) -> Path:
+        """The accepted baseline."""
+        return self.reports / BASELINE_FILE
+
+    @property
+    def note(self) -> Path:
+        """The note of the files that were written last."""
+        return Path(self.project.root) / self.project.build / PAGES_NOTE
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that the pages depend on; they need not exist."""
+        templates = Path(self.project.root) / self.project.templates
+        return (
+            templates,
+            find_packaged_templates(),
+        )
+
+
+def write_reports(
+    manifest: Manifest, run: RunRecord, git_environment: Mapping[str, str] | None = None
+) -> None:
+    """Write all files of the report, unless they are up to date.
+
+    Args:
+        manifest: The project.
+        run: The results.
+        git_environment: The environment variables for git, to add the commit of the results and
+            trends over commits. None for pages that a commit can contain.
+    """
+    paths = ReportPaths(manifest.project)
+    run = attach_evidence(run, manifest.project)
+    history = _read_acceptance(paths)
+    if git_environment is not None:
+        history = _add_commits(history, paths, git_environment)
+    key = _compute_key(manifest, run, history)
+    if is_up_to_date(paths.note, key, paths.reports):
+        return
+    files = _render(manifest, run, history)
+    write_files(paths.reports, files)
+    save_up_to_date_key(paths.note, key, paths.reports, files)
+
+
+def preload_pages(project: Project) -> None:
+    """Load the templates in advance; rendering reports any problem with them."""
+    preload_templates(Path(project.root) / project.templates, project.style, project.command)
+
+
+def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
+    """Return the names of the files that differ from the ones that would be written now."""
+    paths = ReportPaths(manifest.project)
+    run = attach_evidence(run, manifest.project)
+    history = _read_acceptance(paths)
+    if is_up_to_date(paths.note, _compute_key(manifest, run, history), paths.reports):
+        return ()
+    files = sorted(_render(manifest, run, history).items())
+    return tuple(name for name, content in files if not _has_content(paths.reports / name, content))
+
+
+def are_pages_unmodified(project: Project) -> bool:
+    """Return True if this machine wrote the files and no other program changed them."""
+    paths = ReportPaths(project)
+    return are_unmodified(paths.note, paths.reports)
+
+
+def list_page_inputs(project: Project) -> list[Path]:
+    """Return the paths that `write_reports` reads or wrote, except results and manifests."""
+    paths = ReportPaths(project)
+    written = (paths.reports / name for name in list_written_pages(paths.note))
+    sources = (*paths.folders, *list_plugin_folders())
+    evidence = find_evidence_path(project)
+    return [*sources, paths.baseline, evidence, paths.note, *written]
+
+
+def _has_content(path: Path, content: str | bytes) -> bool:
+    data = content.encode() if isinstance(content, str) else content
+    return bool(hash_source(path)) and path.read_bytes() == data
+
+
+def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory) -> str:
+    # The pages do not contain the project's root, so a copy of the project has the same key.
+    project = manifest.project.model_copy(update={"root": ""})
+    accepted = (history.baseline,) if history.baseline else ()
+    values = (run, manifest.model_copy(update={"project": project}), *accepted)
+    texts = (
+        *(value.model_dump_json() for value in values),
+        read_exporter_state(),
+        describe_plugins(),
+        history.commit,
+        *(str(point.commit) for point in history.trend),
+    )
+    folders = (*ReportPaths(manifest.project).folders, *list_plugin_folders())
+    return compute_key(texts, folders)
+
+
+def _render(
+    manifest: Manifest, run: RunRecord, history: AcceptanceHistory
+) -> dict[str, str | bytes]:
+    project = manifest.project
+    findings = None
+    if history.baseline:
+        planned = frozenset(each.cell for each in make_plan(manifest).cells)
+        compared = compare_results(history.baseline, run, planned, project.gate)
+        # Figures differ between machines, so the pages do not contain their drift.
+        findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)
+    pages = render_pages(
+        manifest,
+        run,
+        findings,
+        Path(project.root) / project.templates,
+        history,
+    )
+    return {**pages, **render_exports(manifest, run, history)}
+
+
+def _add_commits(
+    history: AcceptanceHistory, paths: ReportPaths, environment: Mapping[str, str]
+) -> AcceptanceHistory:
+    """Return the history with the commit of the results and the trend over commits."""
+    head = find_head(Path(paths.project.root), environment)
+    versions = []
+    for commit, content in list_versions(paths.baseline, environment, _MOST_POINTS):
+        with suppress(ExporterError):  # an old version may have another format
+            versions.append((commit, parse_baseline(content, str(commit))))
+    stamp = f"commit {head}" if head else ""
+    return AcceptanceHistory(history.baseline, build_trend(versions), stamp)
+
+
+def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:
+    return AcceptanceHistory(read_baseline(paths.baseline) if paths.baseline.exists() else None)

@@ -1,1 +1,0 @@
-"""Virtual environments with other packages: other runtimes, and other toolchains."""

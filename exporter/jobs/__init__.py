@@ -1,1 +1,0 @@
-"""The values and files that the parent and the workers exchange."""

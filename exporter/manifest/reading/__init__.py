@@ -1,1 +1,0 @@
-"""Read TOML files, validate their tables, and merge the layers of settings with their origins."""

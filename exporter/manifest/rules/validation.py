@@ -1,0 +1,227 @@
+"""Validate the tables of a TOML file one by one, and report the problems.
+
+An invalid key does not affect its neighbors. It is reported, removed, and listed as broken, so the
+rules for several keys still check all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from exporter.core.errors import Problem, suggest_nearest
+from exporter.manifest.rules.layers import Layer
+from exporter.manifest.schema.entry import Document, Settings
+from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable
+from exporter.manifest.syntax.fields import FORM_TAGS, NestedProblem
+from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
+from exporter.manifest.syntax.values import KeyPath, format_value, join_words
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "int_type": "an integer",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "list_type": "a list",
+    "model_type": "a table",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+
+#: Values of the keys that an entry lacks most often.
+_EXAMPLES = {
+    "opset": "18",
+    "reason": '"why it is accepted"',
+    "requirements": '["onnxruntime==1.20.*"]',
+    "runtime": '"onnxruntime"',
+    "shape": '["batch", 4]',
+}
+
+
+def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[KeyPath, str]]:
+    """Return the path inside the table and the message of each problem."""
+    for detail in error.errors(include_url=False):
+        path = tuple(step for step in detail["loc"] if step not in FORM_TAGS)
+        cause = detail.get("ctx", {}).get("error")
+        if detail["type"] == "missing":
+            owner = _find_table(table, path[:-1]) or table
+            key = str(path[-1])
+            yield path[:-1], owner.missing_messages.get(key, _format_missing_key(key))
+        elif isinstance(cause, NestedProblem):
+            yield (*path, *cause.path), str(cause)
+        elif detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            pass  # pydantic counts only valid items, and reports the invalid ones as well
+        else:
+            yield path, _format_message(detail, path, table)
+
+
+def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> str:
+    value, kind, context = detail["input"], detail["type"], detail.get("ctx", {})
+    match kind:
+        case "extra_forbidden":
+            return _format_unknown_key(str(path[-1]), _find_table(table, path[:-1]) or table)
+        case "literal_error":
+            choices = _list_choices(table, path)
+            expected = join_words((f"'{word}'" for word in choices), "or") if choices else ""
+            hint = suggest_nearest(value, choices) if isinstance(value, str) else ""
+            return f"expected {expected or context['expected']}, got {format_value(value)}{hint}"
+        case "too_short" | "too_long":
+            if context.get("min_length") == 1:
+                return "expected at least one item, got an empty list"
+            return f"expected 2 numbers, got {len(value)}"
+        case "value_error":
+            return str(context["error"])
+        case "model_type" if _find_table(table, path[:-1]) is ToleranceTable:
+            # A key of a tolerance that is not one of its own is a dtype or a device.
+            hint = suggest_nearest(str(path[-1]), BoundTable.model_fields)
+            expected = f"expected a table for a dtype or a device, got {format_value(value)}"
+            return f"unknown key{hint}" if hint else expected
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
+    # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
+    return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
+
+
+def _format_missing_key(key: str) -> str:
+    example = _EXAMPLES.get(key, "")
+    return f"needs the key '{key}'; add {f'`{key} = {example}`' if example else 'it'}"
+
+
+def _format_unknown_key(key: str, table: type[Table]) -> str:
+    if key in table.unsupported_keys:
+        return "is not supported yet"
+    if key in table.misplaced_keys:
+        return f"is not valid here; {table.misplaced_keys[key]}"
+    return f"unknown key{suggest_nearest(key, table.model_fields)}"
+
+
+def _list_choices(table: type[Table], path: KeyPath) -> tuple[str, ...]:
+    """Return the values of a Literal from the field, because pydantic has them only as text."""
+    *parents, key = path
+    owner = _find_table(table, tuple(parents))
+    field = owner.model_fields.get(str(key)) if owner else None
+    members = _list_members(field.annotation) if field else ()
+    return tuple(word for each in members for word in get_args(each) if isinstance(word, str))
+
+
+def _find_table(table: type[Table], path: KeyPath) -> type[Table] | None:
+    """Return the class of the table at `path`, or None if there is no table."""
+    annotations: list[Any] = [table]
+    for step in path:
+        annotations = [inner for each in annotations for inner in _list_inner(each, step)]
+    tables = (each for each in annotations if isinstance(each, type) and issubclass(each, Table))
+    return next(tables, None)
+
+
+def _list_inner(annotation: Any, step: int | str) -> Iterator[Any]:
+    """Return the types of the value at `step` of a value with this annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        field = annotation.model_fields.get(str(step))
+        if field:
+            yield from _list_members(field.annotation)
+        elif annotation is ToleranceTable:
+            yield BoundTable
+    elif get_origin(annotation) is tuple and isinstance(step, int):
+        yield from _list_members(get_args(annotation)[0])
+    elif get_origin(annotation) is dict and isinstance(step, str):
+        yield from _list_members(get_args(annotation)[1])
+
+
+def _list_members(annotation: Any) -> Iterator[Any]:
+    """Return the members of a union, without the metadata of `Annotated`."""
+    match get_origin(annotation):
+        case origin if origin is Annotated:
+            yield from _list_members(get_args(annotation)[0])
+        case origin if origin in (Union, UnionType):
+            for member in get_args(annotation):
+                yield from _list_members(member)
+        case _:
+            yield annotation
+
+
+T = TypeVar("T", bound=Table)
+#: A problem below these keys removes a path of this length; below other keys only the key.
+_REMOVED_LENGTHS = {"models": 3, "defaults": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """One manifest: its `[defaults]`, and its entries by ID."""
+
+    file: TomlFile
+    defaults: Layer
+    entries: Mapping[str, Layer]
+    unreadable: Mapping[str, tuple[Problem, ...]]
+    """The problems of entries that are not tables, by ID."""
+
+
+def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
+    """Validate a manifest file."""
+    document, removed = validate(Document, file, (), report)
+    # Without a valid version or a table of defaults, no entry of the file has a certain meaning.
+    common = {
+        str(key[0]): problems
+        for key, problems in removed.items()
+        if key[0] in ("format", "defaults") and len(key) == 1
+    }
+
+    def build_layer(path: KeyPath, table: Settings) -> Layer:
+        broken = {str(key[-1]): each for key, each in removed.items() if key[:-1] == path}
+        return Layer(file=file, path=path, table=table, broken={**common, **broken})
+
+    return ManifestFile(
+        file=file,
+        defaults=build_layer(("defaults",), document.defaults),
+        entries={id: build_layer(("models", id), entry) for id, entry in document.models.items()},
+        unreadable={
+            str(key[1]): problems
+            for key, problems in removed.items()
+            if key[0] == "models" and len(key) == 2
+        },
+    )
+
+
+def validate(
+    table: type[T], file: TomlFile, path: KeyPath, report: ProblemCollector
+) -> tuple[T, Mapping[KeyPath, tuple[Problem, ...]]]:
+    """Validate the table at `path` of `file`.
+
+    Returns:
+        The table without its invalid keys, and the problems by the paths of the removed keys. A
+        missing key counts as removed.
+    """
+    raw: Any = file.table
+    for step in path:
+        raw = raw[step]
+    try:
+        return table.model_validate(raw), {}
+    except ValidationError as error:
+        problems = list(format_errors(error, table))
+    removed: dict[KeyPath, tuple[Problem, ...]] = {}
+    for inner, message in problems:
+        problem = file.build_problem((*path, *inner), message)
+        report.add(problem)
+        key_path = inner[: _REMOVED_LENGTHS.get(str(inner[0]), 1)] if inner else ("format",)
+        removed[key_path] = (*removed.get(key_path, ()), problem)
+    for key_path in removed:
+        raw = _remove_key(raw, key_path)
+    return table.model_validate({**table.default_values, **raw}), removed
+
+
+def _remove_key(table: Any, path: KeyPath) -> Any:
+    key, *rest = path
+    if not rest:
+        return {name: value for name, value in table.items() if name != key}
+    if not isinstance(table.get(key), dict):
+        return table
+    return {**table, key: _remove_key(table[key], tuple(rest))}

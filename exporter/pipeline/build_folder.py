@@ -1,0 +1,502 @@
+"""Read, write and carry over the folders and records of a build."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import (
+    PROJECT_LIMIT,
+    describe_owner,
+    make_accessible,
+    read_regular_file,
+    remove_folder,
+    remove_unfinished_files,
+)
+from exporter.jobs import JobFolder, Reference, write_json
+from exporter.manifest import Project
+from exporter.manifest.loader import RESERVED_IDS
+from exporter.manifest.syntax.values import split_device
+from exporter.records.record import CellId, Record
+
+#: In the build folder. A model ID cannot start with a dot.
+REHEARSALS_FOLDER, TOOLCHAINS_FOLDER = ".rehearsals", ".toolchains"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolder:
+    """The build folder of a project, or of one toolchain."""
+
+    path: Path
+    toolchain: str = ""
+    """The toolchain of its cells; empty: the project's own packages."""
+
+    @classmethod
+    def from_project(cls, project: Project) -> BuildFolder:
+        """Return the build folder of the project's settings."""
+        return cls(Path(project.root) / project.build, project.active_toolchain)
+
+    def find_part(self, cell: CellId) -> BuildFolder:
+        """Return the build folder of a cell: this one, or that of the cell's toolchain."""
+        toolchain = split_device(cell.device)[1]
+        return self if toolchain in ("", self.toolchain) else self.find_toolchain(toolchain)
+
+    def find_toolchain(self, name: str) -> BuildFolder:
+        """Return the build folder of a toolchain, below this one."""
+        return BuildFolder(self.path / TOOLCHAINS_FOLDER / name, name)
+
+    def owns(self, cell: CellId) -> bool:
+        """Return False if the files of a cell are in the folder of a toolchain."""
+        return self.find_part(cell) == self
+
+    def cell_folder(self, cell: CellId) -> JobFolder:
+        """Return the folder with the files of a cell."""
+        return self.find_part(cell).model_folder(cell.model)
+
+    @property
+    def results(self) -> Path:
+        """The file with all records of the project."""
+        return self.path / "results.json"
+
+    @property
+    def rehearsals(self) -> Path:
+        """The folder with a build folder for each rehearsal."""
+        return self.path / REHEARSALS_FOLDER
+
+    @property
+    def private_paths(self) -> tuple[Path, ...]:
+        """The folders that exist during a run or after a killed one."""
+        return (self._private, self._killed)
+
+    @property
+    def _private(self) -> Path:
+        # A model ID cannot start with a dot.
+        return self.path / ".work"
+
+    @property
+    def _killed(self) -> Path:
+        return self.path / ".killed"
+
+    def model_folder(self, model: str) -> JobFolder:
+        """Return the folder of a model's finished files."""
+        return JobFolder(self.path / model)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock the folder and move results of killed runs aside, for `list_abandoned`.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if another run has the lock, or a symlink or a file has the
+                path of a folder.
+        """
+        _refuse_symlink(self.path)
+        self._repair_access()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            message = f"{self.path}: is not a folder; remove it or change `build`"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+        lock = FileLock(self.path / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            message = f"{self.path.name}: another run has locked the folder; wait until it ends"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+        except OSError as error:  # a folder or a symlink, or a read-only file system
+            path = self.path / ".lock"
+            message = f"{path}: cannot be locked: {error.strerror}{describe_owner(path)}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from None
+        try:
+            yield from self._use_private_folder()
+        finally:
+            lock.release()
+
+    def _use_private_folder(self) -> Iterator[None]:
+        """Create the private folder, and remove it at the end. Keep finished cells on an error."""
+        remove_unfinished_files(self.path)
+        self.remove_misplaced_folders()
+        _refuse_symlink(self._private)
+        _refuse_symlink(self._killed)
+        self._keep_killed_runs()
+        self._private.mkdir()
+        try:
+            yield
+        except BaseException:
+            self._keep_killed_runs()
+            raise
+        remove_folder(self._private)
+
+    def _repair_access(self) -> None:
+        """Make each model's folder and records accessible; the rest follows when it is replaced."""
+        make_accessible(self.path, is_recursive=False)
+        for path in self.path.iterdir() if self.path.is_dir() else ():
+            if not path.is_symlink():
+                make_accessible(path, is_recursive=False)
+                make_accessible(JobFolder(path).records, is_recursive=False)
+
+    def remove_misplaced_folders(self) -> None:
+        """Remove folders that a model created in place of files of the program."""
+        for path in (self.path / name for name in RESERVED_IDS):
+            if path.suffix and path.is_dir() and not path.is_symlink():
+                remove_folder(path)
+
+    def list_abandoned(self) -> list[Path]:
+        """Return the private folders of killed runs, the oldest first."""
+        if not self._killed.is_dir():
+            return []
+        folders = [path for path in self._killed.iterdir() if not path.is_symlink()]
+        return sorted(folders, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+
+    def remove_abandoned(self) -> None:
+        """Remove the private folders of killed runs."""
+        remove_folder(self._killed)
+
+    def _keep_killed_runs(self) -> None:
+        """Keep private folders with finished cells, and folders that were being replaced."""
+        if not self._killed.is_dir():
+            self._killed.unlink(missing_ok=True)
+        if not self._private.is_dir():
+            self._private.unlink(missing_ok=True)
+            return
+        make_accessible(self._private)
+        make_accessible(self._killed)
+        for path in self._private.iterdir():
+            if any(path.glob("records/*.json")) or any(path.glob("*/records/*.json")):
+                self._killed.mkdir(exist_ok=True)
+                path.rename(self._killed / path.name)
+        remove_folder(self._private)
+
+    def create_folder(self, model: str) -> JobFolder:
+        """Create a private folder.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
+        """
+        _refuse_symlink(self.model_folder(model).path)
+        return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
+
+    def replace_model(
+        self, model: str, fresh: JobFolder, before_removal: Callable[[Path], None] | None = None
+    ) -> None:
+        """Rename `fresh` to `build/<model>` and remove the previous folder.
+
+        Args:
+            model: The model.
+            fresh: Its new folder.
+            before_removal: Called with the previous folder, which then contains only the files
+                that the new one does not contain.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
+        """
+        final = self.model_folder(model).path
+        _refuse_symlink(final)
+        # mkdtemp creates a folder that only its owner can read.
+        fresh.path.chmod(0o755)
+        if not final.exists():
+            fresh.path.rename(final)
+            return
+        make_accessible(final)
+        self._private.mkdir(parents=True, exist_ok=True)  # a model may have removed it
+        old = Path(tempfile.mkdtemp(prefix=f"{model}-old-", dir=self._private)) / model
+        try:
+            final.rename(old)
+        except OSError as error:
+            message = f"{final}: cannot be replaced: {error.strerror}{describe_owner(final)}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+        try:
+            fresh.path.rename(final)
+        except BaseException:
+            old.rename(final)
+            raise
+        if not old.is_dir():
+            old.unlink()  # a file that no export wrote
+            return
+        if before_removal:
+            for path in old.iterdir():
+                if not path.is_symlink() and path.is_file() and (final / path.name).exists():
+                    path.unlink()  # the second name of a file that was carried over
+            before_removal(old)
+        remove_folder(old)
+
+
+def _refuse_symlink(path: Path) -> None:
+    if path.is_symlink():
+        message = f"{path.name}: is a symlink; remove it: build output is not written through one"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+
+
+class FolderRecords:
+    """The records of one folder. The first access reads them.
+
+    Args:
+        folder: The folder of a model or of a job.
+    """
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder = folder
+        self._records: dict[CellId, Record] | None = None
+
+    @property
+    def by_cell(self) -> Mapping[CellId, Record]:
+        """The records by their cell."""
+        return self._load()
+
+    def _load(self) -> dict[CellId, Record]:
+        if self._records is None:
+            self._records = self.folder.read_records()
+        return self._records
+
+    def write(self, record: Record) -> None:
+        """Write a record, or replace it."""
+        records = self._load()
+        write_json(self.folder.record(record.cell), record)
+        records[record.cell] = record
+
+    def link(self, record: Record, source: Path) -> None:
+        """Add a record as a second name of its file in another folder."""
+        records = self._load()
+        target = self.folder.record(record.cell)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.hardlink_to(source)
+        except OSError:  # a file system without hard links, or the model removed the file
+            write_json(target, record)
+        records[record.cell] = record
+
+    def remove(self, cell: CellId) -> None:
+        """Remove the record of a cell, if there is one."""
+        records = self._load()
+        self.folder.record(cell).unlink(missing_ok=True)
+        records.pop(cell, None)
+
+    def discard(self) -> None:
+        """Read the records again at the next access, because the folder was repaired."""
+        self._records = None
+
+
+class StoredRecords:
+    """The records of all models in a build folder, and of its toolchains.
+
+    Args:
+        build: The build folder.
+    """
+
+    def __init__(self, build: BuildFolder) -> None:
+        self.build = build
+        self._models: dict[str, FolderRecords] = {}
+        self._toolchains: dict[str, StoredRecords] = {}
+
+    def get(self, cell: CellId) -> Record | None:
+        """Return the record of a cell, or None if there is none.
+
+        The paths of a toolchain's files are relative to this build folder.
+        """
+        if self.build.owns(cell):
+            return self.get_model(cell.model).by_cell.get(cell)
+        part = self.build.find_part(cell)
+        record = self._get_toolchain(part).get(cell)
+        return _move_paths(record, part.path.relative_to(self.build.path)) if record else None
+
+    def write_to_toolchain(self, record: Record) -> None:
+        """Write a record of a cell that could not be exported with its toolchain."""
+        part = self._get_toolchain(self.build.find_part(record.cell))
+        part.get_model(record.cell.model).write(record)
+
+    def discard_toolchains(self) -> None:
+        """Read the records of toolchains again, because another process wrote them."""
+        self._toolchains.clear()
+
+    def _get_toolchain(self, part: BuildFolder) -> StoredRecords:
+        return self._toolchains.setdefault(part.toolchain, StoredRecords(part))
+
+    def get_model(self, model: str) -> FolderRecords:
+        """Return the records of a model."""
+        if model not in self._models:
+            self._models[model] = FolderRecords(self.build.model_folder(model))
+        return self._models[model]
+
+    def replace_model(
+        self,
+        model: str,
+        fresh: FolderRecords,
+        before_removal: Callable[[Path], None] | None = None,
+    ) -> None:
+        """Replace the folder of a model; see `BuildFolder.replace_model`."""
+        self.build.replace_model(model, fresh.folder, before_removal)
+        fresh.folder = self.build.model_folder(model)
+        self._models[model] = fresh
+
+    def is_damaged(self, cell: CellId) -> bool:
+        """Return True if the cell's record file exists and is invalid."""
+        path = self.build.cell_folder(cell).record(cell)
+        return self.get(cell) is None and os.path.lexists(path)
+
+    def find_missing_reason(self, cell: CellId) -> str:
+        """Return why a cell has no record."""
+        if self.is_damaged(cell):
+            return "its record was changed or damaged"
+        return "it has not been exported yet"
+
+
+def _move_paths(record: Record, folder: Path) -> Record:
+    """Return a record whose file and log are in `folder` of the build folder."""
+    artifact, log = record.artifact, record.log
+    if artifact is not None:
+        artifact = artifact.model_copy(update={"file": f"{folder.as_posix()}/{artifact.file}"})
+    log = f"{folder.as_posix()}/{log}" if log else ""
+    return record.model_copy(update={"artifact": artifact, "log": log})
+
+
+def repair_folder(folder: JobFolder) -> bool:
+    """Restore the structure of a private folder that a model may have changed.
+
+    Lost files invalidate only their own cells.
+
+    Returns:
+        True if a folder had to be created.
+    """
+    make_accessible(folder.path)
+    was_lost = False
+    for path in (folder.path, folder.records, folder.log(None).parent):
+        if path.is_symlink() or not path.is_dir():
+            was_lost = True
+            path.unlink(missing_ok=True)
+            path.mkdir(parents=True)
+    for path in (folder.job, folder.announcement, *folder.records.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+    for parent in (folder.path, folder.records, folder.log(None).parent):
+        for path in parent.iterdir():
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode) and path.suffix == ".log":
+                shutil.rmtree(path)
+            elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                path.unlink()  # a link, a pipe or a device
+    return was_lost
+
+
+def remove_unrecorded_files(records: FolderRecords) -> None:
+    """Remove ONNX files without a record, and files that a dead worker was writing."""
+    folder = records.folder
+    opsets = {cell.opset for cell in records.by_cell}
+    recorded = {folder.model(opset) for opset in opsets}
+    for path in folder.path.glob("*.onnx"):
+        if path not in recorded:
+            path.unlink()
+    for path in (*folder.path.glob(".*.fresh"), *folder.records.glob(".*.fresh")):
+        if not path.is_dir():
+            path.unlink()
+
+
+def carry_over(
+    old: FolderRecords,
+    fresh: FolderRecords,
+    is_valid: Callable[[Record], bool],
+    *,
+    same_run: bool = False,
+) -> list[Record]:
+    """Link earlier results of a model into its new folder.
+
+    A file belongs to its test data. It is carried over only if PyTorch's outputs have not changed.
+    `old` stays complete until the new folder replaces it.
+
+    Args:
+        old: The earlier results.
+        fresh: The new results, which have priority.
+        is_valid: Returns True if an earlier record is up to date.
+        same_run: True if one run created both. The failures of a part without PyTorch's outputs are
+            then up to date, even if the other part has outputs.
+
+    Returns:
+        The earlier records that were not carried over.
+    """
+    if old.folder.path.is_symlink() or not old.folder.path.is_dir():
+        return []
+    models = {cell.model for cell in fresh.by_cell}
+    by_opset = {cell.opset: record for cell, record in fresh.by_cell.items()}
+    same_model = _have_same_reference(old.folder, fresh.folder)
+    # Without a reference, only failures exist, and they have no test data.
+    has_reference = os.path.lexists(old.folder.reference) or (
+        os.path.lexists(fresh.folder.reference) and not same_run
+    )
+    dropped = []
+    for cell, record in old.by_cell.items():
+        if cell in fresh.by_cell or cell.model not in models:
+            continue
+        is_compatible = same_model or (not has_reference and record.artifact is None)
+        if (
+            is_compatible
+            and is_valid(record)
+            and _link_files(record, by_opset.get(cell.opset), old.folder, fresh.folder)
+        ):
+            fresh.link(record, old.folder.record(cell))
+        else:
+            dropped.append(record)
+    return dropped
+
+
+def _have_same_reference(one: JobFolder, other: JobFolder) -> bool:
+    """Return True if PyTorch's outputs are equal for all common samples."""
+    try:
+        texts = [read_regular_file(folder.reference, PROJECT_LIMIT) for folder in (one, other)]
+        if texts[0] == texts[1]:
+            return True
+        before, after = (Reference.read(text) for text in texts)
+    except (OSError, ValueError):
+        return False
+    return before.is_compatible_with(after)
+
+
+def _link_files(record: Record, current: Record | None, old: JobFolder, fresh: JobFolder) -> bool:
+    """Link the files of one opset.
+
+    Args:
+        record: The earlier record.
+        current: A new record of the same opset on another device.
+        old: The earlier folder.
+        fresh: The new folder.
+
+    Returns:
+        False if a file is missing or a symlink, or the new record has another file.
+    """
+    if current:
+        if record.artifact is None or current.artifact is None:
+            return record.artifact is current.artifact
+        return record.artifact.sha256 == current.artifact.sha256
+    opset = record.cell.opset
+    if record.artifact:
+        files = [old.path / n for n in (f"{opset}.onnx", *record.artifact.external_data)]
+        # The name of external data is its hash: files with the same name are equal.
+        absent = [path for path in files if not (fresh.path / path.name).exists()]
+        if any(path.parent != old.path or path.is_symlink() for path in files):
+            return False
+        if not all(path.is_file() for path in absent):
+            return False
+        for path in absent:
+            _link(path, fresh.path / path.name)
+    if old.log(opset).is_file() and not fresh.log(opset).exists():
+        _link(old.log(opset), fresh.log(opset))
+    source, target = old.artifacts(opset), fresh.artifacts(opset)
+    if source.is_dir() and not target.exists():
+        for path in source.iterdir():
+            if path.is_file() and not path.is_symlink():
+                _link(path, target / path.name)
+    return True
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)

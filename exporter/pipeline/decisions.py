@@ -1,0 +1,533 @@
+"""Decide which selected cells run, are rechecked, restored or reused, and why.
+
+A cell is reused if its record is up to date, a retry cannot change its status, and its files have
+their recorded hashes. If validity is uncertain, the cell is rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+
+from exporter.cache.artifact_integrity import ArtifactVerifier
+from exporter.cache.fingerprint import (
+    CHECKS,
+    DURING_EXPORT,
+    ENVIRONMENT,
+    TRANSIENT_STATUSES,
+    CurrentState,
+    compute_fingerprint,
+    drop_tool_parts,
+    format_environment_parts,
+    hash_device,
+)
+from exporter.cache.states import have_tools_changed, read_tool_parts, read_tool_versions
+from exporter.cache.store import Store, StoreEntry
+from exporter.environments import find_environment
+from exporter.jobs import Job, JobFolder, write_json
+from exporter.manifest import Manifest
+from exporter.manifest.syntax.values import split_device
+from exporter.pipeline.build_folder import (
+    FolderRecords,
+    StoredRecords,
+    carry_over,
+    remove_unrecorded_files,
+)
+from exporter.pipeline.environments import locate_environment
+from exporter.pipeline.maintenance import mark_flaky
+from exporter.planning.expectations import apply_expectations
+from exporter.planning.plan import Plan, PlannedCell
+from exporter.records.record import CellId, Record, RunRecord, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All valid records, and the planned cells without one."""
+
+    run: RunRecord
+    missing: dict[CellId, str]
+    """The reason for each of these cells."""
+    unchanged: bool = False
+    """True if no selected cell was run or restored."""
+    restored: frozenset[CellId] = frozenset()
+    """The cells that were restored from the store."""
+
+
+class FingerprintCache:
+    """The current fingerprints. Each is computed at its first use."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._models: dict[str, dict[str, str]] = {}
+        self._devices: dict[str, dict[str, str]] = {}
+        self._overlays: dict[str, str | None] = {}
+
+    def get_cell_parts(self, cell: CellId) -> dict[str, str]:
+        """Return the fingerprint of a cell.
+
+        It contains no tools if the cell's toolchain is not installed.
+        """
+        parts = self.get_model_parts(cell.model) | self.get_device_parts(cell.device)
+        overlay = self.find_overlay(cell.device)
+        if overlay == "":
+            return parts
+        return drop_tool_parts(parts) | (read_tool_parts(overlay) if overlay else {})
+
+    def find_overlay(self, device: str) -> str | None:
+        """Return the folder of the packages that a device's toolchain adds.
+
+        Returns:
+            The folder; "" if this process has the packages; None if they are not installed.
+        """
+        if device not in self._overlays:
+            project = self._manifest.project
+            toolchain = project.find_device(device).toolchain
+            if toolchain is None or toolchain.name == project.active_toolchain:
+                self._overlays[device] = ""
+            else:
+                folder = project.environments_folder
+                installed = find_environment(toolchain.definition, folder)
+                self._overlays[device] = str(installed.package_folder) if installed else None
+        return self._overlays[device]
+
+    def get_model_parts(self, model: str) -> dict[str, str]:
+        """Return the parts that all cells of a model share."""
+        if model not in self._models:
+            spec, project = self._manifest.find_model(model), self._manifest.project
+            self._models[model] = compute_fingerprint(spec, project.environment, project.sandbox)
+        return self._models[model]
+
+    def get_device_parts(self, name: str) -> dict[str, str]:
+        """Return the parts of the cells on a device."""
+        if name not in self._devices:
+            project = self._manifest.project
+            device = project.find_device(name)
+            environment = device.environment
+            if environment is not None:
+                environment = locate_environment(project, environment)
+            parts = format_environment_parts(environment)
+            self._devices[name] = {"device": hash_device(device), **parts}
+        return self._devices[name]
+
+    def forget_devices(self) -> None:
+        """Read the packages of the devices again, after environments were created."""
+        self._devices.clear()
+        self._overlays.clear()
+
+
+class RecordValidator:
+    """Compares records with the current manifest, files and packages.
+
+    Args:
+        manifest: The project.
+        today: The date for expectations.
+    """
+
+    def __init__(self, manifest: Manifest, today: date) -> None:
+        self.fingerprints = FingerprintCache(manifest)
+        self._manifest = manifest
+        self._today = today
+        self._states: dict[str, CurrentState] = {}
+
+    def find_staleness_reason(self, record: Record) -> str:
+        """Return why a record is stale, or "" if it is up to date."""
+        parts = self.fingerprints.get_cell_parts(record.cell)
+        return self._find_reason(record, parts)
+
+    def is_valid(self, record: Record) -> bool:
+        """Return True if a record is up to date."""
+        return not self.find_staleness_reason(record)
+
+    def has_only_check_changes(self, record: Record) -> bool:
+        """Return True if nothing changed except the inputs of the checks."""
+        parts = self.fingerprints.get_cell_parts(record.cell)
+        return not self._find_reason(record, {p: v for p, v in parts.items() if p != CHECKS})
+
+    def list_differences(self, record: Record) -> list[str]:
+        """Return the packages and variables that are not as in the record, with both states."""
+        return self._get_state(record).list_differences(record)
+
+    def _get_state(self, record: Record) -> CurrentState:
+        overlay = self.fingerprints.find_overlay(record.cell.device) or ""
+        root = Path(self._manifest.project.root)
+        return self._states.setdefault(overlay, CurrentState(root, overlay))
+
+    def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
+        overlay = self.fingerprints.find_overlay(record.cell.device)
+        if overlay is None and record.status is not Status.UNAVAILABLE:
+            return f"its toolchain {split_device(record.cell.device)[1]} was removed"
+        state = self._get_state(record)
+        reason = state.find_staleness_reason(record, parts)
+        return reason or state.find_changed_package_reason(record)
+
+    def apply_expectations(self, record: Record) -> Record:
+        """Return the record with the status `xfail` or `xpass` if an expectation applies."""
+        return apply_expectations(self._manifest.find_model(record.cell.model), record, self._today)
+
+
+def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidator) -> Results:
+    """Validate the records and files of all planned cells, selected or not."""
+    verifier = ArtifactVerifier(stored.build.path)
+    records: list[Record] = []
+    missing: dict[CellId, str] = {}
+    for planned in plan.cells:
+        cell = planned.cell
+        record = stored.get(cell)
+        if planned.skip:
+            records.append(
+                Record(
+                    cell=cell,
+                    status=planned.skip_status,
+                    message=planned.skip,
+                    route=planned.route,
+                )
+            )
+        elif record is None:
+            missing[cell] = stored.find_missing_reason(cell)
+        elif reason := validator.find_staleness_reason(record):
+            missing[cell] = _add_period(reason)
+        elif record.artifact and (problem := verifier.find_problem(record.artifact)):
+            missing[cell] = problem
+        else:
+            records.append(validator.apply_expectations(record))
+    verifier.save()
+    records.sort(key=lambda record: record.cell.sort_key)
+    run = RunRecord(tools=read_tool_versions(), records=tuple(records))
+    return Results(run=run, missing=missing)
+
+
+def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Results:
+    """Drop the records of an earlier run that a change of entry, model or device made stale.
+
+    Tools and environment variables are not compared, because results are also read on machines
+    without torch, and in other jobs of CI.
+    """
+    by_cell = run.by_cell()
+    fingerprints = FingerprintCache(manifest)
+    state = CurrentState(Path(manifest.project.root))
+    missing: dict[CellId, str] = {}
+    for planned in plan.cells:
+        cell = planned.cell
+        if cell not in by_cell:
+            missing[cell] = "the last export left no current result of it"
+        elif not (planned.skip and by_cell[cell].status is planned.skip_status):
+            parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
+            parts.pop(ENVIRONMENT)
+            record = by_cell[cell].model_copy(update={"variables": {}})
+            if reason := state.find_staleness_reason(record, parts):
+                missing[cell] = _add_period(reason)
+    records = tuple(record for record in run.records if record.cell not in missing)
+    return Results(run=run.model_copy(update={"records": records}), missing=missing)
+
+
+def drop_changed_files(results: Results, build: Path, *, is_complete: bool = False) -> Results:
+    """Drop the results with a file that changed after its proof.
+
+    Args:
+        results: The results.
+        build: The build folder.
+        is_complete: True if a missing file is a change, too. Results may be read without files.
+    """
+    verifier = ArtifactVerifier(build)
+    missing = {
+        record.cell: problem
+        for record in results.run.records
+        if record.artifact
+        and (problem := verifier.find_problem(record.artifact))
+        and (is_complete or (build / record.artifact.file).exists())
+    }
+    records = tuple(each for each in results.run.records if each.cell not in missing)
+    run = results.run.model_copy(update={"records": records})
+    return Results(run=run, missing=results.missing | missing)
+
+
+def _add_period(reason: str) -> str:
+    return reason if reason.endswith(DURING_EXPORT) else f"{reason} since it was exported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """The decisions of a build."""
+
+    to_run: tuple[PlannedCell, ...]
+    """In the order of the plan."""
+    reasons: Mapping[CellId, str]
+    """Why a cell runs."""
+    rechecks: frozenset[CellId] = frozenset()
+    """The cells in `to_run` that are rechecked, because their files are up to date."""
+    hits: Mapping[CellId, StoreHit] = field(default_factory=dict)
+    """The cells that are restored from the store."""
+
+    def is_to_run(self, planned: PlannedCell) -> bool:
+        """Return True if the cell is run or rechecked."""
+        return planned.cell in self.reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """The options of a build."""
+
+    force: bool = False
+    """Run all selected cells."""
+    thorough: bool = False
+    """Prove all selected cells thoroughly."""
+    store: Store | None = None
+    """The store for finished cells, or None."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables of exports with other packages."""
+    read_sizes: Callable[[], Mapping[str, int]] = dict
+    """Return the accepted nodes of each model: the order of those without earlier times."""
+
+
+DEFAULT_OPTIONS = BuildOptions()
+
+
+def decide(
+    plan: Plan,
+    stored: StoredRecords,
+    validator: RecordValidator,
+    options: BuildOptions = DEFAULT_OPTIONS,
+) -> Decisions:
+    """Decide for every selected cell.
+
+    Args:
+        plan: The selected cells.
+        stored: The records of earlier runs.
+        validator: Compares them with the current state.
+        options: The options of the build.
+    """
+    verifier = ArtifactVerifier(stored.build.path)
+    reasons: dict[CellId, str] = {}
+    rechecks = set()
+    for planned in plan.to_run:
+        cell = planned.cell
+        record = stored.get(cell)
+        if options.force:
+            reasons[cell] = "a rebuild of every selected cell was requested"
+        elif record is None:
+            reasons[cell] = stored.find_missing_reason(cell)
+        elif record.status in TRANSIENT_STATUSES:
+            reasons[cell] = f"its previous result was {record.status}"
+        elif record.untracked:
+            reasons[cell] = f"it depends on {record.untracked[0]}, which cannot be tracked"
+        elif reason := validator.find_staleness_reason(record):
+            reasons[cell] = reason
+            if _can_recheck(record, validator, verifier):
+                rechecks.add(cell)
+        elif problem := verifier.find_record_problem(record):
+            reasons[cell] = problem
+        elif options.thorough and not record.thorough:
+            reasons[cell] = "it was not proved thoroughly"
+    verifier.save()
+    decisions = Decisions(
+        to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
+        reasons=reasons,
+        rechecks=frozenset(rechecks),
+    )
+    if options.store is None or options.force:
+        return decisions
+    return _use_store(decisions, stored, validator, options)
+
+
+def _can_recheck(record: Record, validator: RecordValidator, verifier: ArtifactVerifier) -> bool:
+    """Return True if the cell has its file and only the inputs of the checks changed."""
+    was_checked = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
+    if not was_checked or record.artifact is None or verifier.find_problem(record.artifact):
+        return False
+    return validator.has_only_check_changes(record)
+
+
+def _use_store(
+    decisions: Decisions, stored: StoredRecords, validator: RecordValidator, options: BuildOptions
+) -> Decisions:
+    """Return the decisions with the cells that the store can restore.
+
+    The export with a toolchain restores its cells itself.
+    """
+    cells = (planned.cell for planned in decisions.to_run)
+    if options.store is None:
+        return decisions
+    lookup = look_up(
+        options.store,
+        {cell: decisions.reasons[cell] for cell in cells if stored.build.owns(cell)},
+        validator.fingerprints.get_cell_parts,
+        lambda record: validator.is_valid(record) and (record.thorough or not options.thorough),
+    )
+    reasons = {
+        cell: f"{reason}, and {lookup.problems[cell]}" if cell in lookup.problems else reason
+        for cell, reason in decisions.reasons.items()
+        if cell not in lookup.hits
+    }
+    return replace(
+        decisions,
+        to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
+        reasons=reasons,
+        rechecks=decisions.rechecks - lookup.hits.keys(),
+        hits=lookup.hits,
+    )
+
+
+def add_failed_restores(
+    decisions: Decisions, plan: Plan, problems: Mapping[CellId, str]
+) -> Decisions:
+    """Return the decisions with a run for each cell that could not be restored.
+
+    Args:
+        decisions: The decisions before the restore.
+        plan: The order of the cells.
+        problems: Why a cell was not restored.
+    """
+    failed = {
+        cell: f"{decisions.hits[cell].reason}, and {problem}" for cell, problem in problems.items()
+    }
+    reasons = {**decisions.reasons, **failed}
+    return replace(
+        decisions,
+        to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
+        reasons=reasons,
+        hits={cell: hit for cell, hit in decisions.hits.items() if cell not in problems},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHit:
+    """A cell that the store contains."""
+
+    entry: StoreEntry
+    reason: str
+    """Why the cell would run without the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLookup:
+    """The result of a lookup."""
+
+    hits: Mapping[CellId, StoreHit]
+    problems: Mapping[CellId, str]
+    """Why an existing entry cannot be used."""
+
+
+def look_up(
+    store: Store,
+    reasons: Mapping[CellId, str],
+    get_parts: Callable[[CellId], Mapping[str, str]],
+    is_valid: Callable[[Record], bool],
+) -> StoreLookup:
+    """Search the store for cells.
+
+    Args:
+        store: The store.
+        reasons: The cells, with the reason why each would run.
+        get_parts: Returns the current fingerprint of a cell.
+        is_valid: Returns True if a record is up to date.
+    """
+    if not reasons:
+        return StoreLookup(hits={}, problems={})
+    hits, problems = {}, {}
+    results = store.find_all({cell: get_parts(cell) for cell in reasons}, is_valid)
+    for cell, result in results.items():
+        if result.entry:
+            hits[cell] = StoreHit(entry=result.entry, reason=reasons[cell])
+        elif result.problem:
+            problems[cell] = result.problem
+    return StoreLookup(hits=hits, problems=problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRules:
+    """Predicates for the records of the build folder that stay beside restored ones."""
+
+    is_valid: Callable[[Record], bool]
+    has_valid_file: Callable[[Record], bool]
+    """True if at least the file is up to date."""
+
+
+def restore(
+    job: Job,
+    hits: Mapping[CellId, StoreHit],
+    store: Store,
+    stored: StoredRecords,
+    rules: RetentionRules,
+) -> dict[CellId, str]:
+    """Restore the cells of one model, beside valid results of the build folder, which stay.
+
+    Args:
+        job: The job that would build the cells, with an empty folder.
+        hits: The entry of each cell.
+        store: The store.
+        stored: The records of the build folder, which is locked.
+        rules: Select the records of the build folder that stay.
+
+    Returns:
+        Why a cell cannot be restored.
+    """
+    model = job.spec.id
+    main = FolderRecords(JobFolder(Path(job.folder)))
+    model_hits = {cell: hits[cell] for cell in job.cells()}
+    groups: dict[str, dict[CellId, StoreHit]] = {}
+    for cell, hit in model_hits.items():
+        groups.setdefault(hit.entry.reference, {})[cell] = hit
+    problems: dict[CellId, str] = {}
+    # Cells with the same PyTorch outputs belong together. The largest group has priority.
+    for index, group in enumerate(sorted(groups.values(), key=len, reverse=True)):
+        part = main if index == 0 else FolderRecords(stored.build.create_folder(model))
+        for cell, hit in group.items():
+            if problem := store.restore(hit.entry, part.folder.path):
+                problems[cell] = problem
+            else:
+                part.write(hit.entry.record)
+        remove_unrecorded_files(part)
+        if part is not main:
+            dropped = carry_over(part, main, lambda _: True)
+            cells = (record.cell for record in dropped)
+            problems |= dict.fromkeys(cells, "its store entry is from another run")
+    if not main.by_cell:
+        store.adopt(main.folder.path)
+        return problems
+    write_json(main.folder.job, job)
+    old = stored.get_model(model)
+    mark_flaky(old, main)
+    dropped = carry_over(old, main, lambda r: rules.is_valid(r) or rules.has_valid_file(r))
+    if any(rules.is_valid(record) for record in dropped):
+        store.adopt(main.folder.path)
+        message = "its store entry does not match the other results of the model"
+        return dict.fromkeys(model_hits, message)
+    stored.replace_model(model, main, store.adopt)
+    return problems
+
+
+class StoreWriter:
+    """Writes results to the store.
+
+    Args:
+        manifest: The project.
+        today: The date of the run.
+        store: The store, or None if results are not stored.
+    """
+
+    def __init__(self, manifest: Manifest, today: date, store: Store | None) -> None:
+        self._manifest = manifest
+        self._today = today
+        self._store = store
+
+    def put(self, records: Iterable[Record], folder: JobFolder) -> str:
+        """Store the records that are up to date.
+
+        Args:
+            records: The records of one job.
+            folder: The model's folder with their files.
+
+        Returns:
+            Why nothing is stored from now on. The message is returned once, then "".
+        """
+        if self._store is None or have_tools_changed():
+            return ""
+        validator = RecordValidator(self._manifest, self._today)
+        return self._store.put([each for each in records if validator.is_valid(each)], folder)
+
+    def adopt(self, folder: Path) -> None:
+        """Move the external data of a model's folder into the store before it is deleted."""
+        if self._store is not None:
+            self._store.adopt(folder)

@@ -1,1 +1,0 @@
-"""Decide for each cell: run, recheck, restore or reuse; collect and store the results."""

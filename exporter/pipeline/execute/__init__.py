@@ -1,1 +1,0 @@
-"""Execute jobs: interpret their ends, retry, join parts and replace model folders."""

@@ -1,1 +1,0 @@
-"""Read and write the build folder: places, records, recovery and garbage."""

@@ -1,0 +1,268 @@
+"""Keep a build folder sound: mark flaky results, recover killed runs, and find garbage."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.cache.fingerprint import TRANSIENT_STATUSES
+from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.text import pluralize
+from exporter.jobs import WEIGHTS_PATTERN, Announcement, Job, JobFolder
+from exporter.manifest.syntax.values import split_device
+from exporter.pipeline.build_folder import (
+    REHEARSALS_FOLDER,
+    TOOLCHAINS_FOLDER,
+    FolderRecords,
+    StoredRecords,
+    carry_over,
+    remove_unrecorded_files,
+)
+from exporter.records.baseline import extract_outcome
+from exporter.records.record import CellId, Record, Status
+
+#: Statuses that only the model and its file decide.
+_DETERMINISTIC = frozenset({Status.PASS, Status.FAIL, Status.ERROR, Status.INCONCLUSIVE})
+
+
+def mark_flaky(old: FolderRecords, fresh: FolderRecords) -> None:
+    """Mark each new record that differs from the old one with the same inputs.
+
+    The mark stays until an input changes, because one more equal result proves nothing.
+    """
+    if old.folder.path.is_symlink() or not old.folder.path.is_dir():
+        return
+    for cell, record in tuple(fresh.by_cell.items()):
+        before = old.by_cell.get(cell)
+        if before and (text := describe_flakiness(before, record)):
+            fresh.write(record.model_copy(update={"flaky": text}))
+
+
+def describe_flakiness(before: Record, after: Record) -> str:
+    """Return the text for `Record.flaky` of `after`, or "" if the result is not flaky."""
+    if not {before.status, after.status} <= _DETERMINISTIC:
+        return ""
+    if after.untracked or not all(source.state for source in after.sources):
+        return ""
+    states = [
+        {source.file: source.state for source in record.sources}
+        | record.packages
+        | record.variables
+        for record in (before, after)
+    ]
+    # A run that ends with an exception reads fewer files than a complete one.
+    first, second = sorted(states, key=len)
+    is_partial = Status.ERROR in (before.status, after.status)
+    has_same_inputs = first.items() <= second.items() if is_partial else first == second
+    if before.fingerprint != after.fingerprint or not has_same_inputs:
+        return ""
+    old, new = extract_outcome(before), extract_outcome(after)
+    if all(
+        getattr(old, name) == getattr(new, name)
+        for name in ("status", "stage", "check", "other_checks")
+    ):
+        return before.flaky
+    return f"was {old} in an earlier run of the very same inputs"
+
+
+def recover_killed_runs(
+    stored: StoredRecords, is_valid: Callable[[Record], bool]
+) -> tuple[str, ...]:
+    """Move finished results of killed runs to their models, and remove the rest.
+
+    All records count except those of the last announced cells, as after a crash of the worker.
+    `decide` verifies the files, as for any other record.
+
+    Args:
+        stored: The records of the build folder, which is locked.
+        is_valid: Returns True if a record is up to date and its cell is in the manifest.
+
+    Returns:
+        A line for each model with recovered results.
+    """
+    build = stored.build
+    for path in build.list_abandoned():
+        # The run died between the two renames of `BuildFolder.replace_model`.
+        for child in path.glob("*"):
+            # Only the folder of a replaced model has this name and contains records.
+            final = build.model_folder(child.name).path
+            is_replaced = path.name.startswith(f"{child.name}-old-") and not child.is_symlink()
+            if is_replaced and not final.exists() and not final.is_symlink():
+                child.rename(final)
+    notes = [
+        note for path in build.list_abandoned() if (note := _recover_folder(stored, path, is_valid))
+    ]
+    build.remove_abandoned()
+    return tuple(notes)
+
+
+def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Record], bool]) -> str:
+    folder = JobFolder(path)
+    try:
+        job = Job.model_validate_json(read_regular_file(folder.job, CELL_LIMIT))
+    except (OSError, ValidationError):
+        return ""
+    model = job.spec.id
+    # Records must not be removed through a symlink.
+    if not path.name.startswith(f"{model}-") or folder.records.is_symlink():
+        return ""
+    try:
+        announcement = Announcement.model_validate_json(
+            read_regular_file(folder.announcement, CELL_LIMIT)
+        )
+        unfinished = announcement.cells
+    except (OSError, ValidationError):
+        unfinished = job.cells()
+    records = FolderRecords(folder)
+    for cell, record in tuple(records.by_cell.items()):
+        is_finished = cell.model == model and cell not in unfinished
+        if not is_finished or record.status in TRANSIENT_STATUSES or not is_valid(record):
+            records.remove(cell)
+    if not records.by_cell:
+        return ""
+    count = len(records.by_cell)
+    remove_unrecorded_files(records)
+    old = stored.get_model(model)
+    mark_flaky(old, records)
+    # Valid results of the build folder have priority over the recovered ones.
+    if any(is_valid(record) for record in carry_over(old, records, is_valid)):
+        return ""
+    stored.replace_model(model, records)
+    return f"{model}: recovered {pluralize(count, 'result')} of a killed run"
+
+
+_WEIGHTS = re.compile(WEIGHTS_PATTERN)
+#: The temporary file of a killed process; see `core.files`.
+_UNFINISHED = re.compile(r"\..+\.\d+\.fresh")
+_OPSET = re.compile(r"([1-9][0-9]*)(\.onnx|\.log|)")
+_RECORD = re.compile(r"([1-9][0-9]*)\.(.+)\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage:
+    """A file or folder that can be removed."""
+
+    path: Path
+    reason: str
+    size: int
+    """The freed bytes. A file with a second name elsewhere frees none."""
+
+
+def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
+    """Search the folders that an export created, for file names of an export.
+
+    A record precedes its files. A file of uncertain origin stays, and so does a stale result.
+
+    Args:
+        build: The build folder.
+        cells: All cells of all manifests, selected or not.
+    """
+    by_toolchain: dict[str, list[CellId]] = {"": []}
+    for cell in cells:
+        by_toolchain.setdefault(split_device(cell.device)[1], []).append(cell)
+    garbage = _search_build(build, by_toolchain[""])
+    rehearsals = build / REHEARSALS_FOLDER
+    if _is_folder(build):
+        garbage += [
+            _make_garbage(path, "a rehearsal; another one writes it again")
+            for path in _list_folder(rehearsals)
+        ]
+        for path in _list_folder(build / TOOLCHAINS_FOLDER):
+            if path.name in by_toolchain:
+                garbage += _search_build(path, by_toolchain[path.name])
+            else:
+                garbage.append(_make_garbage(path, "no manifest contains this toolchain"))
+    return tuple(garbage)
+
+
+def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
+    """Search the build folder of the project or of a toolchain."""
+    by_model: dict[str, set[tuple[int, str]]] = {}
+    for cell in cells:
+        by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))
+    garbage: list[Garbage] = []
+    for path in sorted(build.iterdir()) if _is_folder(build) else ():
+        folder = JobFolder(path)
+        is_job = folder.job.is_file() and not folder.job.is_symlink()
+        is_export = is_job and _is_folder(path) and _is_folder(folder.records)
+        if path.name.startswith(".") or not is_export:
+            continue
+        if path.name not in by_model:
+            garbage.append(_make_garbage(path, "no manifest contains this model"))
+        else:
+            garbage += _search_model(folder, by_model[path.name])
+    return garbage
+
+
+def remove_garbage(garbage: Garbage) -> None:
+    """Remove a file, or a folder with its content. Symlinks are not followed."""
+    if _is_folder(garbage.path):
+        shutil.rmtree(garbage.path)
+    else:
+        garbage.path.unlink(missing_ok=True)
+
+
+def _search_model(folder: JobFolder, cells: set[tuple[int, str]]) -> Iterator[Garbage]:
+    opsets = {opset for opset, _ in cells}
+    records: list[Path] = []
+    for path in _list_folder(folder.records):
+        match = _RECORD.fullmatch(path.name)
+        if match and (int(match[1]), match[2]) not in cells:
+            yield _make_garbage(path, "no manifest contains this cell")
+        elif match:
+            records.append(path)
+    for path in (*_list_folder(folder.path), *_list_folder(folder.log(None).parent)):
+        match = _OPSET.fullmatch(path.name)
+        # ONNX files are in the folder itself. Logs and reports of the exporter are in `logs`.
+        is_in_place = (path.suffix == ".onnx") == (path.parent == folder.path)
+        if match and int(match[1]) not in opsets and is_in_place:
+            yield _make_garbage(path, "no manifest contains this opset")
+        elif _UNFINISHED.fullmatch(path.name):
+            yield _make_garbage(path, "it is incomplete")
+    used = _find_used_weights(folder, records, opsets)
+    for path in _list_folder(folder.path):
+        if used is not None and _WEIGHTS.fullmatch(path.name) and path.name not in used:
+            yield _make_garbage(path, "no file refers to it")
+
+
+def _find_used_weights(
+    folder: JobFolder, records: Iterable[Path], opsets: Iterable[int]
+) -> set[str] | None:
+    """Return the external data of all recorded files.
+
+    Returns:
+        The file names, or None if a record cannot be read or a file has no record.
+    """
+    names: set[str] = set()
+    unrecorded = {opset for opset in opsets if folder.model(opset).exists()}
+    for path in records:
+        try:
+            record = Record.read(read_regular_file(path, CELL_LIMIT))
+        except (OSError, ValueError):
+            return None
+        unrecorded.discard(record.cell.opset)
+        names |= set(record.artifact.external_data) if record.artifact else set()
+    return None if unrecorded else names
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    """Return the sorted paths in a folder without symlinks, or nothing for a symlink."""
+    if not _is_folder(folder):
+        return []
+    return [path for path in sorted(folder.iterdir()) if not path.is_symlink()]
+
+
+def _make_garbage(path: Path, reason: str) -> Garbage:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    states = [each.lstat() for each in files if not each.is_symlink()]
+    size = sum(state.st_size for state in states if state.st_nlink == 1)
+    return Garbage(path=path, reason=reason, size=size)

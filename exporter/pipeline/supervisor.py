@@ -1,0 +1,462 @@
+"""Handle the events of jobs: decide their cells, retry, and replace model folders.
+
+If the worker exited with 0 and wrote all records, all records count. Otherwise the record of a cell
+counts if the worker announced a later one. If the worker died, the announced cells fail, and
+another worker runs the rest. Each retry decides at least one cell, so retries come to an end.
+If the fork server ended, all unfinished cells run again. After a few lost servers there is none.
+A part of a model cannot replace the model's folder on its own: the other parts start from that
+folder, and their results could not be carried over.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import signal
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, assert_never
+
+import exporter
+from exporter.cache.states import list_package_folders
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import PROJECT_LIMIT, open_regular_file, read_regular_file
+from exporter.core.text import (
+    is_out_of_memory,
+    is_out_of_resources,
+    join_names,
+    memory_limit_message,
+    redact,
+)
+from exporter.jobs import Announcement, Job, JobFolder, Reference, write_json
+from exporter.manifest import Manifest
+from exporter.pipeline.build_folder import (
+    FolderRecords,
+    StoredRecords,
+    carry_over,
+    remove_unrecorded_files,
+    repair_folder,
+)
+from exporter.pipeline.decisions import Decisions, RecordValidator, StoreWriter
+from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task
+from exporter.pipeline.maintenance import mark_flaky
+from exporter.pipeline.schedule import make_opset_jobs
+from exporter.planning.plan import Plan
+from exporter.processes.child_call import describe_exit
+from exporter.records.record import CellId, Record, Stage, Status
+
+_TAIL_LINES = 20
+_LINE_LENGTH = 300
+_TAIL_BYTES = 64 * 1024
+#: The first lines of faulthandler's report about an error, and about a signal.
+_REPORTS = ("Fatal Python error", "Current thread 0x")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_OWN_FOLDER = str(Path(exporter.__file__).parent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The results of one job."""
+
+    records: Mapping[CellId, Record]
+    """The decided cells."""
+    retry: tuple[CellId, ...] = ()
+    """The cells for another worker."""
+
+
+def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict:
+    """Decide the cells of a job.
+
+    Args:
+        result: The end of the job.
+        records: All records in the job's folder.
+    """
+    cells = result.job.cells()
+    written = {cell: records[cell] for cell in cells if cell in records}
+    if result.exit_kind is ExitKind.EXITED and result.code == 0 and len(written) == len(cells):
+        return Verdict(records=written)
+    announced = result.last_announcement.cells if result.last_announcement else ()
+    in_progress = [cell for cell in cells if cell in announced]
+    finished = {cell: record for cell, record in written.items() if cell not in in_progress}
+    unfinished = [cell for cell in cells if cell not in finished]
+    match result.exit_kind:
+        case ExitKind.INTERRUPTED:
+            return Verdict(records=finished)
+        case ExitKind.SERVER_END:
+            return Verdict(records=finished, retry=tuple(unfinished))
+        case ExitKind.TIMEOUT | ExitKind.SILENCE:
+            late = {cell: _make_timeout(result, cell, in_progress) for cell in unfinished}
+            return Verdict(records=finished | late)
+        case ExitKind.EXITED | ExitKind.SIGNAL:
+            culprits = [cell for cell in unfinished if cell in in_progress] or unfinished
+            dead = {cell: _make_crash(result, cell) for cell in culprits}
+            retry = tuple(cell for cell in unfinished if cell not in dead)
+            return Verdict(records=finished | dead, retry=retry)
+        case _:
+            assert_never(result.exit_kind)
+
+
+def restrict_job(job: Job, cells: Iterable[CellId]) -> Job:
+    """Return the job with only some of its cells."""
+    selected = {(cell.opset, cell.device) for cell in cells}
+    opsets = []
+    for opset in job.opsets:
+        devices = tuple(d for d in opset.devices if (opset.opset, d.name) in selected)
+        if devices:
+            opsets.append(opset.model_copy(update={"devices": devices}))
+    return job.model_copy(update={"opsets": tuple(opsets)})
+
+
+def read_log_tail(job: Job, announcement: Announcement | None) -> str:
+    """Return the end of the last log.
+
+    Returns:
+        The crash report, or the last lines, or "" if there is no log.
+    """
+    lines = _read_last_lines(job, announcement)
+    starts = [index for index, line in enumerate(lines) if line.startswith(_REPORTS)]
+    # An error has the stack of its thread below its first line.
+    errors = [index for index in starts if lines[index].startswith(_REPORTS[0])]
+    first = errors[-1] if errors else starts[0] if starts else None
+    lines = lines[-_TAIL_LINES:] if first is None else lines[first:][:_TAIL_LINES]
+    return "\n".join(redact(line, limit=_LINE_LENGTH) for line in lines)
+
+
+def find_stack_line(job: Job, announcement: Announcement | None) -> str:
+    """Return the innermost line of the project in faulthandler's report, or ""."""
+    lines = _read_last_lines(job, announcement)
+    first = next((index for index, line in enumerate(lines) if line.startswith(_REPORTS)), None)
+    others = tuple(
+        str(Path(folder).resolve())
+        for folder in (_OWN_FOLDER, *list_package_folders(), sysconfig.get_path("stdlib"))
+    )
+    root = str(Path(job.root).resolve()) + os.sep
+    for line in lines[first:] if first is not None else ():
+        match = _FRAME.search(line)
+        if match and match["file"].startswith(root) and not match["file"].startswith(others):
+            return f"{match['file'].removeprefix(root)}:{match['line']}"
+    return ""
+
+
+def _read_last_lines(job: Job, announcement: Announcement | None) -> list[str]:
+    log = JobFolder(Path(job.folder)).log(None)
+    if announcement:
+        log = log.with_name(Path(announcement.log).name)
+    try:
+        with open_regular_file(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def _make_crash(result: JobResult, cell: CellId) -> Record:
+    is_kill = result.exit_kind is ExitKind.SIGNAL and result.code == signal.SIGKILL
+    limit = result.job.spec.memory
+    phrase = describe_exit(-result.code if result.exit_kind is ExitKind.SIGNAL else result.code)
+    message = f"the worker {phrase} {_describe_progress(result)}"
+    tail = "" if is_kill else read_log_tail(result.job, result.last_announcement)
+    # C++ aborts if an allocation fails. Without a limit, the machine may lack memory.
+    if limit is not None and is_out_of_memory(tail):
+        message = f"{memory_limit_message(limit)}: {message}"
+        return _make_record(result, cell, Status.KILLED, message)
+    status = Status.KILLED if is_kill else Status.CRASH
+    causes = [line for line in tail.splitlines() if is_out_of_resources(line)]
+    return _make_record(result, cell, status, f"{message}: {causes[-1]}" if causes else message)
+
+
+def _make_timeout(result: JobResult, cell: CellId, in_progress: Sequence[CellId]) -> Record:
+    is_silent = result.exit_kind is ExitKind.SILENCE
+    problem = "used no CPU time and made no progress for" if is_silent else "took longer than"
+    limit = f"{result.job.spec.timeout:g} s{'' if is_silent else ' of CPU time'}"
+    reason = f"the model's job {problem} {limit}, and ended {_describe_progress(result)}"
+    if cell in in_progress or not in_progress:
+        return _make_record(result, cell, Status.TIMEOUT, reason)
+    culprits = [str(other) for other in in_progress]
+    message = f"not reached: {reason} for {join_names(culprits, limit=1)}"
+    return _make_record(result, cell, Status.TIMEOUT, message, is_culprit=False)
+
+
+def _describe_progress(result: JobResult) -> str:
+    announcement = result.last_announcement
+    return f"while at {announcement.stage}" if announcement else "before its first stage"
+
+
+def _make_record(
+    result: JobResult, cell: CellId, status: Status, message: str, *, is_culprit: bool = True
+) -> Record:
+    job, announcement = result.job, result.last_announcement
+    line = find_stack_line(job, announcement) if is_culprit else ""
+    return Record(
+        cell=cell,
+        status=status,
+        stage=announcement.stage if announcement and is_culprit else None,
+        message=message,
+        lines=(line,) if line else (),
+        detail=read_log_tail(job, announcement) if is_culprit else "",
+        route=next(opset.route for opset in job.opsets if opset.opset == cell.opset),
+        log=announcement.log if announcement else f"{cell.model}/logs/model.log",
+        fingerprint=job.make_fingerprint(cell),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job with the records in its folder."""
+
+    job: Job
+    records: FolderRecords
+
+
+class SplitJobs:
+    """The running and ended parts of each model.
+
+    Args:
+        tasks: All tasks of the run.
+    """
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._running: dict[str, set[str]] = {}
+        for task in tasks:
+            self._running.setdefault(task.job.spec.id, set()).add(task.job.folder)
+        self._split_models = {model for model, parts in self._running.items() if len(parts) > 1}
+        self._ended: dict[str, list[EndedJob]] = {}
+
+    def is_split(self, model: str) -> bool:
+        """Return True if a model has several parts and not all have ended."""
+        return model in self._split_models
+
+    def add_ended(self, job: Job, records: FolderRecords) -> list[EndedJob]:
+        """Add an ended part.
+
+        Returns:
+            All parts of the model, or an empty list if another part is running.
+        """
+        model = job.spec.id
+        self._ended.setdefault(model, []).append(EndedJob(job, records))
+        self._running[model].discard(job.folder)
+        if self._running[model]:
+            # If the run is killed now, all records in the folder count.
+            announcement = Announcement(stage=Stage.PARITY, cells=(), log="")
+            write_json(JobFolder(Path(job.folder)).announcement, announcement)
+            return []
+        self._split_models.discard(model)
+        return self._ended.pop(model)
+
+    def list_incomplete(self) -> list[list[EndedJob]]:
+        """Return the ended parts of each model with a part that never started."""
+        return list(self._ended.values())
+
+
+def join_folders(parts: Sequence[FolderRecords]) -> tuple[FolderRecords, list[Record]]:
+    """Join all parts in one of their folders.
+
+    Returns:
+        The joined part, and the records that were dropped because PyTorch's outputs differed.
+    """
+    for part in parts:
+        if repair_folder(part.folder):  # the model also ran in the worker of another part
+            part.discard()
+        remove_unrecorded_files(part)
+    main, *others = sorted(parts, key=_rank, reverse=True) if len(parts) > 1 else parts
+    dropped = []
+    for other in others:
+        dropped += carry_over(other, main, lambda _: True, same_run=True)
+    for other in others:
+        # onnx rejects external data with a second name. If a model made its folder unreadable, the
+        # folder is removed with the other private folders of the run.
+        shutil.rmtree(other.folder.path, ignore_errors=True)
+    return main, dropped
+
+
+def _rank(part: FolderRecords) -> tuple[bool, bool, bool]:
+    """Return a sort key: results first, then a reference, then float64 outputs for all samples."""
+    path = part.folder.reference
+    try:
+        is_exact = Reference.read(read_regular_file(path, PROJECT_LIMIT)).is_measured_everywhere
+    except (OSError, ValueError):
+        is_exact = False
+    return bool(part.by_cell), os.path.lexists(path), is_exact
+
+
+#: How often a job runs again because its folder was removed. Another model can do that.
+_MAX_LOST_FOLDERS = 3
+
+
+class BuildObserver(Protocol):
+    """Receives the progress of a build, to show it."""
+
+    def on_decisions(self, decisions: Decisions) -> None:
+        """Show the decisions. This is the first call, and it is made once."""
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Show the current stage of cells."""
+
+    def on_cell_done(self, record: Record) -> None:
+        """Show the result of a cell, with expectations applied."""
+
+    def on_model_done(self, model: str) -> None:
+        """Show that all results of a model are in place."""
+
+    def on_note(self, message: str) -> None:
+        """Show a message for the user."""
+
+
+class Supervisor:
+    """Handles the events of an engine."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        plan: Plan,
+        stored: StoredRecords,
+        validator: RecordValidator,
+        observer: BuildObserver,
+        store_writer: StoreWriter,
+    ) -> None:
+        self._project = manifest.project
+        self._planned = {planned.cell for planned in plan.cells}
+        self._selected = {planned.cell: planned for planned in plan.to_run}
+        self._stored = stored
+        self._validator = validator
+        self._observer = observer
+        self._store_writer = store_writer
+        self._split_jobs = SplitJobs(())
+        self._reported: set[CellId] = set()
+        #: Seconds of all workers by folder: retries share the time limit of the model.
+        self._used_seconds: Counter[str] = Counter()
+        self._lost_folders: Counter[str] = Counter()
+        self._postponed: dict[str, list[CellId]] = {}
+
+    def run(self, engine: Engine, tasks: Sequence[Task]) -> None:
+        """Run the tasks and the tasks that follow them.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if a worker found that its environment is unusable.
+            KeyboardInterrupt: after finished results were put in place.
+        """
+        self._split_jobs = SplitJobs(tasks)
+        try:
+            engine.run(tasks, self)
+        except KeyboardInterrupt:
+            for ended in self._split_jobs.list_incomplete():
+                self._finish(ended, interrupted=True)
+            raise
+
+    def on_announcement(self, announcement: Announcement) -> None:
+        """Forward the start of a stage."""
+        self._observer.on_announcement(announcement)
+
+    def on_record(self, record: Record) -> None:
+        """Report a finished cell once."""
+        if record.cell not in self._reported and self._is_final(record):
+            self._reported.add(record.cell)
+            self._observer.on_cell_done(self._validator.apply_expectations(record))
+
+    def on_job_end(self, result: JobResult) -> Task | None:
+        """Decide the cells of a job.
+
+        Returns:
+            A task for the remaining cells, or None.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if the worker found that its environment is unusable.
+        """
+        is_unusable = result.exit_kind is ExitKind.EXITED and result.code == ExitCode.ENVIRONMENT
+        # A model can exit with any code. The worker checks its environment before it announces.
+        if is_unusable and result.last_announcement is None:
+            lines = read_log_tail(result.job, None).splitlines()
+            message = lines[-1] if lines else "the worker cannot start; run `exporter doctor`"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
+        job = result.job
+        records = FolderRecords(JobFolder(Path(job.folder)))
+        is_lost = not os.path.lexists(records.folder.job)
+        repair_folder(records.folder)
+        if is_lost and not all(cell in records.by_cell for cell in job.cells()):
+            result = self._handle_lost_folder(result, records)
+        verdict = evaluate_job(result, records.by_cell)
+        for cell in job.cells():
+            record = verdict.records.get(cell)
+            if record and self._is_final(record):
+                records.write(record)
+                self.on_record(record)
+            else:
+                records.remove(cell)
+                if record:
+                    self._postponed.setdefault(cell.model, []).append(cell)
+        if result.exit_kind is not ExitKind.SERVER_END:
+            self._used_seconds[job.folder] += math.ceil(result.seconds)
+        if verdict.retry:
+            return self._make_task(restrict_job(job, verdict.retry))
+        interrupted = result.exit_kind is ExitKind.INTERRUPTED
+        ended = self._split_jobs.add_ended(job, records)
+        return self._finish(ended, interrupted=interrupted) if ended else None
+
+    def _handle_lost_folder(self, result: JobResult, records: FolderRecords) -> JobResult:
+        """Return the end of a job whose folder was removed, by its own model or by another one."""
+        for cell in result.job.cells():
+            records.remove(cell)  # its file may be lost
+        folder = result.job.folder
+        self._lost_folders[folder] += 1
+        may_retry = result.exit_kind in (ExitKind.EXITED, ExitKind.SIGNAL)
+        if may_retry and self._lost_folders[folder] <= _MAX_LOST_FOLDERS:
+            return replace(result, exit_kind=ExitKind.SERVER_END)
+        return result
+
+    def _is_final(self, record: Record) -> bool:
+        """Return False if the cell is retried without parallel workers of the same model.
+
+        Two workers with the same model can exceed the machine's memory. A killed one is retried
+        alone.
+        """
+        return record.status is not Status.KILLED or not self._split_jobs.is_split(
+            record.cell.model
+        )
+
+    def _make_task(self, job: Job) -> Task:
+        """Return a task with the remaining time of the model."""
+        remaining = job.spec.timeout - self._used_seconds[job.folder]
+        return Task(job=job, seconds=max(remaining, 1.0))
+
+    def _finish(self, ended: Sequence[EndedJob], *, interrupted: bool) -> Task | None:
+        """Put the results of a model in place.
+
+        Returns:
+            A task for cells that cannot be carried over or were postponed, or None.
+        """
+        job = ended[0].job
+        model = job.spec.id
+        fresh, dropped = join_folders([each.records for each in ended])
+        postponed = [] if interrupted else self._postponed.pop(model, [])
+        if not fresh.by_cell and not postponed:
+            return None  # interrupted before the first cell
+        old = self._stored.get_model(model)
+        mark_flaky(old, fresh)
+        built = tuple(fresh.by_cell.values())
+
+        def is_kept(record: Record) -> bool:
+            is_wanted = record.cell in self._planned and record.cell not in postponed
+            return is_wanted and self._validator.is_valid(record)
+
+        dropped += carry_over(old, fresh, is_kept)
+        cells = dict.fromkeys([*(record.cell for record in dropped), *postponed])
+        again = [self._selected[cell] for cell in cells if cell in self._selected]
+        if again and not interrupted:
+            folder = str(fresh.folder.path)
+            if len(ended) > 1:  # the time of a part is not the time of the complete model
+                del self._used_seconds[folder]
+            opsets = make_opset_jobs(self._project, again)
+            update = {"folder": folder, "opsets": opsets, "part": 0}
+            return self._make_task(job.model_copy(update=update))
+        if count := sum(record.cell in self._planned for record in dropped):
+            self._observer.on_note(f"{model}: {count} earlier results are stale and were dropped")
+        self._stored.replace_model(model, fresh, self._store_writer.adopt)
+        if note := self._store_writer.put(built, fresh.folder):
+            self._observer.on_note(note)
+        self._observer.on_model_done(model)
+        return None

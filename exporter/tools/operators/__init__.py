@@ -1,1 +1,0 @@
-"""The command `ops`: the operators of a model that an exporter lacks."""

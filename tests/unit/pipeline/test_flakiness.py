@@ -1,0 +1,87 @@
+"""Different results of two runs with the same inputs are marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.jobs import JobFolder, write_json
+from exporter.pipeline.build_folder import FolderRecords
+from exporter.pipeline.maintenance import describe_flakiness, mark_flaky
+from exporter.records.baseline import parse_cell
+from exporter.records.record import Record, Source, Stage
+from tests.unit.factory import make_record
+
+INPUTS: dict[str, Any] = {
+    "fingerprint": {"entry": "1", "tool.torch": "2.13.0 abc"},
+    "sources": (Source(file="net.py", state="1" * 64),),
+    "packages": {"numpy": "2.0 def"},
+}
+CELL = parse_cell("net/18/cpu")
+
+
+def record(status: str, **fields: Any) -> Record:
+    return make_record(CELL, status, **{**INPUTS, **fields})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "description"),
+    [
+        (record("fail"), record("pass"), "was fail at parity"),
+        (record("pass"), record("fail", check="axes"), "was pass"),
+        (record("error"), record("inconclusive"), "was error at convert"),
+        (record("fail", check="axes"), record("fail", check="parity"), "was fail at parity (axes)"),
+        (record("error", stage=Stage.LOAD), record("error"), "was error at load"),
+    ],
+)
+def test_a_different_status_with_the_same_inputs_is_flaky(
+    before: Record, after: Record, description: str
+) -> None:
+    assert (
+        describe_flakiness(before, after)
+        == f"{description} in an earlier run of the very same inputs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (record("pass"), record("pass")),
+        (record("fail", message="off by 3"), record("fail", message="off by 4")),
+        (record("fail"), record("pass", fingerprint={"entry": "2"})),
+        (record("fail"), record("pass", sources=(Source(file="net.py", state="2" * 64),))),
+        (record("fail"), record("pass", packages={})),
+        (record("crash"), record("pass")),
+        (record("pass"), record("timeout")),
+        (record("unavailable"), record("pass")),
+    ],
+)
+def test_other_inputs_or_a_transient_status_are_not_flaky(before: Record, after: Record) -> None:
+    assert describe_flakiness(before, after) == ""
+
+
+def test_a_source_that_changed_during_the_export_is_not_flaky() -> None:
+    moved = (Source(file="net.py", state=""),)
+    assert describe_flakiness(record("fail", sources=moved), record("pass", sources=moved)) == ""
+
+
+def test_the_mark_stays_until_an_input_changes(tmp_path: Path) -> None:
+    def folder(name: str, stored_record: Record) -> JobFolder:
+        job_folder = JobFolder(tmp_path / name)
+        write_json(job_folder.record(stored_record.cell), stored_record)
+        return job_folder
+
+    first, second = folder("1", record("fail")), folder("2", record("pass"))
+    mark_flaky(FolderRecords(first), FolderRecords(second))
+    marked = second.read_records()[CELL]
+    assert marked.flaky.startswith("was fail at parity")
+    third = folder("3", record("pass"))
+    mark_flaky(FolderRecords(second), FolderRecords(third))
+    assert third.read_records()[CELL] == marked
+    other = folder("4", record("pass", packages={}))
+    mark_flaky(FolderRecords(third), FolderRecords(other))
+    assert other.read_records()[CELL].flaky == ""
+    mark_flaky(FolderRecords(JobFolder(tmp_path / "none")), FolderRecords(other))
+    assert not (tmp_path / "none").exists()

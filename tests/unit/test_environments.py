@@ -1,0 +1,169 @@
+"""Virtual environments are created once for each definition."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from exporter import environments
+from exporter.environments import (
+    STAMP,
+    EnvironmentDefinition,
+    InstallationFailure,
+    find_environment,
+    install_environment,
+    read_shared_packages,
+)
+
+BASE = EnvironmentDefinition(requirements=("onnxruntime==1.17.3", "numpy<2"))
+
+
+def test_the_order_of_requirements_does_not_change_the_key() -> None:
+    reordered = EnvironmentDefinition(requirements=tuple(reversed(BASE.requirements)))
+    assert reordered.key == BASE.key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"requirements": ("onnxruntime==1.17.3",)},
+        {"requirements": ("onnxruntime==1.17.1", "numpy<2")},
+        {"python": "python3.12"},
+        {"adds_to_current": True},
+    ],
+    ids=["fewer", "version", "python", "adds"],
+)
+def test_a_change_changes_the_key(change: dict[str, object]) -> None:
+    assert BASE.model_copy(update=change).key != BASE.key
+
+
+@pytest.mark.parametrize(
+    ("requirement", "is_pinned"),
+    [
+        ("onnx==1.21.0", True),
+        ("onnx[reference] == 1.21.0", True),
+        ("onnx==1.*", False),
+        ("onnx>=1.21", False),
+        ("onnx", False),
+        ("onnx==1.21.0; python_version > '3'", False),
+        ("./onnx.whl", False),
+    ],
+)
+def test_only_one_exact_version_is_pinned(requirement: str, is_pinned: bool) -> None:
+    assert EnvironmentDefinition(requirements=("torch==2.13.0", requirement)).is_pinned is is_pinned
+
+
+def test_an_addition_to_another_environment_has_another_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addition = BASE.model_copy(update={"adds_to_current": True})
+    keys = {BASE.key, addition.key}
+    monkeypatch.setattr("sys.prefix", "/another")
+    assert addition.key not in keys
+    assert BASE.key in keys
+
+
+EMPTY = EnvironmentDefinition(requirements=())
+CURRENT = EnvironmentDefinition(requirements=(), adds_to_current=True)
+
+
+def _run(python: Path, code: str) -> str:
+    result = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return result.stdout.strip()
+
+
+def test_a_separate_environment_has_no_other_packages(tmp_path: Path) -> None:
+    installed = install_environment(EMPTY, tmp_path)
+    assert "pydantic" not in installed.packages
+    code = "import importlib.util as u; print(u.find_spec('pydantic'))"
+    assert _run(installed.python, code) == "None"
+
+
+def test_an_environment_can_add_to_the_current_one(tmp_path: Path) -> None:
+    installed = install_environment(CURRENT, tmp_path)
+    assert "pydantic" in installed.packages
+    assert _run(installed.python, "import pydantic; print('here')") == "here"
+
+
+def test_an_environment_is_created_once(tmp_path: Path) -> None:
+    assert find_environment(EMPTY, tmp_path) is None
+    first = install_environment(EMPTY, tmp_path)
+    stamp = first.folder / STAMP
+    created = stamp.stat().st_mtime_ns
+    assert install_environment(EMPTY, tmp_path) == first
+    assert stamp.stat().st_mtime_ns == created
+
+
+def test_an_incomplete_environment_is_created_again(tmp_path: Path) -> None:
+    folder = tmp_path / EMPTY.key
+    folder.mkdir()
+    (folder / "left").touch()
+    installed = install_environment(EMPTY, tmp_path)
+    assert installed.python.exists()
+    assert not (folder / "left").exists()
+
+
+def test_an_interpreter_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    definition = EnvironmentDefinition(requirements=(), python="python3.77")
+    with pytest.raises(InstallationFailure, match=r"'python3\.77' does not exist"):
+        install_environment(definition, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_of_pip_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+    definition = EnvironmentDefinition(requirements=("a b c",))
+    with pytest.raises(InstallationFailure, match="Invalid requirement: 'a b c'"):
+        install_environment(definition, tmp_path)
+    assert not (tmp_path / definition.key).exists()
+
+
+def write_wheel(folder: Path, version: str) -> None:
+    name = f"tiny_package-{version}"
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
+        metadata = f"Metadata-Version: 2.1\nName: tiny-package\nVersion: {version}\n"
+        archive.writestr(f"{name}.dist-info/METADATA", metadata)
+        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{name}.dist-info/WHEEL", tags)
+        archive.writestr(f"{name}.dist-info/RECORD", "")
+
+
+def test_an_update_installs_a_newer_version_unless_one_is_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    newest = EnvironmentDefinition(requirements=("tiny-package",))
+    pinned = EnvironmentDefinition(requirements=("tiny-package==1.0",))
+
+    def read_version(definition: EnvironmentDefinition, *, update: bool) -> str:
+        installed = install_environment(definition, tmp_path / "all", update=update)
+        return installed.packages["tiny-package"]
+
+    write_wheel(tmp_path, "1.0")
+    assert read_version(newest, update=True) == "1.0"
+    assert read_version(pinned, update=True) == "1.0"
+    write_wheel(tmp_path, "2.0")
+    assert read_version(newest, update=False) == "1.0"
+    assert read_version(newest, update=True) == "2.0"
+    assert read_version(pinned, update=True) == "1.0"
+
+
+def test_the_shared_folders_of_an_addition_are_known(tmp_path: Path) -> None:
+    added = install_environment(CURRENT, tmp_path)
+    assert sysconfig.get_path("purelib") in read_shared_packages(added.folder)
+    separate = install_environment(EMPTY, tmp_path)
+    assert not read_shared_packages(separate.folder)
+    assert not read_shared_packages(tmp_path)
+
+
+def test_the_message_of_pip_lists_the_newest_versions_only() -> None:
+    versions = ", ".join(f"1.{number}" for number in range(300))
+    error = f"ERROR: No version satisfies a==2 (from versions: {versions})"
+    message = "No version satisfies a==2 (newest versions: 1.295, 1.296, 1.297, 1.298, 1.299)"
+    assert environments._select_reason(error) == message
+    short = "No version satisfies a==2 (from versions: 1.0, 1.1)"
+    assert environments._select_reason(f"ERROR: {short}") == short
