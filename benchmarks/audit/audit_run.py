@@ -21,7 +21,7 @@ from exporter.cache.fingerprint import (
     drop_tool_parts,
     hash_device,
 )
-from exporter.checks.files.model_file import read_model
+from exporter.checks.model_file import read_model
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.text import join_lines

@@ -17,8 +17,8 @@ from benchmarks.audit.mutators.mutants import Mutant
 from benchmarks.audit.results import MutantOutcome
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
-from exporter.checks.files.sample_files import SampleData
 from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import SampleData
 from exporter.manifest import Device
 from exporter.records.record import Status
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session

@@ -16,7 +16,7 @@ from benchmarks.operators.opinfo import FunctionSample
 from benchmarks.operators.results import CallOutcome, CallResult
 from exporter.core.text import join_lines, redact
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.pytree import tree_leaves, tree_structure, tree_unflatten
+from exporter.worker.torch_private.internals import tree_leaves, tree_structure, tree_unflatten
 
 _MESSAGE_LENGTH = 300
 #: Loose, because a wrong translation is wrong by more than rounding.

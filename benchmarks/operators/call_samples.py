@@ -19,7 +19,7 @@ from benchmarks.operators.opinfo import (
     list_called_operators,
     shift_seeds,
 )
-from exporter.worker.torch_private.pytree import tree_leaves, tree_map
+from exporter.worker.torch_private.internals import tree_leaves, tree_map
 
 #: Calls of a function that are exported.
 _MOST_CALLS = 4

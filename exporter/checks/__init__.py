@@ -1,14 +1,14 @@
-"""Checks of an exported file: each module tests one promise of the contract."""
+"""Checks of an exported file: each tests one promise of the contract."""
 
-from exporter.checks.numerical.determinism import DeterminismCheck
-from exporter.checks.numerical.lookup_tables import LookupTableCheck
-from exporter.checks.numerical.placement import PlacementCheck
-from exporter.checks.numerical.power import PowerCheck
-from exporter.checks.numerical.sample_checks import SAMPLE_CHECKS
 from exporter.checks.protocol import RuntimeCheck, StructureCheck
-from exporter.checks.structural.opset import check_opset
-from exporter.checks.structural.signature import check_signature
-from exporter.checks.structural.wellformed import check_wellformed
+from exporter.checks.runtime_checks import (
+    SAMPLE_CHECKS,
+    DeterminismCheck,
+    LookupTableCheck,
+    PlacementCheck,
+    PowerCheck,
+)
+from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
 
 #: Checks that read the file without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)

@@ -10,9 +10,8 @@ from typing import Protocol
 
 import onnx
 
-from exporter.checks.files.model_file import UnreadableModel, read_model
-from exporter.checks.files.sample_files import SampleCache, SampleData
-from exporter.checks.files.weight_inputs import read_weight_inputs
+from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.checks.sample_files import SampleCache, SampleData, read_weight_inputs
 from exporter.core.import_object import load_attribute
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec

@@ -5,19 +5,25 @@ from __future__ import annotations
 import gc
 import shutil
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
-from exporter.checks.files.sample_files import SampleCache
-from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
-from exporter.records.record import INITIAL_WEIGHTS, Route, Stage
+from exporter.checks.model_file import measure_artifact
+from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import SampleCache
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
+from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Record, Route, Stage
+from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.opened_files import OpenedFiles
 from exporter.worker.dependencies.read_variables import watch_variables
 from exporter.worker.dependencies.source_files import JobStart
-from exporter.worker.diagnose.explanation import explain_failure
+from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
@@ -30,6 +36,7 @@ from exporter.worker.export.attempts import (
     require_capture,
 )
 from exporter.worker.export.exporter_warnings import collect_converter_warnings
+from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.export.parameter_names import (
     describe_named_weights,
     rename_weights,
@@ -41,35 +48,183 @@ from exporter.worker.export.weights_as_inputs import (
     store_weights,
 )
 from exporter.worker.export.write_onnx import copy_artifact, rename_exporter_reports, write_artifact
+from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.job_output import JobOutput
-from exporter.worker.job_steps import Samples, Step, run_steps
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.second_build import LoadedModel, load_model_twice
 from exporter.worker.model.source_loader import Model
-from exporter.worker.opset_checks import (
-    PreparedModel,
-    check_file,
-    limit_diagnosis,
-    make_check_context,
-)
 from exporter.worker.process.failure import Failure, report_invalid_entry
+from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
+from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
 )
+from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
+    FileProver,
+    SharedFields,
     StageTimes,
 )
+
+
+# A trace or a capture can change attributes, classes, global variables and settings of torch. So
+# a record would depend on the other opsets of its job. Each step runs in a fork of this process,
+# and the last one needs none. If a fork is impossible, each step restores the attributes of the
+# model.
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """PyTorch's outputs, as all later checks of the job use them."""
+
+    reference: Reference
+    cache: SampleCache
+
+
+#: It returns the samples for the next step.
+Step: TypeAlias = Callable[[Samples], Samples]
+
+
+def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> None:
+    """Run the steps one after the other, each with the model of this moment."""
+    *others, last = steps
+    _import_runtimes(output)
+    if others and can_fork():
+        gc.freeze()  # the garbage collector of a fork would copy the memory of all objects
+    for step in others:
+        if not can_fork():
+            samples = step(samples)
+            continue
+        with output.opened.separate():
+            run_in_fork(partial(_run_step, step, samples))
+        reference = Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT))
+        samples = Samples(reference, SampleCache())
+    last(samples)
+
+
+def _run_step(step: Step, samples: Samples) -> None:
+    step(samples)
+
+
+def _import_runtimes(output: JobOutput) -> None:
+    """Import the runtimes once for all steps; a fork does not need the threads that they start.
+
+    The import searches folders, which are then dependencies of each step, also of one that fails.
+    """
+    devices = [device for opset in output.job.opsets for device in opset.devices]
+    start_runtime_processes(devices)
+    for runtime in {device.runtime for device in devices if device.environment is None}:
+        import_driver(runtime)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedModel:
+    """A loaded model with its declared inputs."""
+
+    model: Model
+    inputs: Tensors
+    names: Mapping[str, str]
+    """The names of weights in the file, by their names in the model."""
+    weight_inputs: tuple[str, ...]
+    """Weights that are inputs of the file."""
+    notes: tuple[str, ...]
+    """Overflows in the reference, for each record."""
+
+
+def make_check_context(
+    output: JobOutput,
+    context: ExportContext,
+    samples: Samples,
+    notes: tuple[str, ...] = (),
+    operators: Mapping[str, int] = MappingProxyType({}),
+) -> CheckContext:
+    """Return the input of the checks of one opset; the operators are those of its file."""
+    return CheckContext(
+        folder=output.folder,
+        opset=context.opset,
+        spec=context.spec,
+        reference=samples.reference.select(context.route, operators),
+        notes=notes,
+        samples=samples.cache,
+        kernels=output.custom.kernels,
+        root=output.root,
+    )
+
+
+def limit_diagnosis(output: JobOutput) -> float:
+    """Return the seconds for the diagnosis of one cell of the job."""
+    return diagnosis_seconds(output.job.spec, len(output.job.cells()))
+
+
+def check_file(
+    output: JobOutput,
+    context: ExportContext,
+    prepared: PreparedModel,
+    samples: Samples,
+    times: StageTimes,
+    exported: FileOrigin,
+) -> Samples:
+    """Check the file on all devices; return the samples, with float64 outputs if needed."""
+    opset = context.job
+    with times.measure(Stage.STRUCTURE):
+        facts = measure_artifact(output.folder.model(opset.opset), output.spec.id)
+    with times.measure(REFERENCE):
+        shared_context = replace(context, spec=output.spec)  # in the state of the other samples
+        groups = list_groups(exported.route, facts.operators)
+        reference = add_file_samples(
+            shared_context, output.folder, samples.reference, exported, groups, output.operators
+        )
+        samples = replace(samples, reference=reference)
+    unproved = [text for name in groups for text in reference.unproved.get(name, ())]
+    check_context = make_check_context(output, context, samples, exported.notes, facts.operators)
+    output.announce(Stage.STRUCTURE, (opset,))
+    shared = SharedFields(
+        route=exported.route,
+        attempts=exported.attempts,
+        log=output.format_log_path(opset.opset),
+        notes=(
+            *exported.notes,
+            *prepared.notes,
+            *(f"{UNPROVED_PREFIX}{text}" for text in unproved),
+        ),
+        artifact=facts,
+    )
+    with times.measure(Stage.STRUCTURE):
+        prover = FileProver(output.spec, check_context, shared)
+    for device in opset.devices:
+        cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
+        output.announce(Stage.PARITY, (opset,), only=cell)
+        record, device_context = prover.check(device, StageTimes(times))
+        if is_worth_review(record, samples.reference):
+            with times.measure(REFERENCE):
+                samples = _review_samples(output, prepared.model, samples, record)
+            prover.context = make_check_context(
+                output, context, samples, exported.notes, facts.operators
+            )
+            record, device_context = prover.check(device, StageTimes(times), is_full=True)
+        record = add_measurements(record, context, device_context, device)
+        seconds = limit_diagnosis(output)
+        output.write_record(explain_record(record, context, device_context, device, seconds))
+    return samples
+
+
+def _review_samples(output: JobOutput, model: Model, samples: Samples, record: Record) -> Samples:
+    """Return the samples with all that the verdict on a doubtful file needs."""
+    reference = review_reference(
+        model, output.spec, output.root, output.folder, samples.reference, record
+    )
+    write_json(output.folder.reference, reference)
+    return Samples(reference, SampleCache())
+
 
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
 #: a tenth of the time would be spent on searching them for garbage.

@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 53_417,
-    "lines of tests": 63_813,
-    "files": 303,
-    "packages": 43,
-    "modules below 60 lines": 18,
-    "lines of imports in 1,000 lines": 86,
-    "private functions called once, in 1,000 functions": 218,
+    "lines of the package": 53_100,
+    "lines of tests": 63_870,
+    "files": 270,
+    "packages": 40,
+    "modules below 60 lines": 12,
+    "lines of imports in 1,000 lines": 83,
+    "private functions called once, in 1,000 functions": 221,
 }
 
 

@@ -194,7 +194,7 @@ def test_workers_draw_different_random_numbers(tmp_path: Path) -> None:
 def test_the_fork_server_has_a_single_thread() -> None:
     script = """
 import os
-from exporter.worker.preload import preload
+from exporter.worker.fork_server import preload
 preload()
 print(len(os.listdir("/proc/self/task")))
 """

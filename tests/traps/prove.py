@@ -23,7 +23,7 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
-from exporter.worker import opset_checks
+from exporter.worker import job_runner
 from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -75,7 +75,7 @@ def export(
     one_thread = patch.object(threading, "active_count", return_value=1)
     with _restore_streams(), one_thread, ExitStack() as patches, warnings.catch_warnings():
         if not diagnose:
-            patches.enter_context(patch.object(opset_checks, "explain_record", _keep))
+            patches.enter_context(patch.object(job_runner, "explain_record", _keep))
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
     records = JobFolder(folder).read_records().values()

@@ -29,8 +29,8 @@ from exporter.checks.comparison.tolerance import (
     is_limit_measured,
     measure_uncertainty,
 )
-from exporter.checks.files.sample_files import SampleData, SelectionData
 from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import SampleData, SelectionData
 from exporter.core.text import pluralize
 from exporter.jobs import Reference
 from exporter.manifest import Comparator, Input, ModelSpec, Output

@@ -17,8 +17,8 @@ from exporter.checks.comparison.compare_outputs import (
     compare_output,
     order_rows,
 )
-from exporter.checks.files.sample_files import DamagedSample, SampleData
 from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import DamagedSample, SampleData
 from exporter.core.text import pluralize, round_up_two_digits
 from exporter.jobs import Sample
 from exporter.manifest import Output

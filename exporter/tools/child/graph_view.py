@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper, printer
 
-from exporter.checks.files.model_file import UnreadableModel, read_model
+from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines, join_names, pluralize, remove_controls
 from exporter.runtimes.graph_walk import format_dtype, iter_model_graphs, iter_tensors

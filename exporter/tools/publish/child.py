@@ -24,9 +24,9 @@ from exporter.checks.comparison.compare_outputs import (
     split_float64_items,
 )
 from exporter.checks.comparison.compare_samples import apply_sample_noise, order_ties
-from exporter.checks.files.model_file import UnreadableModel, read_model
-from exporter.checks.files.sample_files import DamagedSample, SampleData, hash_sample
+from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import DamagedSample, SampleData, hash_sample
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import join_lines, round_up_two_digits, truncate
 from exporter.jobs import JobFolder, Reference, Sample, write_json

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
-from exporter.checks.files.model_file import UnreadableModel, read_model
+from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_names, pluralize

@@ -1,15 +1,27 @@
-"""The explanation of a red record or a failure."""
+"""The explanation of a red record or a failure, with advice for the manifest."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Any
 
+import onnx
+import torch
+
+from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.protocol import CheckContext
-from exporter.manifest import Device, ModelSpec
+from exporter.checks.sample_files import SampleCache
+from exporter.jobs import JobFolder, Sample
+from exporter.manifest import Axis, Device, Input, ModelSpec
+from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import (
     Blame,
     Culprit,
+    MissingOperator,
     Record,
     Stage,
     Status,
@@ -20,20 +32,295 @@ from exporter.runtimes import (
     RuntimeUnavailable,
     open_session,
 )
-from exporter.worker.diagnose.advice import (
-    advise_lower_opset,
-    advise_on_failure,
-    advise_on_operators,
-    advise_on_program,
-    advise_other_exporter,
-    find_obstacles,
-)
 from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.missing_operators import find_missing_operators
-from exporter.worker.diagnose.replay import SampleReplay
-from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
+from exporter.worker.diagnose.reexport import (
+    ReExport,
+    export_with_other_exporter,
+    repeat_export,
+)
+from exporter.worker.diagnose.replay import SampleReplay, TimeLimitExceeded, limit_time
+from exporter.worker.diagnose.runtime_values import FileGraph
 from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.capture import capture_program, list_obstacles
+from exporter.worker.inputs.call import build_call
+from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
+from exporter.worker.reference.python_state import ModelSnapshot
+from exporter.worker.torch_private import internals
+
+#: Two messages of torch: of a capture without assertions, and of one with assertions.
+_CONSTANTS = (
+    re.compile(
+        r"L(?P<path>(?:\[[^\]]+\])+)\.size\(\)\[(?P<dim>\d+)\] as dynamic "
+        r"but your code specialized it to be a constant \((?P<size>\d+)\)"
+    ),
+    re.compile(
+        r"inferred a static shape of (?P<size>\d+) for dimension "
+        r"inputs(?P<path>(?:\[[^\]]+\])+)\.shape\[(?P<dim>\d+)\]"
+    ),
+)
+#: One per line after `Suggested fixes:`.
+_FIX = re.compile(r"^\s+(?P<name>[A-Za-z_]\w*) = (?P<fix>[^\n]+)$", re.MULTILINE)
+_RANGE = re.compile(r"Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)")
+_MULTIPLE = re.compile(r"(?P<factor>\d+)\*_?\w+")
+
+
+def advise_on_failure(
+    text: str, model: Model, spec: ModelSpec, samples: Sequence[Sample] = ()
+) -> tuple[str, ...]:
+    """Return advice from the text of an exception.
+
+    Args:
+        text: The full message or the end of a traceback.
+        model: The model; its `forward` shows which input `L['x']` is.
+        spec: The current contract.
+        samples: PyTorch's runs: if one has another size, only the capture fixed the size.
+    """
+    accepted = {item for sample in samples if not sample.error for item in sample.axes.items()}
+    advice: list[str] = []
+    others: list[str] = []
+    inputs = _map_paths(model, spec)
+    for pattern in _CONSTANTS:
+        for match in pattern.finditer(text):
+            item = inputs.get(match["path"])
+            dim, size = int(match["dim"]), match["size"]
+            axis = item.shape[dim] if item is not None else None
+            if item is None or not isinstance(axis, str):
+                continue
+            if any(name == axis and other != int(size) for name, other in accepted):
+                others.append(
+                    f"torch.export fixed dimension {dim} of input '{item.name}' to {size}, but "
+                    "PyTorch accepts other sizes: compute with `shape` in the model, without "
+                    "`int()` and branches on this size"
+                )
+                continue
+            advice.append(
+                f"dimension {dim} of input '{item.name}' is always {size} in this model: "
+                f"replace '{axis}' by {size}"
+            )
+    _, _, fixes = text.partition("Suggested fixes:")
+    axes = {axis.name: axis for axis in spec.axes}
+    for match in _FIX.finditer(fixes):
+        is_size = match["fix"].strip().isdigit() and accepted
+        if match["name"] in axes and not is_size:  # the samples decide about a fixed size
+            advice += _translate_fix(axes[match["name"]], match["fix"].strip(), set(axes))
+    return (*dict.fromkeys(others), *_mark_weaker(advice))
+
+
+def advise_on_program(program: Any, spec: ModelSpec, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return advice if a captured program accepts fewer sizes than the contract.
+
+    Args:
+        program: The captured `torch.export.ExportedProgram`.
+        spec: The current contract.
+        sizes: The sizes of the failing sample; a range that contains them is not the reason.
+    """
+    advice: list[str] = []
+    inputs = {item.name: item for item in spec.inputs}
+    user_inputs = {str(name) for name in program.graph_signature.user_inputs}
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in user_inputs]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if len(tensors) != len(inputs):
+        return ()
+    call = build_call(spec, {name: name for name in inputs}, lambda _: None)
+    names = internals.tree_leaves((call.args, call.kwargs))
+    for name, tensor in zip(names, tensors, strict=False):
+        symbols: tuple[Any, ...] = tuple(tensor.shape)
+        for dim, size in zip(inputs[name].shape, symbols, strict=False):
+            if not isinstance(dim, str) or not isinstance(size, torch.SymInt):
+                continue
+            limits = program.range_constraints.get(size.node.expr)
+            if limits is not None and dim in sizes:
+                advice += _compare_range(spec.find_axis(dim), limits, sizes[dim])
+    return _mark_weaker(advice)
+
+
+def _mark_weaker(advice: list[str]) -> tuple[str, ...]:
+    """Return each line once; a reader must see that it weakens a promise."""
+    return tuple(f"{line} (promises less)" for line in dict.fromkeys(advice))
+
+
+def _map_paths(model: Model, spec: ModelSpec) -> dict[str, Input]:
+    """Return the inputs by their paths in messages of torch.export, such as `['pair'][0]`."""
+    call = build_call(spec, {item.name: item for item in spec.inputs}, lambda _: None)
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    try:
+        bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
+    except (TypeError, ValueError):
+        return {}
+    leaves, _ = internals.tree_flatten_with_path(dict(bound.arguments))
+    return {internals.keystr(path): leaf for path, leaf in leaves if leaf is not None}
+
+
+def _translate_fix(axis: Axis, fix: str, names: set[str]) -> Iterator[str]:
+    if fix.isdigit():
+        yield f"replace '{axis.name}' by {fix}"
+    elif fix in names:
+        yield f"replace '{axis.name}' by '{fix}': the model requires equal sizes"
+    elif match := _RANGE.fullmatch(fix):
+        for end in ("min", "max"):
+            if match[end]:
+                yield f"axes.{axis.name}.{end} = {match[end]}"
+    elif match := _MULTIPLE.fullmatch(fix):
+        factor = int(match["factor"])
+        example = max(-(-(axis.example or factor) // factor) * factor, 2)
+        yield f"axes.{axis.name} = {{ example = {example}, multiple_of = {factor} }}"
+
+
+def _compare_range(axis: Axis, limits: Any, size: int) -> Iterator[str]:
+    if axis.rule:
+        return  # torch infers its limits from those of the other axes
+    reason = "torch.export captured the model for these sizes only"
+    lower, upper = (_read_limit(limits.lower), _read_limit(limits.upper))
+    # torch assumes a lower limit of 2 for every dynamic size.
+    if lower is not None and lower > max(axis.min, 2) and size < lower:
+        yield f"axes.{axis.name}.min = {lower}: {reason}"
+    if upper is not None and (axis.max is None or upper < axis.max) and size > upper:
+        yield f"axes.{axis.name}.max = {upper}: {reason}"
+
+
+def _read_limit(limit: Any) -> int | None:
+    """Return a finite limit, or None; torch writes infinity as a number near 2**63."""
+    number = float(limit)
+    return int(number) if abs(number) < 2**62 else None
+
+
+#: Parts of operator names, and the setting that replaces them by operators of ONNX.
+_SETTINGS = (
+    (
+        re.compile(r"(?:\b|_)grouped_mm"),
+        'a mixture of experts of transformers: set `experts_implementation = "batched_mm"`',
+    ),
+    (
+        re.compile(r"\b(?:flex|flash)_attention|\bflash_attn"),
+        'a model of transformers: set `attn_implementation = "sdpa"` in its configuration',
+    ),
+)
+
+
+def advise_on_operators(missing: Iterable[MissingOperator]) -> tuple[str, ...]:
+    """Return one sentence for each setting that avoids missing operators."""
+    names = [each.operator for each in missing]
+    return tuple(text for name, text in _SETTINGS if any(map(name.search, names)))
+
+
+#: Failures that a draft export passes, so that it reports the next ones too.
+_PASSED = re.compile(
+    r"data-dependent|Could not (guard|extract)|ConstraintViolation|Constraints violated"
+    r"|[Ff]ake (impl|kernel)|meta kernel|GuardOnDataDependent"
+)
+
+
+def find_obstacles(text: str, context: ExportContext, seconds: float) -> tuple[str, ...]:
+    """Return all places at which torch.export cannot capture the model.
+
+    Args:
+        text: The message of the failed capture and the end of its traceback.
+        context: The model and its route.
+        seconds: The time limit.
+
+    Returns:
+        Nothing if a draft export cannot pass such a failure, fails too, or takes too long.
+    """
+    is_module = isinstance(context.model, torch.nn.Module)
+    if not is_module or context.route.exporter != "dynamo" or not _PASSED.search(text):
+        return ()
+    state = ModelSnapshot(context.model)
+    try:
+        with suppress(TimeLimitExceeded, Failure), limit_time(seconds):
+            program = capture_program(
+                context.model, context.spec, context.inputs, strict=False, draft=True
+            )
+            return list_obstacles(program, context.root)
+    finally:
+        state.restore()
+    return ()
+
+
+def advise_other_exporter(
+    context: ExportContext, check_context: CheckContext, seconds: float
+) -> tuple[str, ...]:
+    """Return one line if the file of the other exporter passes all checks on all devices.
+
+    Args:
+        context: The model and the route that failed.
+        check_context: The contract and PyTorch's outputs; its file need not exist.
+        seconds: The time limit.
+    """
+    if not context.route.is_export:  # another file is a matter of its author
+        return ()
+    if context.spec.weights_are_inputs or not check_context.reference.samples:
+        return ()
+    exporter = "torchscript" if context.route.exporter == "dynamo" else "dynamo"
+    folder = check_context.folder.path
+    with suppress(TimeLimitExceeded), limit_time(seconds):
+        other = export_with_other_exporter(context, folder, converts_opset=True)
+        if _passes_all_checks(other, context, check_context):
+            opset = context.opset
+            return (f'exporter = "{exporter}": its file passes all checks at opset {opset}',)
+    return ()
+
+
+def advise_lower_opset(
+    context: ExportContext, check_context: CheckContext, seconds: float
+) -> tuple[str, ...]:
+    """Return one line if the file passes at the last opset without its newest operator."""
+    if context.program is None or context.spec.weights_are_inputs:
+        return ()
+    if not check_context.reference.samples:
+        return ()
+    used = {node.op_type for node in FileGraph(check_context.path).nodes if not node.domain}
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.name in used and not schema.domain:
+            version = first.get(schema.name, schema.since_version)
+            first[schema.name] = min(version, schema.since_version)
+    newest = max(first, key=lambda name: first[name], default="")
+    opset = first.get(newest, 0) - 1
+    if not FIRST_DYNAMO_OPSET <= opset < context.opset:
+        return ()
+    lower = replace(context, job=context.job.model_copy(update={"opset": opset}))
+    with suppress(TimeLimitExceeded), limit_time(seconds):
+        again = repeat_export(lower, check_context.folder.path)
+        if _passes_all_checks(again, lower, replace(check_context, opset=opset)):
+            return (f"opset {opset}, which has no {newest}: its file passes all checks",)
+    return ()
+
+
+def _passes_all_checks(
+    export: AbstractContextManager[ReExport | None],
+    context: ExportContext,
+    check_context: CheckContext,
+) -> bool:
+    """Return True if a new file passes; no error of a diagnosis changes the verdict."""
+    folder = check_context.folder
+    try:
+        with export as other:
+            if other is None:
+                return False
+            scratch = JobFolder(other.path.parent)
+            for sample in check_context.reference.promised_samples:
+                scratch.sample(sample.index).symlink_to(folder.sample(sample.index))
+            again = replace(check_context, folder=scratch, samples=SampleCache())
+            return all(_passes(again, device) for device in context.job.devices)
+    except Exception:
+        return False
+
+
+def _passes(context: CheckContext, device: Device) -> bool:
+    """Return True if the file passes all checks on a device."""
+    context = replace(context, spec=context.spec.resolve_cell(context.opset, device.name))
+    if any(check(context).status is not Status.PASS for check in STRUCTURE_CHECKS):
+        return False
+    session = open_session(context.path, device, context.kernels)
+    return all(
+        check(context, session, device.name).status is Status.PASS
+        for check in RUNTIME_CHECKS
+        if check.applies(context)
+    )
+
 
 #: The longest diagnosis of one cell, and the share of the model's time for all its cells.
 _MAX_SECONDS = 30.0

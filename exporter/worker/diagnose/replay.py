@@ -1,10 +1,15 @@
-"""One failing sample, run again with other runtimes and other files."""
+"""One failing sample, run again with other runtimes and other files, and its time limit."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 import numpy as np
 
@@ -14,10 +19,11 @@ from exporter.checks.comparison.compare_outputs import (
     split_float64_items,
 )
 from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.files.sample_files import SampleData
-from exporter.checks.numerical.sample_checks import SAMPLE_KINDS
 from exporter.checks.protocol import CheckContext
+from exporter.checks.runtime_checks import SAMPLE_KINDS
+from exporter.checks.sample_files import SampleData
 from exporter.jobs import Sample
+from exporter.processes.lifetime import CpuLimit
 from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue
@@ -125,3 +131,40 @@ def _format_result(result: CheckResult) -> str:
     if times < 10:
         return f"wrong, less than 10 {_NUMERIC}"
     return f"wrong, over 1e{int(np.log10(times))} {_NUMERIC}"
+
+
+class TimeLimitExceeded(BaseException):
+    """The time is over; not an `Exception`, so a runtime does not handle it as its own error."""
+
+
+#: The active limits, from the outer to the inner one.
+_limits: list[CpuLimit] = []
+
+
+@contextmanager
+def limit_time(seconds: float) -> Iterator[None]:
+    """Raise `TimeLimitExceeded` inside the context when the time is over.
+
+    The seconds are CPU time of this process and its descendants, so that a record does not depend
+    on the load of the machine. If limits are nested, the earliest one counts. Outside the main
+    thread there are no signals and so no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _limits.append(CpuLimit(os.getpid(), seconds))
+    interval = min(limit.interval for limit in _limits)
+    before = signal.signal(signal.SIGALRM, _check_limits)
+    outer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *outer)
+        _limits.pop()
+
+
+def _check_limits(_number: int, _frame: FrameType | None) -> None:
+    if any(limit.find_excess() for limit in _limits):
+        raise TimeLimitExceeded

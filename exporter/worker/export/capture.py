@@ -20,8 +20,13 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.error_origin import find_source_line
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state
-from exporter.worker.torch_private.capture_patches import defers_guards, patch_capture
-from exporter.worker.torch_private.draft_export import DraftFailure, export_draft, read_draft_report
+from exporter.worker.torch_private.draft_export import (
+    DraftFailure,
+    defers_guards,
+    export_draft,
+    patch_capture,
+    read_draft_report,
+)
 
 
 def capture_program(

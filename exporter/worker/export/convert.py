@@ -30,7 +30,7 @@ from exporter.worker.model.exported_program import find_program, order_leaves
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state
-from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights
 from exporter.worker.torch_private.export_speedups import speed_up_conversion
@@ -59,7 +59,7 @@ class PositionalModule(torch.nn.Module):
         returned = self.get_submodule(WRAPPED_NAME)(*call.args, **call.kwargs)
         if not self._flattens_outputs:
             return returned
-        return tuple(leaf for leaf in pytree.tree_leaves(returned) if leaf is not None)
+        return tuple(leaf for leaf in internals.tree_leaves(returned) if leaf is not None)
 
 
 def needs_wrapping(spec: ModelSpec, model: Model) -> bool:
@@ -331,4 +331,4 @@ def _list_call_inputs(spec: ModelSpec, model: Model | None) -> list[str]:
             ordered = dict(bound.arguments)
         except (TypeError, ValueError):  # no readable signature: the order of the call remains
             pass
-    return [leaf.name for leaf in pytree.tree_leaves(ordered) if isinstance(leaf, _NamedLeaf)]
+    return [leaf.name for leaf in internals.tree_leaves(ordered) if isinstance(leaf, _NamedLeaf)]

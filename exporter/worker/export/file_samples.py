@@ -2,18 +2,266 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
 
 from exporter.jobs import SWEEP, JobFolder, Reference, Sample, write_json
-from exporter.records.record import TRACER_PREFIX
+from exporter.records.record import TRACER_PREFIX, Route
+from exporter.worker.dependencies.path_groups import find_model_file
 from exporter.worker.export.attempts import ExportContext, FileOrigin
-from exporter.worker.export.captured_conditions import choose_breaking_sizes, read_conditions
-from exporter.worker.export.operator_regions import choose_revealing_draws
-from exporter.worker.export.traced_branches import choose_branch_sizes
-from exporter.worker.inputs.input_sets import InputSet, create_size_set
+from exporter.worker.export.size_terms import (
+    MOST_SAMPLES,
+    choose_breaking_sizes,
+    read_conditions,
+)
+from exporter.worker.inputs.input_sets import (
+    InputSet,
+    count_elements,
+    create_draw_set,
+    create_size_set,
+)
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.thorough_sets import list_sweep
+from exporter.worker.process.failure import Failure
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.reference_run import run_further_sets
+from exporter.worker.reference.rounding_runs import create_mode
+from exporter.worker.torch_private import internals
+from exporter.worker.torch_private.internals import read_schema
+
+#: Draws until one reveals the operator.
+_DRAWS = 64
+#: The relative difference of outputs that no rounding hides.
+_DIFFERENCE = 1e-3
+
+
+def _shift_right(number: Any, bits: Any) -> Any:
+    return torch.div(number, 2**bits, rounding_mode="trunc")
+
+
+def _round_correction(function: Any, *args: Any, correction: Any = None, **kwargs: Any) -> Any:
+    return function(*args, correction=None if correction is None else int(correction), **kwargs)
+
+
+def _pool(function: Any, *args: Any, **_: Any) -> Any:
+    return function(*args[:6])  # without `divisor_override`
+
+
+_BOTH = ("torchscript", "dynamo")
+#: The exporters with the fault, the region, and the operator as the file computes it, by the names
+#: of PyTorch's operators. `reports/OPERATORS.md` measures them.
+_REGIONS: Mapping[str, tuple[tuple[str, ...], str, Callable[..., Any]]] = {
+    "floor_divide": (_BOTH[:1], "negative numbers", partial(torch.div, rounding_mode="trunc")),
+    "__rshift__": (_BOTH[:1], "negative numbers", _shift_right),
+    "bitwise_right_shift": (_BOTH[:1], "negative numbers", _shift_right),
+    "special_log_ndtr": (_BOTH[1:], "low numbers", lambda x: torch.special.ndtr(x).log()),
+    "special_erfcx": (_BOTH[1:], "large numbers", lambda x: torch.exp(x * x) * torch.erfc(x)),
+    **{
+        name: (_BOTH[:1], "a fraction as correction", partial(_round_correction, function))
+        for name in ("std", "var", "std_mean", "var_mean")
+        if (function := getattr(torch, name))
+    },
+    **{
+        f"avg_pool{rank}d": (_BOTH, "divisor_override", partial(_pool, function))
+        for rank in (2, 3)
+        if (function := getattr(torch.ops.aten, f"avg_pool{rank}d"))
+    },
+}
+
+
+# The file is compared with PyTorch on each draw. So a fixed exporter stays green, and a region
+# that no input reaches is no failure.
+def choose_revealing_draws(
+    context: ExportContext, route: Route, operators: Collection[str]
+) -> tuple[list[InputSet], list[str]]:
+    """Return a draw for each operator with a region that the declared inputs do not reveal.
+
+    Args:
+        context: The model.
+        route: The route of the file.
+        operators: The operators: `aten::std` in a traced graph, `aten.std.correction` captured.
+
+    Returns:
+        The draws, and the operators that no draw reveals.
+    """
+    names = {name.replace("::", ".").split(".")[1] for name in operators if "aten" in name}
+    draws: list[InputSet] = []
+    hidden = []
+    for name in sorted(names & _REGIONS.keys()):
+        exporters, words, compute = _REGIONS[name]
+        if route.exporter not in exporters:
+            continue
+        for chosen in (create_draw_set(context.spec, seed) for seed in range(_DRAWS)):
+            is_called, is_revealed = _compute_as_file(context, chosen, name, compute)
+            if is_revealed and chosen.seed and chosen not in draws:
+                draws.append(chosen)
+            if is_revealed or not is_called:  # a traced graph also computes sizes
+                break
+        else:
+            hidden.append(f"{name} of {words}: no draw reaches it with another output")
+    return draws, hidden
+
+
+def _compute_as_file(
+    context: ExportContext, chosen: InputSet, name: str, compute: Callable[..., Any]
+) -> tuple[bool, bool]:
+    """Return whether a run calls the operator, and whether the file would have other outputs."""
+    inputs = draw_inputs(context.spec, chosen, context.root)
+    is_called = is_reached = False
+
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal is_called, is_reached
+        returned = func(*args, **kwargs)
+        if str(read_schema(func).name) != f"aten::{name}":
+            return returned
+        is_called = True
+        other = compute(*args, **kwargs)
+        is_reached = is_reached or _differ(returned, other)
+        return other
+
+    buffers = BufferSnapshot(context.model)
+    try:
+        with create_mode(run):
+            outputs = run_model(context.model, context.spec, inputs)
+        buffers.restore()
+        expected = run_model(context.model, context.spec, inputs) if is_reached else outputs
+        return is_called, _differ(expected, outputs)
+    except (Failure, RuntimeError, TypeError):  # an overload with other arguments
+        return is_called, False
+    finally:
+        buffers.restore()
+
+
+def _differ(first: Any, second: Any) -> bool:
+    pairs = zip(internals.tree_leaves(first), internals.tree_leaves(second), strict=True)
+    return any(
+        a.shape != b.shape
+        or not torch.allclose(a.double(), b.double(), rtol=_DIFFERENCE, atol=0, equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, torch.Tensor) and not a.is_complex()
+    )
+
+
+_LAST_SMALL_SIZE = 64
+_LARGE_SIZES = (65, 101, 257, 513, 1025)
+#: Elements of the largest tensor, or weights, above which a run is slow.
+_LARGE, _MANY_WEIGHTS = 1 << 17, 1 << 20
+#: Runs of PyTorch, for a slow and for a fast model.
+_FEW_RUNS, _RUNS = 8, 160
+#: The largest number in a model that is taken for a size.
+_LARGEST_CONSTANT = 1 << 16
+
+
+@dataclass(slots=True)
+class _Path:
+    """The part of a model that one run executes."""
+
+    root: Path
+    instructions: set[tuple[CodeType, int]] = field(default_factory=set)
+    constants: set[int] = field(default_factory=set)
+    """Whole numbers in the functions and modules: branches change near them."""
+    has_failed: bool = False
+
+    def enter(self, frame: FrameType, *_: object) -> Callable[..., Any] | None:
+        """Follow a function of the model; functions of libraries run without a trace."""
+        if not find_model_file(frame.f_code.co_filename, self.root):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        owner = frame.f_locals.get("self")
+        attributes = vars(owner).values() if isinstance(owner, torch.nn.Module) else ()
+        numbers = (each for each in (*frame.f_code.co_consts, *attributes) if type(each) is int)
+        self.constants.update(each for each in numbers if 1 < each <= _LARGEST_CONSTANT)
+        return self.follow
+
+    def follow(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        """Add the instruction that a function of the model executes next."""
+        if event == "opcode":
+            self.instructions.add((frame.f_code, frame.f_lasti))
+        return self.follow
+
+
+# A trace has one branch of `if n > 16` and no condition. So PyTorch runs at other sizes, and the
+# instructions that Python executes in the model show its branch.
+def choose_branch_sizes(
+    context: ExportContext, known: Sequence[Mapping[str, int]]
+) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
+    """Return sizes for each further branch, and a text for each axis with untried sizes.
+
+    Args:
+        context: The model.
+        known: The sizes of existing samples; the first ones are the declared ones.
+    """
+    spec, model = context.spec, context.model
+    declared = dict(known[0])
+    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    is_slow = count_elements(spec, declared) > _LARGE
+    is_slow = is_slow or sum(weight.numel() for weight in weights) > _MANY_WEIGHTS
+    limit = max(_LARGE, count_elements(spec, declared))
+    first = _follow(context, declared)
+    seen = {frozenset(first.instructions)}
+    if not is_slow:
+        others = (sizes for sizes in known[1:] if count_elements(spec, sizes) <= limit)
+        seen |= {frozenset(_follow(context, sizes).instructions) for sizes in others}
+    chosen: list[dict[str, int]] = []
+    unproved = []
+    for axis in spec.free_axes:
+        candidates = (
+            spec.complete_sizes({**declared, axis.name: size})
+            for size in _list_sizes(first.constants, declared[axis.name])
+            if axis.allows(size)
+        )
+        cheap = [
+            sizes
+            for sizes in candidates
+            if spec.allows_sizes(sizes) and count_elements(spec, sizes) <= limit
+        ]
+        runs = max(1, (_FEW_RUNS if is_slow else _RUNS) // len(spec.free_axes))
+        for sizes in islice(cheap, runs):
+            path = _follow(context, sizes)
+            instructions = frozenset(path.instructions)
+            # An operator that fails is no branch; a `raise` in the model is one.
+            is_new = not instructions <= first.instructions if path.has_failed else True
+            if instructions not in seen and is_new and len(chosen) < MOST_SAMPLES:
+                seen.add(instructions)
+                chosen.append(sizes)
+        if len(cheap) > runs:
+            untried = f"at {len(cheap) - runs} of {len(cheap)} sizes of axis '{axis.name}'"
+            unproved.append(f"a branch of the model {untried}, because its runs are slow")
+    if len(chosen) == MOST_SAMPLES:
+        unproved.append(f"further branches: only {MOST_SAMPLES} branches get a sample")
+    return tuple(chosen), tuple(unproved)
+
+
+def _list_sizes(constants: set[int], example: int) -> Iterator[int]:
+    """Yield the sizes to try: around the numbers in the model first, then small and large ones."""
+    near = {number + shift for number in constants for shift in (-1, 0, 1)}
+    for sizes in (near - {*range(4)}, {*range(_LAST_SMALL_SIZE + 1)} - near, {*_LARGE_SIZES}):
+        yield from sorted(sizes - {example}, key=lambda size: abs(size - example))
+
+
+def _follow(context: ExportContext, sizes: Mapping[str, int]) -> _Path:
+    """Return the path of PyTorch through the model at some sizes."""
+    path = _Path(context.root)
+    inputs = draw_inputs(context.spec, create_size_set(context.spec, sizes), context.root)
+    buffers = BufferSnapshot(context.model)
+    previous = sys.gettrace()
+    sys.settrace(path.enter)
+    try:
+        run_model(context.model, context.spec, inputs)
+    except Failure:
+        path.has_failed = True
+    finally:
+        sys.settrace(previous)
+        buffers.restore()
+    return path
 
 
 @dataclass(slots=True)

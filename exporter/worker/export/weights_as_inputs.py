@@ -7,14 +7,13 @@ from collections.abc import Container, Iterable, Mapping
 import onnx_ir as ir
 import torch
 
-from exporter.checks.files.weight_inputs import write_weight
+from exporter.checks.sample_files import write_weight
 from exporter.jobs import JobFolder, Weight
 from exporter.manifest import ModelSpec
-from exporter.worker.inputs.arrays import to_numpy
-from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.model.source_loader import Model
-from exporter.worker.reference.dispatch_modes import record_storages
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
+from exporter.worker.reference.rounding_runs import record_storages
 
 
 def find_read_storages(

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from exporter.checks.files.model_file import (
+from exporter.checks.model_file import (
     UnreadableModel,
     find_external_data_problems,
     list_external_files,

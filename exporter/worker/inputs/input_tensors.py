@@ -5,24 +5,249 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from zipfile import BadZipFile
 
+import numpy as np
+import onnx
 import torch
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
 
+from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import Case, Fill, Input, ModelSpec
+from exporter.manifest.syntax.values import split_data_file
 from exporter.records.record import Stage
-from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.file_readers import fit_to_shape, read_fill
-from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.call import Array, Tensors, from_numpy
+from exporter.worker.inputs.input_sets import InputSet, Special
 from exporter.worker.inputs.inputs_from import (
     draw_from_function,
     measure_axes,
     select_inputs_function,
 )
 from exporter.worker.inputs.perturbation import mirror_values, perturb_values
-from exporter.worker.inputs.special_values import set_special_values
 from exporter.worker.process.failure import Failure, wrap_errors
+
+
+def read_tensor(folder: Path, text: str) -> torch.Tensor:
+    """Return the tensor that a manifest names.
+
+    Args:
+        folder: The folder of the relative path.
+        text: `x.npy`, `x.pb`, `x.npz:key` or `x.safetensors:key`.
+
+    Raises:
+        Failure: Stage `source`, if the file is not readable or has no such tensor.
+    """
+    name, key = split_data_file(text)
+    path = folder / name
+    try:
+        match path.suffix:
+            case ".npy":
+                return _convert_array(np.load(path, allow_pickle=False))
+            case ".npz":
+                with np.load(path, allow_pickle=False) as arrays:
+                    _require_key(key, arrays.files, name)
+                    return _convert_array(arrays[key])
+            case ".pb":
+                return _convert_array(numpy_helper.to_array(onnx.load_tensor(path)))
+            case _:
+                return _read_safetensors(path, key, name)
+    except Failure:
+        raise
+    except (OSError, ValueError, TypeError, EOFError, BadZipFile, DecodeError) as error:
+        reason = str(error).splitlines()[0].replace(str(path), name) if str(error) else ""
+        message = f"{name}: the file cannot be read: {reason or type(error).__name__}"
+        raise Failure(Stage.SOURCE, message) from error
+
+
+def fit_to_shape(tensor: torch.Tensor, item: Input, shape: Sequence[int]) -> torch.Tensor:
+    """Return the tensor at other axis sizes: cut, or repeated from its first element."""
+    if tensor.dim() != len(shape):
+        return tensor
+    for index, (dim, size) in enumerate(zip(item.shape, shape, strict=True)):
+        current = tensor.shape[index]
+        if isinstance(dim, str) and current and size != current:
+            tensor = tensor.index_select(index, torch.arange(size) % current)
+    return tensor
+
+
+def _read_safetensors(path: Path, key: str, name: str) -> torch.Tensor:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as tensors:
+            _require_key(key, list(tensors.keys()), name)
+            tensor: torch.Tensor = tensors.get_tensor(key)
+            return tensor
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+def _require_key(key: str, known: Sequence[str], name: str) -> None:
+    if key not in known:
+        hint = suggest_nearest(key, known) or f"; it has {', '.join(sorted(known)[:5])}"
+        raise Failure(Stage.SOURCE, f"{name} has no tensor '{key}'{hint}")
+
+
+def _convert_array(array: Array) -> torch.Tensor:
+    if array.dtype.name != "bfloat16":
+        if array.dtype.hasobject or array.dtype.kind not in "biufc":
+            raise TypeError(f"the dtype {array.dtype} is not a dtype of tensors")
+        # torch accepts the byte order of this machine only.
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return from_numpy(array)
+
+
+_LARGEST = 255
+
+
+def read_fill(folder: Path, fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Return the tensor of a file as it is, or a picture at this shape.
+
+    Raises:
+        Failure: Stage `source`, if the file cannot be read.
+    """
+    if fill.kind == "file":
+        return read_tensor(folder, fill.file)
+    return read_picture(folder, fill, shape, dtype)
+
+
+def read_picture(
+    folder: Path, fill: Fill, shape: Sequence[int], dtype: torch.dtype
+) -> torch.Tensor:
+    """Return the picture with the channels before height and width.
+
+    Args:
+        folder: The folder of the relative path.
+        fill: The file and its mode.
+        shape: `[..., channels, height, width]`, or `[height, width]` for one channel.
+        dtype: Floats are from 0 to 1, integers from 0 to 255.
+
+    Raises:
+        Failure: Stage `source`, if the file is no picture or Pillow is not installed.
+    """
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        message = "a fill with `image` needs the package Pillow; install it: pip install pillow"
+        raise Failure(Stage.SOURCE, message) from error
+    height, width = shape[-2:]
+    mode = "YCbCr" if fill.mode == "Y" else fill.mode
+    try:
+        with Image.open(folder / fill.file) as picture:
+            scaled = picture.convert(mode).resize((width, height), Image.Resampling.BICUBIC)
+    except UnidentifiedImageError as error:
+        message = f"{fill.file}: the file is no picture that Pillow reads; use another file"
+        raise Failure(Stage.SOURCE, message) from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        message = f"{fill.file}: the picture cannot be read: {error}; write it again"
+        raise Failure(Stage.SOURCE, message) from error
+    pixels = from_numpy(np.array(scaled)).reshape(height, width, -1).permute(2, 0, 1)
+    channels = pixels[:1] if fill.mode == "Y" else pixels
+    values = channels.to(torch.float64) / _LARGEST if dtype.is_floating_point else channels
+    # One channel also fits a shape without channels.
+    fitted = values[0] if len(shape) == 2 else values
+    return fitted.to(dtype).expand(tuple(shape)).contiguous()
+
+
+#: A normal distribution has no end. One of ten billion draws is above 6.5, which `relu6` clips.
+_NORMAL_END = 6.5
+#: Numbers that models compare with, halves that are rounded, and the first special tokens.
+_FLOATS, _INTEGERS = (0, 1, 0.5, 2.5), (0, 1, 2)
+#: The share of the elements that get a special value, unless the ends need more.
+_SHARE = 0.5
+
+
+# A model may treat the lowest token, the exact value 0.0, an input without negative numbers or a
+# mask without any True in a special way. A trace keeps the branch of its example, and draws
+# within the range do not reveal it.
+def set_special_values(
+    item: Input, fill: Fill, declared: torch.Tensor, special: Special, generator: torch.Generator
+) -> torch.Tensor:
+    """Return the declared values with special ones among them, or special values only.
+
+    All elements of a boolean become equal, if the fill can draw them. Integers of 0 and 1 become
+    all 1 only, because a mask that allows no element has no defined result.
+
+    Args:
+        item: The input.
+        fill: The fill, which can draw the special values.
+        declared: The declared values.
+        special: The kind of the values.
+        generator: The source of the positions.
+
+    Returns:
+        The declared values if the fill has no such values.
+    """
+    match fill.kind:
+        case "bernoulli":
+            return _fill_flags(item, fill, declared, special)
+        case "mask" | "padding" | "lengths_of":
+            return declared if special in ("constant", "lowest") else _allow_all(fill, declared)
+        case "normal" | "uniform" | "randint":
+            return _set_numbers(fill, declared, special, generator)
+        case _:
+            return declared
+
+
+def _set_numbers(
+    fill: Fill, declared: torch.Tensor, special: Special, generator: torch.Generator
+) -> torch.Tensor:
+    low, high = _find_ends(fill)
+    numbers = [low, high] if special == "ends" else [low if special == "lowest" else high]
+    candidates = _INTEGERS if fill.kind == "randint" else _FLOATS
+    inside = [number for number in candidates if low <= number <= high and number not in numbers]
+    if special == "constant":
+        return torch.full_like(declared, next(iter(inside), low) if low < 0 else low)
+    if special == "rising":
+        if declared.is_complex() or not declared.ndim:
+            return declared
+        return (declared.abs() if fill.kind == "normal" else declared).sort(-1).values
+    values = declared.flatten().clone()
+    order = torch.randperm(values.numel(), generator=generator)
+    count = max(len(numbers), int(values.numel() * _SHARE))
+    pairs = zip(order.tolist(), (*numbers, *inside), strict=False)
+    for index, number in islice(pairs, count):
+        values[index] = number
+    return _lower_row(fill, values.reshape(declared.shape))
+
+
+def _lower_row(fill: Fill, values: torch.Tensor) -> torch.Tensor:
+    """Return the values with the last of several rows negative, if the fill can draw that."""
+    rows = values.shape[0] if values.ndim > 1 else 0
+    if fill.kind == "normal" and rows > 1 and not values.is_complex():
+        values[-1] = -values[-1].abs()
+    return values
+
+
+def _find_ends(fill: Fill) -> tuple[float, float]:
+    match fill.kind:
+        case "normal":
+            return -_NORMAL_END, _NORMAL_END
+        case "randint":
+            return int(fill.low), int(fill.high) - 1
+        case _:
+            return fill.low, fill.high
+
+
+def _allow_all(fill: Fill, declared: torch.Tensor) -> torch.Tensor:
+    """Return a mask without padding, or lengths that are all the largest one."""
+    if not declared.numel():
+        return declared
+    return torch.full_like(
+        declared, int(declared.min() if fill.kind == "padding" else declared.max())
+    )
+
+
+def _fill_flags(item: Input, fill: Fill, declared: torch.Tensor, special: Special) -> torch.Tensor:
+    if special == "highest" and fill.probability > 0:
+        return torch.ones_like(declared)
+    if special == "lowest" and fill.probability < 1 and item.dtype == "bool":
+        return torch.zeros_like(declared)
+    return declared
 
 
 def draw_mask_fill(

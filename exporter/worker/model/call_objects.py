@@ -22,7 +22,7 @@ from exporter.manifest.syntax.call_paths import Step, parse_call_path
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private import internals
 
 #: The name of the model inside a wrapper, and the prefix of its weight names until unwrapping.
 WRAPPED_NAME = "_exporter_wrapped"
@@ -116,7 +116,7 @@ def _create_wrapper_class(spec: ModelSpec) -> type[CallObjectWrapper]:
 
 def register_output_classes(returned: Any) -> None:
     """Register the dataclasses among the outputs with PyTorch, which can flatten them then."""
-    for leaf in pytree.tree_leaves(returned):
+    for leaf in internals.tree_leaves(returned):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             torch.export.register_dataclass(type(leaf))
             register_output_classes(returned)  # a field may contain another dataclass
@@ -125,7 +125,7 @@ def register_output_classes(returned: Any) -> None:
 
 def record_object_outputs(model: Model, returned: Any) -> None:
     """Mark a model if a tracer cannot return its outputs: objects, or dicts with other keys."""
-    if isinstance(model, torch.nn.Module) and _has_objects(pytree.tree_structure(returned)):
+    if isinstance(model, torch.nn.Module) and _has_objects(internals.tree_structure(returned)):
         # `__setattr__` is for parameters and submodules.
         vars(model)[_OBJECT_OUTPUTS] = True
 
@@ -135,7 +135,7 @@ def has_object_outputs(model: Model) -> bool:
     return isinstance(model, torch.nn.Module) and vars(model).get(_OBJECT_OUTPUTS, False)
 
 
-def _has_objects(structure: pytree.TreeSpec) -> bool:
+def _has_objects(structure: internals.TreeSpec) -> bool:
     if structure.is_leaf():
         return False
     is_plain = structure.type in (tuple, list, dict)

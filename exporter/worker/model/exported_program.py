@@ -13,7 +13,7 @@ from exporter.manifest import Input, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import build_call
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private import internals
 
 _PROGRAM = "_exporter_program"
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -49,8 +49,8 @@ def build_float64_module(program: ExportedProgram) -> torch.nn.Module:
             if str(node.target) == _ASSERTION:
                 part.graph.erase_node(node)
             else:
-                node.args = pytree.tree_map(_widen_dtype, node.args)
-                node.kwargs = pytree.tree_map(_widen_dtype, node.kwargs)
+                node.args = internals.tree_map(_widen_dtype, node.args)
+                node.kwargs = internals.tree_map(_widen_dtype, node.kwargs)
         part.recompile()
     return module.double()
 
@@ -68,14 +68,14 @@ def order_leaves(program: ExportedProgram, args: Any, kwargs: Any) -> list[Any] 
     spec = program.call_spec.in_spec
     if spec is None:
         return None
-    numbered = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    numbered = internals.tree_unflatten(list(range(spec.num_leaves)), spec)
     indices = {
-        pytree.keystr(path): int(index)
-        for path, index in pytree.tree_flatten_with_path(numbered)[0]
+        internals.keystr(path): int(index)
+        for path, index in internals.tree_flatten_with_path(numbered)[0]
     }
     leaves = {
-        pytree.keystr(path): leaf
-        for path, leaf in pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
+        internals.keystr(path): leaf
+        for path, leaf in internals.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
     }
     if indices.keys() != leaves.keys():
         return None

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from exporter.checks.numerical.determinism import BUILD_PREFIX
+from exporter.checks.runtime_checks import BUILD_PREFIX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array

@@ -22,10 +22,10 @@ from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.inputs_from import select_inputs_function
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.dispatch_modes import OperatorCall, log_operators
 from exporter.worker.reference.eager_run import find_output_lines, run_model
 from exporter.worker.reference.outputs import Outputs, to_value
-from exporter.worker.torch_private import pytree
+from exporter.worker.reference.rounding_runs import OperatorCall, log_operators
+from exporter.worker.torch_private import internals
 
 _SHOWN_INPUTS = 3
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -216,7 +216,7 @@ def _find_table_size(call: OperatorCall, message: str) -> int | None:
 
 
 def _list_integers(call: OperatorCall) -> Iterator[torch.Tensor]:
-    for leaf in pytree.tree_leaves((call.args, call.kwargs)):
+    for leaf in internals.tree_leaves((call.args, call.kwargs)):
         if isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS and leaf.numel():
             yield leaf
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from exporter.checks.files.sample_files import hash_sample, read_sample, write_float64_outputs
-from exporter.checks.numerical.lookup_tables import MIN_ROWS, hash_table_parts
+from exporter.checks.runtime_checks import MIN_ROWS, hash_table_parts
+from exporter.checks.sample_files import hash_sample, read_sample, write_float64_outputs
 from exporter.jobs import JobFolder, Reference, Sample, TableParts
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array

@@ -13,10 +13,9 @@ from exporter.core.text import pluralize
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import OnnxValue
-from exporter.worker.inputs.arrays import from_numpy, to_numpy, view_as_real
-from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.call import Tensors, from_numpy, to_numpy, view_as_real
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private import pytree
+from exporter.worker.torch_private import internals
 
 #: One output; a list is a sequence.
 Returned: TypeAlias = "torch.Tensor | list[torch.Tensor]"
@@ -78,10 +77,10 @@ def _list_leaves(returned: Any, spec: ModelSpec) -> _Leaves:
     """Return the leaves with their paths; a list of a script is one leaf."""
     is_leaf = (lambda value: isinstance(value, list)) if spec.capture == "script" else None
     try:
-        pairs = pytree.tree_flatten_with_path(returned, is_leaf=is_leaf)[0]
-        named = [(pytree.keystr(path), leaf) for path, leaf in pairs]
+        pairs = internals.tree_flatten_with_path(returned, is_leaf=is_leaf)[0]
+        named = [(internals.keystr(path), leaf) for path, leaf in pairs]
     except ValueError:  # a class that is registered without keys, such as diffusers' outputs
-        leaves = pytree.tree_leaves(returned, is_leaf=is_leaf)
+        leaves = internals.tree_leaves(returned, is_leaf=is_leaf)
         has_keys = isinstance(returned, Mapping) and len(returned) == len(leaves)
         named = [
             (f"[{key!r}]", leaf)

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import torch
 
-from exporter.checks.files.sample_files import hash_sample, write_sample
-from exporter.checks.numerical.determinism import HISTORY_PREFIX, STATEFUL_PREFIX
+from exporter.checks.runtime_checks import HISTORY_PREFIX, STATEFUL_PREFIX
+from exporter.checks.sample_files import hash_sample, write_sample
 from exporter.core.text import is_out_of_resources
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.worker.inputs.arrays import to_numpy
-from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes
@@ -37,6 +36,7 @@ from exporter.worker.reference.call_failure import (
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     build_float64_model,
+    measure_steps,
     run_declared_inputs,
     run_in_float64,
     run_model,
@@ -56,7 +56,6 @@ from exporter.worker.reference.noise import (
     find_undefined_outputs,
     limit_noise,
 )
-from exporter.worker.reference.output_steps import measure_steps
 from exporter.worker.reference.outputs import (
     Outputs,
     copy_masked_values,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from exporter.checks.numerical.determinism import HISTORY_PREFIX, WEIGHTS_PREFIX
+from exporter.checks.runtime_checks import HISTORY_PREFIX, WEIGHTS_PREFIX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.call import Tensors

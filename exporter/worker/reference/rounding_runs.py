@@ -7,17 +7,171 @@ outputs are far from each other, and both are right.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from exporter.runtimes.session import Array
-from exporter.worker.reference.dispatch_modes import create_mode
-from exporter.worker.torch_private import pytree
-from exporter.worker.torch_private.internals import read_schema
+from exporter.worker.dependencies.path_groups import find_model_file
+from exporter.worker.torch_private import internals
+from exporter.worker.torch_private.internals import TorchDispatchMode, read_schema
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+#: Operators that copy elements of a tensor without computing.
+_LOOKUPS = frozenset(
+    {"aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take"}
+)
+_CONVOLUTIONS = frozenset(
+    getattr(torch, f"conv{kind}{rank}d") for kind in ("", "_transpose") for rank in (1, 2, 3)
+)
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@contextmanager
+def record_storages() -> Iterator[set[int]]:
+    """Collect the addresses of all storages that operators read inside."""
+    addresses: set[int] = set()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for leaf in internals.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                addresses.add(leaf.untyped_storage().data_ptr())
+        return func(*args, **kwargs)
+
+    with create_mode(record):
+        yield addresses
+
+
+@contextmanager
+def record_operators() -> Iterator[set[str]]:
+    """Collect the names of all operators that run inside, such as `aten::topk`."""
+    names: set[str] = set()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        names.add(str(read_schema(func).name))
+        return func(*args, **kwargs)
+
+    with create_mode(record):
+        yield names
+
+
+@contextmanager
+def compute_in_float64() -> Iterator[None]:
+    """Let every operator inside compute in float64; the weights keep their dtype.
+
+    Each weight is cast for one operator and the copy is freed after it, so there is never a
+    second copy of all weights. Views and lookups are exact without a cast. Layers that compare
+    the dtypes of inputs and weights (`LSTM`) raise an error.
+    """
+    with create_mode(_run_in_float64), _ConvolutionMode():
+        yield
+
+
+class _ConvolutionMode(TorchFunctionMode):
+    """A mode for convolutions, which compare dtypes before they call an operator."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in _CONVOLUTIONS:
+            args, kwargs = internals.tree_map(_widen, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def create_mode(run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+    """Return a mode in which `run` computes each operator, from its arguments by position and name.
+
+    The mode is off inside `run`.
+    """
+
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            return run(func, args, kwargs or {})
+
+    create: Callable[[], Any] = Mode
+    return create()
+
+
+def _run_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args, kwargs = _widen_operands(func, args, kwargs)
+    return func(*args, **kwargs)
+
+
+def _widen_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
+    schema = read_schema(func)
+    aliases = [returned.alias_info for returned in schema.returns]
+    is_view = any(alias is not None and not alias.is_write for alias in aliases)
+    if is_view or str(schema.name) in _LOOKUPS:
+        return args, kwargs
+    written = [
+        argument.alias_info is not None and argument.alias_info.is_write
+        for argument in schema.arguments
+    ]
+    wide = tuple(
+        arg if is_written else internals.tree_map(_widen, arg)
+        for arg, is_written in zip(args, written, strict=False)
+    )
+    return wide, internals.tree_map(_widen, kwargs)
+
+
+def _widen(value: Any) -> Any:
+    is_narrow = isinstance(value, torch.Tensor) and value.dtype in _NARROW
+    return value.double() if is_narrow else value
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """The arguments of one call of an operator."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class OperatorLog:
+    """The operators of one run."""
+
+    failing: OperatorCall | None = None
+    """The call that raised the exception, if an operator did."""
+    lines: dict[int, str] = field(default_factory=dict)
+    """The model's line by the identity of a result. A new result replaces a freed one."""
+
+
+@contextmanager
+def log_operators() -> Iterator[OperatorLog]:
+    """Record the operators inside."""
+    log = OperatorLog()
+
+    def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        log.failing = OperatorCall(args, kwargs)
+        returned = func(*args, **kwargs)
+        log.failing = None
+        line = _find_current_line()
+        for leaf in internals.tree_leaves(returned):
+            log.lines[id(leaf)] = line
+        return returned
+
+    with create_mode(record):
+        yield log
+
+
+def _find_current_line() -> str:
+    """Return the innermost line of the model on the stack, or "" if there is none."""
+    for frame, line in traceback.walk_stack(None):
+        # The working folder of a worker is the root of the project.
+        if path := find_model_file(frame.f_code.co_filename, Path()):
+            return f"{path}:{line}"
+    return ""
+
 
 #: Units in the last place by which results change: of the result, or of the terms of a sum.
 _UNITS = (1, 4)
@@ -102,11 +256,11 @@ def round_differently(seed: int) -> Iterator[None]:
             args = (change(args[0], args[0]), *args[1:])
         result = func(*args, **kwargs)
         if name in _SUMS:
-            sizes = func(*pytree.tree_map(_remove_sign, args), **kwargs)
+            sizes = func(*internals.tree_map(_remove_sign, args), **kwargs)
             count = args[0].numel() // max(sizes.numel(), 1) if name == "aten::mean" else 1
             return change(result, _remove_exact_sums(sizes, args, count))
         if name in _ROUNDED:
-            return pytree.tree_map(lambda value: change(value, value), result)
+            return internals.tree_map(lambda value: change(value, value), result)
         return result
 
     with create_mode(run):
@@ -121,7 +275,7 @@ def _remove_exact_sums(sizes: torch.Tensor, args: tuple[Any, ...], count: int) -
         args: The factors of the terms.
         count: The number by which each sum is divided.
     """
-    tensors = [each for each in pytree.tree_leaves(args) if isinstance(each, torch.Tensor)]
+    tensors = [each for each in internals.tree_leaves(args) if isinstance(each, torch.Tensor)]
     bits = [_count_fraction_bits(tensor) for tensor in tensors]
     known = [each for each in bits if each is not None]
     if sizes.dtype is not torch.float32 or len(known) < len(bits) or count & (count - 1):

@@ -12,14 +12,30 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.jit._trace import TracerWarning
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import (
+    TreeSpec,
+    keystr,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
 
 __all__ = [
     "TorchDispatchMode",
     "TracerWarning",
+    "TreeSpec",
     "count_writes",
     "create_fake_mode",
     "is_fake",
+    "keystr",
     "read_schema",
+    "tree_flatten_with_path",
+    "tree_leaves",
+    "tree_map",
+    "tree_structure",
+    "tree_unflatten",
 ]
 
 

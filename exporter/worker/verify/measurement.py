@@ -10,21 +10,73 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+
+from onnx import parser
 
 from exporter.checks.protocol import CheckContext
-from exporter.manifest import Device
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.frozen_model import FrozenModel
+from exporter.jobs import JobFolder, Reference
+from exporter.manifest import Device, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Latency, LoadTime, Measurements, PeakMemory, Record, Status
-from exporter.runtimes import RuntimeProcessEnd, open_session
+from exporter.runtimes import RuntimeProcessEnd, load_kernels, measure_file_load, open_session
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
-from exporter.worker.verify.session_process import SessionFigures
+
+_SMALL = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
+
+
+# In the worker, PyTorch and other files would hide both. A device with an environment is measured
+# in a process of that environment.
+class SessionFigures(FrozenModel):
+    """The measured load."""
+
+    seconds: float
+    """The shortest load: from the call until the session exists."""
+    small_seconds: float
+    """The same for a file with one node."""
+    bytes: int
+    """The growth of memory by the session and its first run."""
+
+
+def measure_session(
+    root: Path, folder: Path, opset: int, spec: ModelSpec, device: Device
+) -> SessionFigures:
+    """Load the file of a job, run it once on the declared inputs, and return the figures.
+
+    Args:
+        root: The folder of the project.
+        folder: The folder of the job.
+        opset: The opset of the file.
+        spec: The entry.
+        device: The device of the session.
+    """
+    job = JobFolder(folder)
+    kernels = load_kernels(spec, root)
+    context = CheckContext(
+        folder=job,
+        opset=opset,
+        spec=spec,
+        reference=Reference.read(read_regular_file(job.reference, PROJECT_LIMIT)),
+        kernels=kernels,
+    )
+    (declared,) = [each for each in context.reference.samples if each.kind == "declared"]
+    inputs = context.read(declared).inputs
+    with TemporaryDirectory() as scratch:
+        small = Path(scratch) / "small.onnx"
+        small.write_bytes(parser.parse_model(_SMALL).SerializeToString())
+        figures = measure_file_load(context.path, small, device, kernels, inputs)
+    return SessionFigures(**figures._asdict())
+
 
 #: Rounds: at least and at most. Between these limits the time decides.
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 101
 _SECONDS = 2.0
-_FUNCTION = "exporter.worker.verify.session_process:measure_session"
+_FUNCTION = "exporter.worker.verify.measurement:measure_session"
 
 
 @dataclass(frozen=True, slots=True)

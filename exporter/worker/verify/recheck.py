@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 
 from exporter.cache.fingerprint import THOROUGH
-from exporter.checks.files.model_file import UnreadableModel, measure_artifact
-from exporter.checks.files.sample_files import SampleCache, hash_sample
+from exporter.checks.model_file import UnreadableModel, measure_artifact
 from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import SampleCache, hash_sample
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest.resolved.model import has_steps

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.numerical.determinism import DeterminismCheck
-from exporter.checks.numerical.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.protocol import CheckContext, RuntimeCheck
-from exporter.checks.structural.domains import explain_missing_kernel
+from exporter.checks.runtime_checks import NOTE_PREFIX, DeterminismCheck, describe_masked_samples
+from exporter.checks.structure_checks import explain_missing_kernel
 from exporter.core.known_names import LOAD_CHECK
 from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.records.record import (

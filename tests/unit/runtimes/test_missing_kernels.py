@@ -10,7 +10,7 @@ from onnx import parser
 
 from exporter.manifest import Device
 from exporter.runtimes import LoadFailure, open_session
-from exporter.runtimes.missing_kernels import describe_missing_kernel
+from exporter.runtimes.runtime_registry import describe_missing_kernel
 
 _CODE = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : "
 _CPU = "CPUExecutionProvider"

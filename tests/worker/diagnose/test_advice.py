@@ -10,13 +10,13 @@ from exporter.jobs import Sample
 from exporter.manifest import Axis, ModelSpec, Tolerance
 from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import Culprit, MissingOperator, Record, Stage
-from exporter.worker.diagnose.advice import (
+from exporter.worker.diagnose.explanation import (
     advise_lower_opset,
     advise_on_failure,
     advise_on_operators,
     advise_on_program,
+    explain_failure,
 )
-from exporter.worker.diagnose.explanation import explain_failure
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.traps import trap

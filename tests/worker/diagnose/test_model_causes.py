@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exporter.manifest import Fill, Input, Output
-from exporter.worker.diagnose.model_causes import explain_masked_rows
+from exporter.worker.diagnose.fault_analysis import explain_masked_rows
 from tests.unit.checks.contexts import (
     Array,
     ConstantSession,

@@ -11,7 +11,7 @@ from onnx import helper, parser
 
 from exporter.manifest import Device
 from exporter.runtimes import Session, open_session
-from exporter.worker.diagnose.schema_shapes import find_violation, find_violation_in_file
+from exporter.worker.diagnose.runtime_values import find_violation, find_violation_in_file
 
 OPSET = 23
 REFERENCE = Device(name="reference", runtime="reference")

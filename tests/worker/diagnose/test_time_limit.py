@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from exporter.worker.diagnose.time_limit import TimeLimitExceeded, limit_time
+from exporter.worker.diagnose.replay import TimeLimitExceeded, limit_time
 
 
 def spin() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.structural.opset import check_opset
+from exporter.checks.structure_checks import check_opset
 from exporter.jobs import JobFolder, Reference
 from exporter.records.record import CheckResult, Status
 from exporter.worker.export.capture import capture_program

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
-from exporter.checks.files.sample_files import SampleCache
+from exporter.checks.sample_files import SampleCache
 from exporter.jobs import (
     SWEEP,
     Job,
@@ -21,14 +21,14 @@ from exporter.jobs import (
 from exporter.manifest import Axis, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record, Status
-from exporter.worker.export import captured_conditions
+from exporter.worker.export import size_terms
 from exporter.worker.export.attempts import Captures
-from exporter.worker.export.captured_conditions import (
+from exporter.worker.export.size_terms import (
     CapturedConditions,
     choose_breaking_sizes,
+    parse_term,
     read_conditions,
 )
-from exporter.worker.export.size_terms import parse_term
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.thorough_sets import list_sweep
@@ -166,8 +166,8 @@ def test_a_condition_on_an_unknown_number_is_unread() -> None:
     program = SimpleNamespace(range_constraints={})
     texts = ("s5 <= 9", "u0 <= 9", "g(s77)")
     with (
-        patch.object(captured_conditions, "_list_dimensions", return_value=[("s77", "batch")]),
-        patch.object(captured_conditions, "list_conditions", return_value=texts),
+        patch.object(size_terms, "_list_dimensions", return_value=[("s77", "batch")]),
+        patch.object(size_terms, "list_conditions", return_value=texts),
     ):
         captured = read_conditions(cast("Any", program), declare("Long"))
     assert [text.split("`")[1] for text in captured.unread] == ["s5 <= 9", "g(s77)"]

@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.structural.signature import check_signature
+from exporter.checks.structure_checks import check_signature
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status

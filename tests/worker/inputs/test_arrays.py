@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.worker.inputs.arrays import from_numpy, to_numpy, view_as_real
+from exporter.worker.inputs.call import from_numpy, to_numpy, view_as_real
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.bool]
 

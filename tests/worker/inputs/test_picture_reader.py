@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.worker.inputs.file_readers import read_fill
+from exporter.worker.inputs.input_tensors import read_fill
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import make_fill
 

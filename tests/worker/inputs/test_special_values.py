@@ -7,7 +7,7 @@ import torch
 
 from exporter.manifest import Fill, Input
 from exporter.worker.inputs.input_sets import Special
-from exporter.worker.inputs.special_values import set_special_values
+from exporter.worker.inputs.input_tensors import set_special_values
 from tests.worker.contracts import declare_input, make_fill
 
 NORMAL = make_fill("normal")

@@ -12,9 +12,8 @@ from onnx import numpy_helper
 from safetensors.torch import save_file
 
 from exporter.manifest import Axis, Case, Fill, ModelSpec
-from exporter.worker.inputs.file_readers import fit_to_shape, read_tensor
 from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_tensors import draw_inputs, fit_to_shape, read_tensor
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import declare_input, make_contract, make_fill
 

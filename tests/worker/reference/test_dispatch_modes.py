@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.worker.reference.dispatch_modes import compute_in_float64, record_storages
+from exporter.worker.reference.rounding_runs import compute_in_float64, record_storages
 
 
 class Mixed(nn.Module):

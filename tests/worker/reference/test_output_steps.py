@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from exporter.manifest import Tolerance
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.output_steps import measure_steps
+from exporter.worker.reference.eager_run import measure_steps
 from tests.worker.contracts import declare_input, declare_output, make_contract
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.files.sample_files import hash_sample, read_sample
+from exporter.checks.sample_files import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from exporter.worker.reference.selections import SelectionRecorder
+from exporter.worker.reference.review import SelectionRecorder
 
 #: Each value is there five times.
 X = torch.tensor([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0]]).repeat(1, 5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.checks.numerical.lookup_tables import hash_table_parts
+from exporter.checks.runtime_checks import hash_table_parts
 from exporter.worker.reference.float64 import digest_tables
 
 

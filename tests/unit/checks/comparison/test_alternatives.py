@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.checks.comparison.compare_samples import list_alternatives
-from exporter.checks.files.sample_files import SampleData
+from exporter.checks.sample_files import SampleData
 from exporter.runtimes.session import Array, OnnxValue
 
 

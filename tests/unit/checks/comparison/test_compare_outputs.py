@@ -10,14 +10,14 @@ import pytest
 
 from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
-from exporter.checks.files.sample_files import (
+from exporter.checks.protocol import CheckContext
+from exporter.checks.runtime_checks import PARITY
+from exporter.checks.sample_files import (
     DamagedSample,
     SampleData,
     read_sample,
     write_sample,
 )
-from exporter.checks.numerical.sample_checks import PARITY
-from exporter.checks.protocol import CheckContext
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import (

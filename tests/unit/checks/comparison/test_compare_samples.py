@@ -10,8 +10,8 @@ import pytest
 import tomli
 
 from exporter.checks import RUNTIME_CHECKS
-from exporter.checks.numerical.sample_checks import PARITY
 from exporter.checks.protocol import CheckContext
+from exporter.checks.runtime_checks import PARITY
 from exporter.jobs import JobFolder
 from exporter.manifest import (
     Case,

@@ -17,8 +17,8 @@ from exporter.checks.comparison.tolerance import (
     is_float,
     is_limit_measured,
 )
-from exporter.checks.numerical.sample_checks import select_samples
 from exporter.checks.protocol import CheckContext
+from exporter.checks.runtime_checks import select_samples
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import (
     Bound,

@@ -1,1 +1,0 @@
-"""Readers of ONNX files, stored samples and weights."""

@@ -1,1 +1,0 @@
-"""Checks that run the file, or decide if a run proves anything."""

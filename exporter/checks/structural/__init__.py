@@ -1,1 +1,0 @@
-"""Checks that read the file without running it."""

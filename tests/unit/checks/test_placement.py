@@ -1,0 +1,99 @@
+"""The check `placement`: the execution provider of each node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from exporter.checks.runtime_checks import PlacementCheck
+from exporter.manifest import Device
+from exporter.records.record import CheckResult, Status
+from exporter.runtimes import Placement as Placed
+from exporter.runtimes import open_session
+from tests.unit.checks.contexts import ConstantSession, make_subject
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
+
+def placement(
+    folder: Path, nodes: Mapping[str, Mapping[str, int]] | None, *, strict: bool = False
+) -> CheckResult:
+    session = ConstantSession()
+    session.placement = (
+        None if nodes is None else Placed(requested=CUDA, nodes=nodes, strict=strict)
+    )
+    return PlacementCheck()(make_subject(folder), session, "cuda")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_all_nodes_on_the_provider_pass(strict: bool, tmp_path: Path) -> None:
+    result = placement(tmp_path, {CUDA: {"Add": 2, "Mul": 1}}, strict=strict)
+    assert (result.check, result.status, result.message) == ("placement", Status.PASS, "")
+    assert result.metrics == {"nodes": 3}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_graph_without_remaining_nodes_is_inconclusive(strict: bool, tmp_path: Path) -> None:
+    result = placement(tmp_path, {}, strict=strict)
+    assert result.status is Status.INCONCLUSIVE
+    assert CUDA in result.message
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
+def test_a_graph_without_nodes_runs_on_the_only_provider(runtime: str, tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[n] x) => (float[n] x) { }'
+    subject = make_subject(tmp_path, text)
+    session = open_session(subject.path, Device(name="here", runtime=runtime))
+    result = PlacementCheck()(subject, session, "here")
+    assert (result.status, result.metrics) == (Status.PASS, {"nodes": 0})
+
+
+@pytest.mark.parametrize("nodes", [{CPU: {"Add": 2}}, {CUDA: {}, CPU: {"Add": 2}}])
+def test_a_graph_without_nodes_on_the_provider_fails(
+    nodes: Mapping[str, Mapping[str, int]], tmp_path: Path
+) -> None:
+    result = placement(tmp_path, nodes)
+    assert result.status is Status.FAIL
+    assert result.message == f"no node runs on {CUDA}: {CPU} runs Add 2"
+    assert result.metrics == {"nodes": 2, "elsewhere": 2}
+
+
+def test_nodes_on_other_providers_are_counted_and_fail_if_the_device_is_strict(
+    tmp_path: Path,
+) -> None:
+    nodes = {CUDA: {"Conv": 5}, CPU: dict.fromkeys("EDCBA", 1) | {"Shape": 3, "Gather": 3}}
+    result = placement(tmp_path, nodes)
+    assert result.status is Status.PASS
+    assert result.message == (
+        f"11 of 16 nodes do not run on {CUDA}: {CPU} runs Gather 3, Shape 3, A 1, B 1, C 1, …"
+    )
+    assert result.metrics == {"nodes": 16, "elsewhere": 11}
+    assert placement(tmp_path, nodes, strict=True).status is Status.FAIL
+
+
+def test_a_runtime_without_placement_is_inconclusive(tmp_path: Path) -> None:
+    result = placement(tmp_path, None)
+    assert result.status is Status.INCONCLUSIVE
+    assert "try a newer version of the runtime" in result.message
+
+
+BRANCHES = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[n] x, bool c) => (float[n] y) {
+  y = If (c) <
+    then_branch = a () => (float[n] p) { p = Neg (x) },
+    else_branch = b () => (float[n] q) { r = Sin (x)  q = Cos (r) }
+  >
+}"""
+
+
+def test_the_real_runtimes_report_the_placement_of_nodes_in_branches(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path, BRANCHES)
+    cpu = open_session(subject.path, Device(name="cpu", runtime="onnxruntime", providers=(CPU,)))
+    placed = cpu.placement
+    assert placed is not None
+    assert placed.nodes == {CPU: {"If": 1, "Neg": 1, "Sin": 1, "Cos": 1}}
+    assert PlacementCheck()(subject, cpu, "cpu").metrics == {"nodes": 4}
+    reference = open_session(subject.path, Device(name="reference", runtime="reference"))
+    assert PlacementCheck()(subject, reference, "reference").status is Status.PASS

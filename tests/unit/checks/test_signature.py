@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx import TensorProto, helper, parser
+
+from exporter.checks.structure_checks import check_signature
+from exporter.manifest import Input, ModelSpec, Output
+from exporter.records.record import Status
+from tests.unit.checks.contexts import DOUBLE, contract, make_subject, value
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18, "own" : 1]>'
+TWO = (
+    HEAD
+    + """
+g (float[batch, 3] a, int64[batch] b) => (float[batch, 3] c, int64[batch] d)
+{ c = Relu(a) d = Neg(b) }"""
+)
+
+
+def two(**fields: object) -> ModelSpec:
+    """Return the contract of `TWO`."""
+    inputs = (value(Input, "a", "batch, 3"), value(Input, "b", "batch", "int64"))
+    outputs = (value(Output, "c", "batch, 3"), value(Output, "d", "batch", "int64"))
+    return contract(**{"inputs": inputs, "outputs": outputs, **fields})
+
+
+def message(folder: Path, text: str, spec: ModelSpec) -> str:
+    """Return the message of the check, which is present only after a failure."""
+    result = check_signature(make_subject(folder, text, spec=spec))
+    assert result.check == "signature"
+    assert result.status is (Status.FAIL if result.message else Status.PASS)
+    return result.message
+
+
+def test_the_declared_signature_passes(tmp_path: Path) -> None:
+    assert message(tmp_path, DOUBLE, contract()) == ""
+    assert message(tmp_path, TWO, two()) == ""
+
+
+@pytest.mark.parametrize(
+    ("declared", "actual", "expected"),
+    [
+        ("batch, 3", "2, 3", "axis 'batch' of input 'x' is fixed at 2"),
+        ("2, 3", "batch, 3", "dimension 0 of input 'x' is dynamic ('batch'), declared 2"),
+        ("batch, 3", "s0, 3", "axis 'batch' of input 'x' has the name 's0'"),
+        ("batch, 3", "batch, 4", "dimension 1 of input 'x' is 4, declared 3"),
+        ("batch, 3", "batch, n", "dimension 1 of input 'x' is dynamic ('n'), declared 3"),
+        ("batch, 3", "?, 3", "axis 'batch' of input 'x' has no name"),
+        ("batch, 3", "batch, ?", "dimension 1 of input 'x' is dynamic ('?'), declared 3"),
+        ("batch, 3", "batch", "input 'x' is [batch], declared [batch, 3]"),
+        ("batch, 3", "batch, 3, 1", "input 'x' is [batch, 3, 1], declared [batch, 3]"),
+        ("batch, 3", "", "input 'x' is [], declared [batch, 3]"),
+        ("", "1", "input 'x' is [1], declared []"),
+        ("batch, time", "batch, batch", "axis 'time' of input 'x' has the name 'batch'"),
+        ("0, 3", "?, 3", "dimension 0 of input 'x' is dynamic ('?'), declared 0"),
+        ("batch, 3", "0, 3", "axis 'batch' of input 'x' is fixed at 0"),
+    ],
+)
+def test_every_dimension_counts(declared: str, actual: str, expected: str, tmp_path: Path) -> None:
+    text = HEAD + f"g (float[{actual}] x) => (float[{actual}] y) {{ y = Relu(x) }}"
+    if not actual:
+        text = text.replace("float[]", "float")
+        model = parser.parse_model(text)
+        for item in (*model.graph.input, *model.graph.output):
+            item.type.tensor_type.shape.SetInParent()
+    else:
+        model = parser.parse_model(text)
+    inputs, outputs = (value(Input, "x", declared),), (value(Output, "y", declared),)
+    result = check_signature(
+        make_subject(tmp_path, model, spec=contract(inputs=inputs, outputs=outputs))
+    )
+    assert result.status is Status.FAIL
+    of_output = expected.replace("input 'x'", "output 'y'")
+    assert result.message == f"{expected}; {of_output}"
+
+
+def test_scalars_and_empty_shapes_pass(tmp_path: Path) -> None:
+    model = parser.parse_model(HEAD + "g (float x, float[0] z) => (float y) { y = Sum(x, z) }")
+    for item in (model.graph.input[0], *model.graph.output):
+        item.type.tensor_type.shape.SetInParent()
+    spec = contract(
+        inputs=(value(Input, "x", ""), value(Input, "z", "0")), outputs=(value(Output, "y", ""),)
+    )
+    result = check_signature(make_subject(tmp_path, model, spec=spec))
+    assert (result.status, result.message) == (Status.PASS, "")
+
+
+def test_a_missing_shape_fails(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    result = check_signature(make_subject(tmp_path, model))
+    assert (result.status, result.message) == (
+        Status.FAIL,
+        "output 'y' has no shape, declared [batch, 3]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "dtype"),
+    [
+        ("float", "float32"),
+        ("double", "float64"),
+        ("float16", "float16"),
+        ("bfloat16", "bfloat16"),
+        ("int64", "int64"),
+        ("uint8", "uint8"),
+        ("bool", "bool"),
+    ],
+)
+def test_dtypes_have_the_names_of_pytorch(word: str, dtype: str, tmp_path: Path) -> None:
+    text = HEAD + f"g ({word}[n] x) => ({word}[n] y) {{ y = Identity(x) }}"
+    inputs, outputs = (value(Input, "x", "n", dtype),), (value(Output, "y", "n", dtype),)
+    assert message(tmp_path, text, contract(inputs=inputs, outputs=outputs)) == ""
+    other = "int8" if dtype != "int8" else "bool"
+    wrong = (value(Input, "x", "n", other),)
+    expected = message(tmp_path, text, contract(inputs=wrong, outputs=outputs))
+    assert expected == f"input 'x' is {dtype}, declared {other}"
+
+
+def test_a_sequence_is_no_tensor(tmp_path: Path) -> None:
+    text = HEAD + "g (float[n] x) => (seq(float[n]) y) { y = SequenceConstruct(x) }"
+    inputs, outputs = (value(Input, "x", "n"),), (value(Output, "y", "n"),)
+    expected = message(tmp_path, text, contract(inputs=inputs, outputs=outputs))
+    assert expected == "output 'y' is not a tensor but sequence"
+
+
+def test_an_unknown_type_fails(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.graph.output[0].type.tensor_type.elem_type = 999
+    result = check_signature(make_subject(tmp_path, model))
+    assert result.message == "output 'y' is of unknown type 999, declared float32"
+
+
+def test_a_missing_input_lists_both_sides(tmp_path: Path) -> None:
+    text = TWO.replace(", int64[batch] b)", ")").replace("d = Neg(b)", "d = Shape(a)")
+    expected = message(tmp_path, text, two())
+    assert expected == "inputs differ: the file has 1 (a), declared 2 (a, b)"
+
+
+def test_another_input_lists_both_sides(tmp_path: Path) -> None:
+    only = (value(Input, "a", "batch, 3"),)
+    expected = message(tmp_path, TWO, two(inputs=only))
+    assert expected == "inputs differ: the file has 2 (a, b), declared 1 (a)"
+
+
+def test_a_renamed_output_lists_both_sides(tmp_path: Path) -> None:
+    expected = message(tmp_path, TWO.replace(" d", " d_1"), two())
+    assert expected == "outputs differ: the file has 2 (c, d_1), declared 2 (c, d)"
+
+
+def test_swapped_inputs_and_outputs_fail(tmp_path: Path) -> None:
+    spec = two(inputs=two().inputs[::-1], outputs=two().outputs[::-1])
+    assert message(tmp_path, TWO, spec) == (
+        "inputs have another order: the file has 2 (a, b), declared 2 (b, a); "
+        "outputs have another order: the file has 2 (c, d), declared 2 (d, c)"
+    )
+
+
+def test_two_outputs_of_one_name_fail(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.graph.output.append(model.graph.output[0])
+    result = check_signature(make_subject(tmp_path, model))
+    assert "2 outputs have the name 'y'" in result.message
+
+
+def test_no_inputs_at_all_fails(tmp_path: Path) -> None:
+    text = HEAD + "g () => (float[3] y) { y = Constant<value_floats = [1.0, 2.0, 3.0]>() }"
+    expected = message(tmp_path, text, contract(outputs=(value(Output, "y", "3"),)))
+    assert expected == "inputs differ: the file has none, declared 1 (x)"
+
+
+def test_all_differences_are_reported_at_once(tmp_path: Path) -> None:
+    text = HEAD + "g (double[5, 4] x) => (float[b, 3] z) { y = Neg(x) z = Cast<to = 1>(y) }"
+    assert message(tmp_path, text, contract()).count("; ") == 3
+
+
+IGNORING = HEAD + "g (float[batch, 3] a, int64[batch] b) => (float[batch, 3] c, int64[batch] d) "
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{ c = Relu(a) d = Shape(a) }",
+        "{ c = Relu(a) unread = Neg(b) d = Shape(a) }",
+        (
+            "{ c = Relu(a) d = own.first(a, b) }"
+            '<domain: "own", opset_import: ["" : 18]>'
+            "first (p, q) => (r) { s = Neg(q) r = Shape(p) }"
+        ),
+        (
+            "{ c = Relu(a) t = Shape(a) k = Constant<value = bool {1}>() d = If(k)"
+            "<then_branch = t () => (int64[n] p) { p = Neg(t) },"
+            " else_branch = e () => (int64[n] q) { u = Neg(b) q = Abs(t) }> }"
+        ),
+        (
+            "{ c = Relu(a) t = Shape(a) k = Constant<value = bool {1}>() d = If(k)"
+            "<then_branch = t () => (int64[n] p) { b2 = Abs(t) p = Neg(b2) },"
+            " else_branch = e () => (int64[n] b) { b = Abs(t) }> }"
+        ),
+    ],
+)
+def test_an_ignored_input_fails(body: str, tmp_path: Path) -> None:
+    assert message(tmp_path, IGNORING + body, two()) == "the graph ignores input 'b'"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{ c = Relu(a) d = Identity(b) }",
+        (
+            "{ c = Relu(a) k = Constant<value = bool {1}>() d = If(k)"
+            "<then_branch = t () => (int64[n] p) { p = Neg(b) },"
+            " else_branch = e () => (int64[n] q) { q = Constant<value_ints = [1]>() }> }"
+        ),
+        (
+            "{ c = Relu(a) d = own.second(a, b) }"
+            '<domain: "own", opset_import: ["" : 18]> second (p, q) => (r) { r = Neg(q) }'
+        ),
+        (
+            "{ c = Relu(a) d = own.outer(a, b) }"
+            '<domain: "own", opset_import: ["" : 18, "own" : 1]> outer (p, q) => (r)'
+            "{ r = own.inner(q) }"
+            '<domain: "own", opset_import: ["" : 18]> inner (q) => (r) { r = Neg(q) }'
+        ),
+        "{ c = Relu(a) d = own.unknown(a, b) }",
+        (
+            "{ c = Relu(a) d = own.short(b) }"
+            '<domain: "own", opset_import: ["" : 18]> short (p, left_out) => (r) { r = Neg(p) }'
+        ),
+    ],
+)
+def test_an_input_with_an_effect_passes(body: str, tmp_path: Path) -> None:
+    assert message(tmp_path, IGNORING + body, two()) == ""
+
+
+def test_an_input_that_is_also_an_output_is_used(tmp_path: Path) -> None:
+    text = HEAD + "g (float[batch, 3] x) => (float[batch, 3] x) {}"
+    outputs = (value(Output, "x", "batch, 3"),)
+    assert message(tmp_path, text, contract(outputs=outputs)) == ""
+
+
+def test_a_recursive_function_ends(tmp_path: Path) -> None:
+    text = (
+        IGNORING + "{ c = Relu(a) d = own.f(b) }"
+        '<domain: "own", opset_import: ["own" : 1]> f (p) => (r) { r = own.f(p) }'
+    )
+    assert message(tmp_path, text, two()) == ""
+
+
+@pytest.mark.parametrize(("ir_version", "requested"), [(8, True), (4, True), (3, False), (3, True)])
+def test_listed_initializers_pass_if_requested_or_needed(
+    ir_version: int, requested: bool, tmp_path: Path
+) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.ir_version = ir_version
+    model.graph.input.append(helper.make_tensor_value_info("two", TensorProto.FLOAT, [1]))
+    spec = contract(options={"keep_initializers_as_inputs": requested})
+    result = check_signature(make_subject(tmp_path, model, spec=spec))
+    assert (result.status, result.message) == (Status.PASS, "")
+
+
+@pytest.mark.parametrize(
+    ("count", "names"), [(5, "w0, w1, w2, w3, w4"), (6, "w0, w1, w2, w3, w4 and 1 more")]
+)
+def test_many_initializers_are_counted(count: int, names: str, tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    for name in (f"w{n}" for n in range(count)):
+        model.graph.initializer.append(helper.make_tensor(name, TensorProto.FLOAT, [1], [0.0]))
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]))
+    result = check_signature(make_subject(tmp_path, model))
+    assert result.message == f"{count} initializers are listed as inputs: {names}"
+
+
+def test_listed_initializers_fail_if_not_requested(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.ir_version = 4
+    model.graph.input.append(helper.make_tensor_value_info("two", TensorProto.FLOAT, [1]))
+    result = check_signature(make_subject(tmp_path, model))
+    assert result.status is Status.FAIL
+    assert result.message == "1 initializers are listed as inputs: two"
+
+
+def test_an_input_with_a_default_fails(tmp_path: Path) -> None:
+    model = parser.parse_model(DOUBLE)
+    model.graph.initializer.append(helper.make_tensor("x", TensorProto.FLOAT, [1, 3], [0.0] * 3))
+    result = check_signature(make_subject(tmp_path, model))
+    assert result.message == "input 'x' has a default value: the file runs without it"
+
+
+def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
+    subject = make_subject(tmp_path)
+    subject.path.write_bytes(b"no model")
+    assert check_signature(subject).message == "18.onnx: is not an ONNX file, cannot be parsed"
+
+
+PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>
+{{ a = ReduceSum<keepdims = 0>(z, k) w = Cast<to = 11>(a) }}"""
+
+
+@pytest.mark.parametrize(
+    ("z", "w", "expected"),
+    [
+        (("n, 4", "complex64"), ("n", "complex128"), ""),
+        (
+            ("n, 4, 2", "complex64"),
+            ("n", "complex128"),
+            "input 'z' is [n, 4, 2], declared [n, 4, 2, 2]",
+        ),
+        (
+            ("n, 4", "complex64"),
+            ("n", "complex64"),
+            "output 'w' is float64, declared complex64, stored as pairs of float32",
+        ),
+        (("n, 3", "complex64"), ("n", "complex128"), "dimension 1 of input 'z' is 4, declared 3"),
+        (("n, 4, 2", "float32"), ("n, 2", "float64"), ""),
+    ],
+)
+def test_complex_numbers_are_pairs(
+    z: tuple[str, str], w: tuple[str, str], expected: str, tmp_path: Path
+) -> None:
+    spec = contract(inputs=(value(Input, "z", *z),), outputs=(value(Output, "w", *w),))
+    assert message(tmp_path, PAIRS, spec) == expected
