@@ -27,7 +27,10 @@ _ANYWHERE = frozenset("\\`*[]<>|&~$@")
 _LEADING = re.compile(r"[#+=_:>-]|\d{1,9}(?=[.)](?:\s|$))")
 _SPAN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}=+*'\"<>!?#%^~@-]+")
 #: Words that GitHub links: `#1`, `GH-1`, `user/repository#1`, `@name`, `name@example.org`.
-_REFERENCE = re.compile(r"[\w./-]*(?:#\d|@\w|\bGH-\d)[\w#@./-]*", re.ASCII | re.IGNORECASE)
+#: The search begins only at the start of a word, because it is quadratic in a long word otherwise.
+_REFERENCE = re.compile(
+    r"(?<![\w./-])[\w./-]*(?:#\d|@\w|\bGH-\d)[\w#@./-]*", re.ASCII | re.IGNORECASE
+)
 _BACKTICKS = re.compile(r"`+")
 
 

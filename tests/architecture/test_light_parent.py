@@ -75,24 +75,21 @@ opsets = 18
 @pytest.mark.parametrize(
     ("arguments", "code", "shown"),
     [
-        (["list"], 0, "tiny"),
-        (["list"], 0, "lstm"),
-        (["plan"], 0, "tiny/18/cpu"),
-        (["plan"], 0, "lstm/18/cpu"),
-        (["check"], 0, "2 models, 2 cells: 0 problems"),
-        (["explain", "lstm/18/cpu"], 0, "torch.nn:LSTM"),
-        (["report"], 0, "COMPATIBILITY.md"),
-        (["gate"], 1, "no baseline yet"),
-        (["export", "--dry-run"], 0, "tiny/18/cpu"),
-        (["export", "--dry-run"], 0, "lstm/18/cpu"),
+        (["list"], 0, ("tiny", "lstm")),
+        (["plan"], 0, ("tiny/18/cpu", "lstm/18/cpu")),
+        (["check"], 0, ("2 models, 2 cells: 0 problems",)),
+        (["explain", "lstm/18/cpu"], 0, ("torch.nn:LSTM",)),
+        (["report"], 0, ("COMPATIBILITY.md",)),
+        (["gate"], 1, ("no baseline yet",)),
+        (["export", "--dry-run"], 0, ("tiny/18/cpu", "lstm/18/cpu")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_commands_need_none_of_the_heavy_packages(
-    project: Path, arguments: list[str], code: int, shown: str
+    project: Path, arguments: list[str], code: int, shown: tuple[str, ...]
 ) -> None:
     ran = run_blocked(project, *arguments)
-    assert shown in ran.stdout + ran.stderr
+    assert not [part for part in shown if part not in ran.stdout + ran.stderr]
     assert ran.returncode == code
     assert "Traceback" not in ran.stderr
 

@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -91,11 +92,14 @@ def problems(text: str, *, conditions: bool = False) -> list[str]:
     return problems_found
 
 
+@cache
+def file_text(path: Path) -> str:
+    """Return the docstrings and comments of a file; two tests read each file of the package."""
+    return "\n".join(docstrings_and_comments(path.read_text("utf-8")))
+
+
 def package_text(package: Path) -> str:
-    files = sorted(package.rglob("*.py"))
-    return "\n".join(
-        part for path in files for part in docstrings_and_comments(path.read_text("utf-8"))
-    )
+    return "\n".join(map(file_text, sorted(package.rglob("*.py"))))
 
 
 def test_docstrings_and_comments() -> None:

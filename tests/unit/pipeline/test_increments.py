@@ -269,7 +269,7 @@ class Project:
         return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[-1:]))
 
 
-@settings(max_examples=1000 if LONG else 20, deadline=None)
+@settings(max_examples=1000 if LONG else 12, deadline=None)
 @given(st.lists(edits(), min_size=1, max_size=8))
 def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -286,7 +286,7 @@ def test_any_sequence_of_edits_and_partial_runs(sequence: list[tuple[str, Any, s
         assert project.export() == project.export(name="nothing")
 
 
-@settings(max_examples=200 if LONG else 5, deadline=None)
+@settings(max_examples=200 if LONG else 4, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), edits()), min_size=2, max_size=8))
 def test_any_sequence_of_edits_of_two_checkouts_with_one_store(
     sequence: list[tuple[bool, tuple[str, Any, str]]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 import unicodedata
 
 import pytest
@@ -45,6 +46,12 @@ def test_a_cell_shows_the_text_and_nothing_else(text: str) -> None:
     assert page.rows == [["a", "b"], [shown(text), "z"]]
     assert not page.links
     assert not page.html
+
+
+def test_a_long_word_is_escaped_in_linear_time() -> None:
+    start = time.process_time()
+    assert escape_inline("a" * 40_000) == "a" * 40_000
+    assert time.process_time() - start < 5, "some hundredths of a second"
 
 
 @given(texts)

@@ -113,7 +113,7 @@ def test_the_picture_has_a_row_for_each_model_and_a_block_for_each_device() -> N
     assert boxes[2] == 2 * boxes[3] + 1
 
 
-@pytest.mark.parametrize("count", [1, 5, 21, 500])
+@pytest.mark.parametrize("count", [1, 5, 21, 60])
 def test_the_picture_is_within_its_frame_and_at_most_400_pixels_high(count: int) -> None:
     devices = ("cpu", "openvino", "reference", "a_device_with_a_long_name", "ort120", "cuda")
     specs = [
@@ -129,7 +129,7 @@ def test_the_picture_is_within_its_frame_and_at_most_400_pixels_high(count: int)
         assert int(str(box.get("x"))) + int(str(box.get("width"))) <= width
         assert int(str(box.get("y"))) + int(str(box.get("height"))) <= height
     texts = [text.text for text in tree.iter(f"{SVG}text")]
-    assert ("and 479 more" in texts) is (count == 500)
+    assert ("and 39 more" in texts) is (count == 60)
 
 
 def test_the_picture_is_readable_in_both_color_schemes() -> None:
