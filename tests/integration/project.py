@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from exporter.records.record import Record, read_run
+from tests.integration.program_server import can_run, run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,10 +105,13 @@ def run_exporter(
     """Run the command in the project; its output is not a terminal."""
     inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
     inherited.pop("COLUMNS", None)  # lines are not wrapped
+    environment = {**inherited, "PYTHONPATH": str(ROOT), **environment}
+    if can_run(environment):
+        return run_command(arguments, root, environment)
     return subprocess.run(
         [sys.executable, "-m", "exporter", *arguments],
         cwd=root,
-        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

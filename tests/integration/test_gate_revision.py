@@ -15,12 +15,15 @@ from exporter.records.record import Status
 from tests.integration.project import run_exporter, run_git
 from tests.integration.results import MANIFEST, make_green_project, write_results
 
+#: The folder of a project in its repository matters to paths that git prints and resolves.
+in_both_places = pytest.mark.parametrize("accepted", ["", "models/vision"], indirect=True)
 
-@pytest.fixture(scope="module", params=["", "models/vision"])
+
+@pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Return a project in the root or a folder of its repository, on an unchanged branch."""
     folder = tmp_path_factory.mktemp("accepted")
-    root = folder / "repository" / request.param
+    root = folder / "repository" / getattr(request, "param", "models/vision")
     make_green_project(root)
     (folder / "repository" / ".gitignore").write_text("build/\n*.bin\n")
     assert run_exporter(root, "baseline").returncode == 0
@@ -45,6 +48,7 @@ def run_gate(root: Path, revision: str = "main", **environment: str) -> tuple[in
     return process.returncode, process.stdout, process.stderr
 
 
+@in_both_places
 def test_an_unchanged_branch_passes(branch: Path) -> None:
     code, output, errors = run_gate(branch)
     assert (code, "2 cells as accepted" in output) == (0, True), output + errors
@@ -96,6 +100,7 @@ def test_a_branch_that_ignores_its_failures_is_blocked(branch: Path) -> None:
     assert output.count("contract relaxed") == 1
 
 
+@in_both_places
 def test_a_changed_model_is_the_cause_of_its_failure(branch: Path) -> None:
     (branch / "manifests/net.py").write_text("class Net:\n    slices = True\n")
     write_results(branch, Status.FAIL, sources=("manifests/net.py",))
@@ -155,6 +160,7 @@ def test_new_cells_pass_if_the_branch_has_accepted_them(branch: Path) -> None:
     assert run_gate(branch)[0] == 0
 
 
+@in_both_places
 def test_manifests_of_the_revision_may_name_ignored_files(branch: Path) -> None:
     run_git(branch, "checkout", "-q", "main")
     (branch / "manifests/weights.bin").write_text("")
@@ -224,6 +230,7 @@ def test_another_source_is_shown_and_another_interface_is_blocked(branch: Path) 
     assert "net/17..18/cpu: contract relaxed: mode: eval -> mode: train" in output
 
 
+@in_both_places
 def test_a_data_file_with_another_content_is_shown(branch: Path) -> None:
     path = branch / "manifests/net.toml"
     path.write_text(path.read_text() + 'depends = { files = ["data/*.txt"] }\n')
@@ -249,6 +256,7 @@ def fill(shape, dtype, generator):
 """
 
 
+@in_both_places
 def test_the_code_of_a_function_that_creates_inputs_is_compared(branch: Path) -> None:
     code, manifest = branch / "manifests/net.py", branch / "manifests/net.toml"
     helpers = branch / "helpers.py"
@@ -278,6 +286,7 @@ def test_a_fixed_size_outside_of_its_new_axis_is_blocked(branch: Path) -> None:
     assert "contract relaxed: axis width: 4 -> axis width: " in output
 
 
+@in_both_places
 def test_a_data_file_behind_a_link_out_of_the_project_is_compared(branch: Path) -> None:
     shared = branch.parent / "shared"
     path = branch / "manifests/net.toml"
@@ -296,6 +305,7 @@ def test_a_data_file_behind_a_link_out_of_the_project_is_compared(branch: Path) 
     assert (finding in run_gate(branch, "HEAD")[1]) is is_inside
 
 
+@in_both_places
 def test_manifests_in_a_submodule_are_compared(branch: Path, tmp_path: Path) -> None:
     module = tmp_path / "module"
     shutil.copytree(branch / "manifests", module)
@@ -319,6 +329,7 @@ def find_repository(root: Path) -> Path:
     return Path(run_git(root, "rev-parse", "--show-toplevel"))
 
 
+@in_both_places
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_manifests_behind_a_link_in_the_repository_are_compared(
     branch: Path, is_folder: bool
@@ -346,6 +357,7 @@ def test_manifests_behind_a_link_in_the_repository_are_compared(
     assert (code, "mode: eval -> mode: train" in output) == (1, True), output
 
 
+@in_both_places
 @pytest.mark.parametrize("is_absolute", [False, True])
 def test_a_manifest_behind_a_link_out_of_the_repository_is_a_finding(
     branch: Path, tmp_path: Path, is_absolute: bool

@@ -1,0 +1,244 @@
+"""Fork processes that have imported the program: its imports take most of the time of a command.
+
+`python -m tests.integration.program_server commands SOCKET` runs the commands of `run_exporter`.
+`... workers SOCKET` becomes the fork servers of their exports. Tests of processes do not use them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from exporter.processes.environment import make_worker_environment
+
+ROOT = Path(__file__).parents[2]
+#: Packages of the process of a command, and parts of them that run in other processes.
+_PACKAGES = ("cli", "usecases", "report", "pipeline", "gate", "tools")
+_CHILD_PARTS = {"child", "cluster"}
+#: Variables that Python or a library reads when it starts.
+_START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
+#: Bytes of a message and descriptors with it.
+_MAX_MESSAGE, _MAX_DESCRIPTORS = 1 << 20, 8
+#: Seconds in which a server imports its modules on a busy machine.
+_START_LIMIT = 200.0
+
+
+def select_start_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that have no effect on a running process."""
+    return {n: value for n, value in environment.items() if n.startswith(_START_VARIABLES)}
+
+
+class Server:
+    """A process of this module, which ends with the process of the tests."""
+
+    def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
+        folder = tempfile.mkdtemp(prefix="server-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        self.variables = select_start_variables(environment)
+        self.path = f"{folder}/socket"
+        process = subprocess.Popen(
+            # The product starts its fork server with `-P`, too.
+            [sys.executable, *["-P"] * (kind == "workers"), "-m", __name__, kind, self.path],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            # The imports of workers write warnings.
+            stderr=subprocess.DEVNULL if kind == "workers" else None,
+        )
+        atexit.register(process.kill)
+
+
+@cache
+def start_server(kind: str) -> Server:
+    """Start a server of commands or of workers, once for this process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if kind == "workers":
+        environment = make_worker_environment(environment)
+    return Server(kind, environment)
+
+
+def can_run(environment: Mapping[str, str]) -> bool:
+    """Return True if a fork of the server has the same results as a new process."""
+    is_linux = sys.platform == "linux"
+    return is_linux and select_start_variables(environment) == start_server("commands").variables
+
+
+def run_command(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run `exporter ARGUMENTS` in a folder, in a fork of the server."""
+    message = {"arguments": [*arguments], "folder": str(folder), "environment": {**environment}}
+    if "export" in arguments:
+        workers = start_server("workers")
+        message |= {"workers": workers.path, "variables": workers.variables}
+    with (
+        Path(os.devnull).open("rb") as null,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        streams = [stream.fileno() for stream in (null, output, errors)]
+        code = send(start_server("commands").path, message, streams)
+        texts = []
+        for stream in (output, errors):
+            stream.seek(0)
+            texts.append(stream.read().decode())
+    return subprocess.CompletedProcess([*arguments], code, *texts)
+
+
+def send(path: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+    """Send a message with descriptors to a server and return the number of its response."""
+    until = time.monotonic() + _START_LIMIT
+    while True:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+                continue
+            data = json.dumps(message).encode() + b"\n"
+            connection.sendall(data[socket.send_fds(connection, [data], descriptors) :])
+            with connection.makefile() as response:
+                return int(response.readline())
+
+
+def collect_children(*_: object) -> None:
+    """Wait for the processes that ended, so that none remains as a zombie."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def serve(kind: str, path: str) -> None:
+    """Fork a process for each message; return only in such a process."""
+    signal.signal(signal.SIGCHLD, collect_children)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    while True:
+        connection, _ = listener.accept()
+        data, descriptors, *_ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+        while not data.endswith(b"\n"):
+            data += connection.recv(_MAX_MESSAGE)
+        pid = os.fork()
+        if not pid:
+            break
+        if kind == "workers":
+            connection.sendall(f"{pid}\n".encode())
+        connection.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
+    listener.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    message = json.loads(data)
+    if kind == "commands" and (pid := os.fork()):
+        _, status = os.waitpid(pid, 0)
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os._exit(0)
+    connection.close()
+    for target, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    os.chdir(message["folder"])
+    os.environ.clear()
+    os.environ.update(message["environment"])
+    time.tzset()
+    (run_main if kind == "commands" else run_fork_server)(message)
+
+
+def run_main(message: Mapping[str, Any]) -> None:
+    """Run the program. It starts its fork server by the server of workers."""
+    from exporter.processes import fork_server_client
+
+    def start(command: Sequence[str], **options: Any) -> Any:
+        is_usual = select_start_variables(options["env"]) == message.get("variables")
+        if tuple(command) != fork_server_client.FORK_SERVER_COMMAND or not is_usual:
+            return subprocess.Popen(command, **options)
+        with Path(os.devnull).open("wb") as null:
+            streams = [options["stdin"], options["stdout"], null.fileno()]
+            content = {"folder": str(Path.cwd()), "environment": options["env"]}
+            return ForkServerProcess(send(message["workers"], content, streams))
+
+    replacement = SimpleNamespace(**{**vars(subprocess), "Popen": start})
+    vars(fork_server_client)["subprocess"] = replacement
+    sys.path[0] = message["folder"]
+    run_module("exporter", *message["arguments"])
+
+
+class ForkServerProcess:
+    """A fork server that is no child of this process, with methods of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self._descriptor = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Return 0 if the process ended."""
+        return 0 if select.select([self._descriptor], [], [], 0.0)[0] else None
+
+    def kill(self) -> None:
+        """Kill the process."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the process ends."""
+        if not select.select([self._descriptor], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired([], timeout)
+
+
+def run_fork_server(_: Mapping[str, Any]) -> None:
+    """Become the fork server of an export."""
+    from exporter.worker.dependencies import read_variables
+
+    os.setsid()
+    read_variables._READS = read_variables.VariableReads()  # it reads the environment first
+    run_module("exporter.worker.fork_server")
+
+
+def run_module(name: str, *arguments: str) -> None:
+    """Do the same as `python -m NAME ARGUMENTS`. No module of the tests is a dependency."""
+    for module in [each for each in sys.modules if each.partition(".")[0] == "tests"]:
+        del sys.modules[module]
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def import_modules(kind: str) -> None:
+    """Import the modules of a command, or those of all workers."""
+    if kind == "workers":
+        from exporter.worker.preload import preload, preload_capture
+
+        preload()
+        preload_capture()
+        return
+    for name in _PACKAGES:
+        package = importlib.import_module(f"exporter.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"exporter.{name}."):
+            parts = module.name.split(".")
+            if not _CHILD_PARTS.intersection(parts) and parts[-1] != "__main__":
+                importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    import_modules(sys.argv[1])
+    serve(*sys.argv[1:])
