@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 53_100,
-    "lines of tests": 63_870,
+    "lines of tests": 64_125,
     "files": 270,
     "packages": 40,
     "modules below 60 lines": 12,

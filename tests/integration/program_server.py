@@ -27,12 +27,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import exporter
 from exporter.processes.environment import make_worker_environment
 
 ROOT = Path(__file__).parents[2]
-#: Packages of the process of a command, and parts of them that run in other processes.
-_PACKAGES = ("cli", "usecases", "report", "pipeline", "gate", "tools")
-_CHILD_PARTS = {"child", "cluster"}
+#: Parts of the names of modules that run in other processes than the command.
+_OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main__"}
 #: Variables that Python or a library reads when it starts.
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
 #: Bytes of a message and descriptors with it.
@@ -231,12 +231,9 @@ def import_modules(kind: str) -> None:
         preload()
         preload_capture()
         return
-    for name in _PACKAGES:
-        package = importlib.import_module(f"exporter.{name}")
-        for module in pkgutil.walk_packages(package.__path__, f"exporter.{name}."):
-            parts = module.name.split(".")
-            if not _CHILD_PARTS.intersection(parts) and parts[-1] != "__main__":
-                importlib.import_module(module.name)
+    for module in pkgutil.walk_packages(exporter.__path__, "exporter.", lambda _: None):
+        if not _OTHER_PROCESSES.intersection(module.name.split(".")):
+            importlib.import_module(module.name)
 
 
 if __name__ == "__main__":
