@@ -47,6 +47,7 @@ COMMANDS = {
     "list": "Show the models, their opsets and devices.",
     "explain": "Show each setting of a cell and its origin; `-- alexnet/18`.",
     "schema": "Print the JSON Schema of manifests, for editors.",
+    "guide": "Print the guide for the first hour; `-- E-axis-fixed` explains a failure code.",
     "show": "Print the graph of a cell's file; `-- alexnet/18`.",
     "repro": "Write a directory that reproduces a failure without this tool; `-- dcgan/9/cpu`.",
     "expectations": "Show the changes of `expect` that match the results.",

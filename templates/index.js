@@ -299,7 +299,7 @@ function panelOf(row, cell) {
   close.addEventListener("click", closePanel);
   const facts = [
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
-    ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.location],
+    ["code", outcome.code], ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.location],
     ["in the model", outcome.lines], [cell.is_changed ? "changed, before" : "accepted before", outcome.acceptance],
     ["message", outcome.reason === mark.meaning ? "" : outcome.reason],
     ["foreseen", outcome.expected_reason],

@@ -16,6 +16,7 @@ _FUNCTIONS = {
     "list": "inspection.list_cells",
     "explain": "inspection.explain",
     "schema": "inspection.schema",
+    "guide": "inspection.guide",
     "show": "show.show",
     "report": "report.report",
     "gate": "gate.gate",

@@ -25,6 +25,46 @@ CHECK_STAGES: Mapping[str, str] = {
 }
 #: The checks that compare a file with runs of PyTorch.
 COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values"})
+#: Code -> the fields of a red record, as regular expressions; the first code whose fields all match
+#: is its code. Codes never change their meaning. `docs/failures.md` explains each one.
+FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
+    "E-unexpected-pass": {"status": "xpass"},
+    "E-killed": {"status": "killed"},
+    "E-timeout": {"status": "timeout"},
+    "E-crash": {"status": "crash"},
+    "E-entry": {"stage": "source", "message": r"\S+\.toml(:\d+)?: "},
+    "E-contract": {"stage": "source", "status": "fail"},
+    "E-import": {
+        "stage": "source",
+        "message": r"(\w*Import|ModuleNotFound|Syntax|Indentation)Error\b",
+    },
+    "E-weights": {"stage": "source", "message": r".*(`weights|\bweights\b|sha256)"},
+    "E-source": {"stage": "source"},
+    "E-capture": {"stage": "capture"},
+    "E-operator": {"stage": "convert", "missing": "yes"},
+    "E-convert": {"stage": "convert"},
+    "E-axis-fixed": {"check": "signature", "message": r".*axis '.*' of .* is fixed at \d"},
+    "E-axis-name": {"check": "signature", "message": r".*axis '.*' of .* has (no|the) name"},
+    "E-input-ignored": {"check": "signature", "message": r".*the graph ignores input"},
+    "E-weight-names": {"check": "signature", "message": r".*(no|the) weight\b"},
+    "E-signature": {"check": "signature"},
+    "E-opset": {"check": "opset"},
+    "E-wellformed": {"check": "wellformed"},
+    "E-load": {"stage": "load"},
+    "E-random": {"check": DETERMINISM_CHECK},
+    "E-placement": {"check": "placement"},
+    "E-power": {"check": "power"},
+    "E-unproved": {"status": "inconclusive"},
+    "E-tolerance": {"culprit": "precision"},
+    "E-runtime": {"culprit": "ONNX Runtime optimizer|kernel|runtime"},
+    "E-state": {"culprit": "model"},
+    "E-parity": {"check": "parity"},
+    "E-axes": {"check": "axes"},
+    "E-cases": {"check": "cases"},
+    "E-values": {"check": "values"},
+    "E-tables": {"check": "tables"},
+    "E-worker": {},
+}
 
 
 class BuiltInRuntime(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
@@ -12,7 +13,7 @@ from pydantic import Field, ValidationError
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
-from exporter.core.known_names import COMPARISON_CHECKS, DETERMINISM_CHECK
+from exporter.core.known_names import COMPARISON_CHECKS, DETERMINISM_CHECK, FAILURE_CODES
 
 
 class Latency(FrozenModel):
@@ -361,6 +362,25 @@ class Record(ChecksummedModel):
         """`initial values of seed 0` if the weights were drawn and not loaded, else ""."""
         notes = (note for note in self.notes if note.startswith(INITIAL_WEIGHTS))
         return next(notes, "").removeprefix("weights: ")
+
+    @property
+    def failure_code(self) -> str:
+        """The code of `FAILURE_CODES`, "" if the cell is not red."""
+        if not self.status.is_red:
+            return ""
+        facts = {
+            "status": self.status.value,
+            "stage": self.stage or "",
+            "check": self.check or "",
+            "message": self.message,
+            "missing": "yes" if self.missing else "",
+            "culprit": self.blame.culprit if self.blame else "",
+        }
+        return next(
+            code
+            for code, pattern in FAILURE_CODES.items()
+            if all(re.match(regex, facts[name]) for name, regex in pattern.items())
+        )
 
     @property
     def runtime_packages(self) -> dict[str, str]:

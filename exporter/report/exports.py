@@ -176,6 +176,7 @@ def _list_hints(
         return ()
     reasons = explain_failure(cell.record, command)
     hints = {
+        "code": reasons.code,
         "promised at": str(spec.location),
         "in the model": ", ".join(reasons.lines),
         "accepted before": history.describe(cell),

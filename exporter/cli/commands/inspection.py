@@ -1,4 +1,4 @@
-"""The commands that only read manifests: `check`, `plan`, `list`, `explain` and `schema`."""
+"""The commands that only read: `check`, `plan`, `list`, `explain`, `schema` and `guide`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+import exporter
 from exporter.api import export_run
 from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
@@ -27,7 +28,8 @@ from exporter.cli.output.tables import (
     show_plan,
 )
 from exporter.cli.output.terminal import print_error, print_line, print_table
-from exporter.core.errors import ExitCode
+from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
+from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import pluralize
 from exporter.manifest import explain_cell, load_layers, load_project
 from exporter.manifest.syntax.versions import format_opsets
@@ -144,4 +146,26 @@ def schema() -> int:
     from exporter.manifest.schema.documents import format_schema
 
     click.echo(format_schema(), nl=False)
+    return ExitCode.OK
+
+
+@click.command()
+@click.argument("code", required=False, shell_complete=lambda *_: list(FAILURE_CODES))
+def guide(code: str | None) -> int:
+    """Print the guide, or the section of a failure code.
+
+    CODE is the code of a red cell, such as E-axis-fixed.
+    """
+    package = Path(exporter.__path__[0])
+    inside = package / "docs"
+    folder = inside if inside.is_dir() else package.parent / "docs"
+    if code is None:
+        click.echo((folder / "assistants.md").read_text(encoding="utf-8"), nl=False)
+        return ExitCode.OK
+    if code not in FAILURE_CODES:
+        message = f"there is no failure code '{code}'{suggest_nearest(code, FAILURE_CODES)}"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    text = (folder / "failures.md").read_text(encoding="utf-8")
+    section = text.partition(f"## {code}\n")[2].partition("\n## ")[0]
+    print_line(f"{code}\n{section.rstrip()}")
     return ExitCode.OK

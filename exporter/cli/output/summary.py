@@ -137,6 +137,8 @@ def _format_red_groups(
     for group in groups:
         record = group.first
         yield format_red_line(group.label, record), choose_color(record.status)
+        code = record.failure_code
+        yield f"    code: {code}, explained by `exporter guide {code}`", None
         for advice in record.advice:
             yield f"    advice: {join_lines(advice)}", None
         if (line := summarize_failure(record)) and (record.blame or record.missing):

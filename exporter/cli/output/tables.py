@@ -192,6 +192,8 @@ def show_findings(findings: Sequence[GateFinding], context: GateContext | None =
 
 def format_hints(context: FindingContext) -> Iterator[str]:
     """Yield the locations, the last green commit and the command to reproduce it."""
+    if context.code:
+        yield f"code: {context.code}, explained by `exporter guide {context.code}`"
     if context.settings:
         yield "restore the setting, or change it in a branch of its own"
     if context.locations:

@@ -82,6 +82,7 @@ class CellView(FrozenModel):
     """The accepted outcome, or since when the current one is accepted."""
     lines: str = ""
     """Lines of the model."""
+    code: str = ""
     culprit: str = ""
     sample: str = ""
     divergence: str = ""
@@ -379,6 +380,7 @@ def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> CellView:
         expected_reason=cell.expected_reason,
         acceptance="" if cell.is_pass and not history.is_changed(cell) else history.describe(cell),
         lines=join_lines(", ".join(reasons.lines)),
+        code=reasons.code,
         culprit=reasons.culprit,
         sample=join_lines(reasons.sample),
         divergence=join_lines(reasons.divergence),

@@ -282,6 +282,8 @@ class GateContext:
 class FindingContext:
     """The facts about a finding; a field is empty if its content is unknown."""
 
+    code: str = ""
+    """The code of the failure, `E-axis-fixed`."""
     settings: str = ""
     """The key of the gate's policy: `pyproject.toml:12`."""
     locations: tuple[str, ...] = ()
@@ -308,6 +310,7 @@ def find_context(findings: Sequence[GateFinding], context: GateContext) -> Findi
     # A relaxed promise and a removed cell have no failure to show.
     has_failure = record is not None and first.kind is not FindingKind.RELAXED and is_promised
     return FindingContext(
+        code=reasons.code if has_failure else "",
         locations=list_locations([finding.cell for finding in findings], context.manifest),
         lines=tuple(join_lines(line) for line in reasons.lines) if has_failure else (),
         acceptance=_describe_acceptance(first, context.accepted_in),

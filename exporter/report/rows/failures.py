@@ -85,6 +85,8 @@ class MissingOperatorRow:
 class FailureReasons:
     """The diagnosis of a failure; a field is empty if its content is unknown."""
 
+    code: str = ""
+    """The code of a red cell, `E-axis-fixed`."""
     culprit: str = ""
     sample: str = ""
     """The input set that shows the failure."""
@@ -113,6 +115,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
     has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
     return FailureReasons(
+        code=record.failure_code,
         culprit=name_culprit(blame.culprit) if blame else "",
         sample=blame.sample if blame else "",
         evidence=tuple(

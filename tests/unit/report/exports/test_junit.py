@@ -82,7 +82,8 @@ def test_a_failure_has_all_facts() -> None:
     )
     (case,) = cases(read(make_manifest(make_spec("net", opsets=(18,))), make_run(record))).values()
     assert case.result[0].text == (
-        "output 'y' is off\nparity: fail: off by 0.5\npromised at: manifests/vision.toml:1\n"
+        "output 'y' is off\nparity: fail: off by 0.5\ncode: E-worker\n"
+        "promised at: manifests/vision.toml:1\n"
         "run again: exporter export 'net/18/cpu'\n"
         "reproduce: exporter repro net/18/cpu\nline one\n  line two"
     )

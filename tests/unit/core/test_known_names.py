@@ -1,0 +1,133 @@
+"""Each red record has a stable code, and each code has a section with an example and a fix."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from onnx import TensorShapeProto
+
+from exporter.checks.structural.signature import _compare_dimension
+from exporter.cli.entry_point import run
+from exporter.cli.registry import exporter
+from exporter.core.known_names import CHECK_STAGES, FAILURE_CODES
+from exporter.records.record import Blame, Culprit, MissingOperator, Stage, Status
+from tests.unit.factory import make_record
+
+DOCS = Path(__file__).parents[3] / "docs"
+FIXED = TensorShapeProto.Dimension(dim_value=5)
+NAMED = TensorShapeProto.Dimension(dim_param="rows")
+BESSEL = MissingOperator(operator="aten::special_bessel_j0", count=1)
+
+
+def make_blame(culprit: Culprit) -> Blame:
+    return Blame(culprit=culprit, sample="main", evidence=())
+
+
+def compare(dimension: TensorShapeProto.Dimension) -> str:
+    return _compare_dimension("output 'y'", 0, dimension, "batch")
+
+
+FAILURES: list[tuple[str, dict[str, Any]]] = [
+    ("E-unexpected-pass", {"status": "xpass"}),
+    ("E-killed", {"status": "killed", "stage": Stage.CONVERT}),
+    ("E-timeout", {"status": "timeout", "stage": Stage.CAPTURE}),
+    ("E-crash", {"status": "crash", "stage": Stage.LOAD}),
+    ("E-entry", {"stage": Stage.SOURCE, "message": "manifests/a.toml:3: models.a.opsets: x"}),
+    ("E-import", {"stage": Stage.SOURCE, "message": "ModuleNotFoundError: No module named 'x'"}),
+    ("E-import", {"stage": Stage.SOURCE, "message": "SyntaxError: invalid syntax (a.py, line 1)"}),
+    ("E-weights", {"stage": Stage.SOURCE, "message": "w.bin: the sha256 is 0, expected 1"}),
+    ("E-source", {"stage": Stage.SOURCE, "message": "RuntimeError: mat1 and mat2"}),
+    ("E-contract", {"status": "fail", "stage": Stage.SOURCE, "message": "output 'y' is [2]"}),
+    ("E-capture", {"stage": Stage.CAPTURE, "message": "data-dependent"}),
+    ("E-operator", {"stage": Stage.CONVERT, "missing": (BESSEL,)}),
+    ("E-convert", {"stage": Stage.CONVERT, "message": "2 GB"}),
+    ("E-axis-fixed", {"check": "signature", "message": compare(FIXED)}),
+    ("E-axis-name", {"check": "signature", "message": compare(NAMED)}),
+    ("E-axis-name", {"check": "signature", "message": compare(TensorShapeProto.Dimension())}),
+    ("E-input-ignored", {"check": "signature", "message": "the graph ignores input 'mask'"}),
+    ("E-weight-names", {"check": "signature", "message": "no weight has the name 'w' (w): x"}),
+    ("E-signature", {"check": "signature", "message": "inputs differ: the file has none"}),
+    ("E-opset", {"check": "opset"}),
+    ("E-wellformed", {"check": "wellformed"}),
+    ("E-load", {"stage": Stage.LOAD}),
+    ("E-random", {"status": "inconclusive", "check": "determinism"}),
+    ("E-placement", {"check": "placement"}),
+    ("E-power", {"status": "inconclusive", "check": "power"}),
+    ("E-unproved", {"status": "inconclusive", "check": "parity"}),
+    ("E-tolerance", {"check": "parity", "blame": make_blame(Culprit.PRECISION)}),
+    ("E-runtime", {"check": "axes", "blame": make_blame(Culprit.KERNEL)}),
+    ("E-runtime", {"check": "axes", "blame": make_blame(Culprit.OPTIMIZER)}),
+    ("E-state", {"check": "parity", "blame": make_blame(Culprit.MODEL)}),
+    ("E-parity", {"check": "parity", "blame": make_blame(Culprit.EXPORTER)}),
+    ("E-axes", {"check": "axes", "blame": make_blame(Culprit.EXPORTER)}),
+    ("E-cases", {"check": "cases"}),
+    ("E-values", {"check": "values"}),
+    ("E-tables", {"check": "tables"}),
+    ("E-worker", {"stage": None}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields"), FAILURES)
+def test_a_red_record_has_a_code(code: str, fields: dict[str, Any]) -> None:
+    fields = {"status": "error", **fields}
+    if stage := CHECK_STAGES.get(fields.get("check", "")):
+        fields |= {"status": fields["status"].replace("error", "fail"), "stage": Stage(stage)}
+    assert make_record("net/18/cpu", **fields).failure_code == code
+
+
+def test_each_code_is_reached() -> None:
+    assert {code for code, _ in FAILURES} == set(FAILURE_CODES)
+
+
+@pytest.mark.parametrize("status", ["pass", "xfail", "skip", "unavailable"])
+def test_other_records_have_no_code(status: str) -> None:
+    fields = {"foreseen": "known", "stage": Stage.CONVERT} if status == "xfail" else {}
+    assert make_record("net/18/cpu", Status(status), **fields).failure_code == ""
+
+
+def read_sections() -> dict[str, str]:
+    text = (DOCS / "failures.md").read_text("utf-8")
+    parts = re.split(r"^## (\S+)\n", text, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_the_page_has_a_section_for_each_code() -> None:
+    sections = read_sections()
+    assert sections.keys() == FAILURE_CODES.keys()
+    pattern = r"\n[^`\n][^`]*.*?\n```(toml|python)\n(.+?)```\n\nFix: \S.+\n"
+    for code, text in sections.items():
+        match = re.fullmatch(pattern, text.rstrip("\n") + "\n", re.DOTALL)
+        assert match, code
+        if match[1] == "toml":
+            assert tomllib.loads(match[2]), code
+        else:
+            ast.parse(textwrap.dedent(match[2]))
+
+
+def test_the_guide_prints_a_section(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["guide", "E-axis-fixed"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("E-axis-fixed\n\nAn axis")
+    assert "Fix: " in shown
+    assert "E-axis-name" not in shown
+    assert run(["guide", "E-axis-fxed"]) == 3
+    assert "did you mean 'E-axis-fixed'?" in capsys.readouterr().err
+
+
+def test_the_guide_is_one_page_of_existing_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["guide"]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 200
+    context = click.Context(exporter)
+    for name, *_ in (
+        line.split() for line in re.findall(r"(?:^|`)exporter ([a-z][^`\n]*)", text, re.MULTILINE)
+    ):
+        command = exporter.get_command(context, name)
+        assert command, name
