@@ -13,7 +13,7 @@ import click
 import pytest
 from onnx import TensorShapeProto
 
-from exporter.checks.structural.signature import _compare_dimension
+from exporter.checks.structure_checks import _compare_dimension
 from exporter.cli.entry_point import run
 from exporter.cli.registry import exporter
 from exporter.core.known_names import CHECK_STAGES, FAILURE_CODES
