@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 53_100,
-    "lines of tests": 64_125,
+    "lines of the package": 53_182,
+    "lines of tests": 64_269,
     "files": 270,
     "packages": 40,
     "modules below 60 lines": 12,
