@@ -14,9 +14,9 @@ from pathlib import Path
 from benchmarks.audit.audit_run import AuditFailure, audit_cell
 from benchmarks.audit.results import Audit, MutantOutcome
 from exporter.cli.output.terminal import align_columns
+from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from pydantic import AwareDatetime, ValidationError
 
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, suggest_nearest
 from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
@@ -20,7 +21,6 @@ from exporter.core.text import format_two_digits, join_lines, truncate
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate import FindingKind, GateFinding, PolicySetting
 from exporter.manifest import Manifest, Project
-from exporter.manifest.syntax.values import split_device
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import CellText
 from exporter.records.record import (
@@ -155,7 +155,7 @@ def _make_row(item: FolderVerdict, report: VerifyReport) -> Evidence | None:
     errors = [each.metrics["max_abs"] for each in verdict.checks if "max_abs" in each.metrics]
     texts = [each.message for each in verdict.checks if each.check == "placement"]
     return Evidence(
-        cell=CellId(model=item.model, opset=item.opset, device=verdict.device),
+        cell=CellId(model=item.model, opset=item.opset, device=DeviceName(verdict.device)),
         status=verdict.status,
         message=verdict.message,
         sha256=item.sha256,
@@ -190,7 +190,7 @@ def _find_problem(
 
 def _list_files(run: RunRecord) -> _Files:
     return {
-        (record.cell.model, record.cell.opset, split_device(record.cell.device)[1]): (
+        (record.cell.model, record.cell.opset, record.cell.device.toolchain): (
             record.artifact.sha256
         )
         for record in run.records
@@ -201,7 +201,7 @@ def _list_files(run: RunRecord) -> _Files:
 def _find_mismatch(row: Evidence, files: _Files, project: Project) -> str:
     """Return why a row is about another file or other settings, or ""."""
     cell = row.cell
-    actual = files.get((cell.model, cell.opset, split_device(cell.device)[1]))
+    actual = files.get((cell.model, cell.opset, cell.device.toolchain))
     if actual is None:
         return "has no file here to compare with; run `exporter export` first"
     if row.sha256 != actual:
@@ -261,7 +261,7 @@ def find_evidence_findings(
         is_loadable = device.last_opset is None or cell.opset <= device.last_opset
         if record is None or record.status is not Status.UNAVAILABLE or not is_loadable:
             continue
-        limit = ages.get(split_device(cell.device)[0])
+        limit = ages.get(cell.device.base)
         after = _judge(row, limit, files, project, now)
         action = FindingKind.EVIDENCE.find_action(gate.find_policy(cell.model))
         if after and action != "ignore":
@@ -275,7 +275,7 @@ def find_evidence_findings(
                 action=action,
             )
     for name, age in accepted.project.evidence.items():
-        affected = tuple(cell for cell in cells if split_device(cell.device)[0] == name)
+        affected = tuple(cell for cell in cells if cell.device.base == name)
         new = project.evidence.get(name)
         if affected and (new is None or new > age):
             yield GateFinding(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.cache.noop_snapshot import get_today
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs import Announcement
 from exporter.manifest import Manifest, ModelSpec
@@ -66,7 +67,7 @@ def prove_finished_file(
         "skip": (),
     }
     if file.devices:
-        update["devices"] = file.devices
+        update["devices"] = tuple(map(DeviceName, file.devices))
     spec = file.spec.model_copy(update=update)
     with tempfile.TemporaryDirectory(prefix="exporter-verify-") as folder:
         project = manifest.project.model_copy(update={"build": folder, "store": NO_STORE})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.api.gate_run import read_results
+from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import (
     EnvironmentDefinition,
@@ -16,7 +17,6 @@ from exporter.environments import (
 )
 from exporter.gate import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder
 from exporter.pipeline.environments import run_nested_export
 from exporter.planning import Selection

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from exporter.core.device_name import DeviceName
 from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, truncate
 from exporter.gate.contract_changes import ContractHashes, find_contract_changes
@@ -99,13 +100,13 @@ def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy
     return not drift
 
 
-def find_lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, str], int]:
+def find_lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, DeviceName], int]:
     """Return the lowest opset from which on all cells pass, by model and device.
 
     Returns:
         No entry for a model if its highest opset does not pass.
     """
-    cells: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+    cells: dict[tuple[str, DeviceName], list[tuple[int, bool]]] = {}
     for outcome in outcomes:
         cell = outcome.cell
         is_working = outcome.status in _WORKING

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from exporter.core.device_name import DeviceName
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
 from exporter.manifest.schema.tables import Table, list_explicit_values
-from exporter.manifest.syntax.values import KeyPath, format_key, matches_device
+from exporter.manifest.syntax.values import KeyPath, format_key
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 
@@ -44,7 +45,8 @@ def explain_cell(
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)
-        if (table.opset is None or opset in table.opset) and matches_device(device, table.device)
+        if (table.opset is None or opset in table.opset)
+        and DeviceName(device).matches(table.device)
     ]
     for key in Settings.model_fields:
         if key == "overrides":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
 from exporter.manifest.project_settings import check_gate, read_project
 from exporter.manifest.resolved.model import ModelSpec
@@ -25,7 +26,7 @@ from exporter.manifest.syntax.values import quote
 
 #: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.
 _DEFAULT_OPSET = 18
-_DEFAULT_DEVICE = "cpu"
+_DEFAULT_DEVICE = DeviceName("cpu")
 #: Keys that reports show, and that the commands select by.
 _SHOWN_KEYS = ("description", "owner", "tags")
 
@@ -54,7 +55,7 @@ def make_invalid_spec(
         update={
             **shown,
             "opsets": settings.opsets or (_DEFAULT_OPSET,),
-            "devices": tuple(known_devices) or (_DEFAULT_DEVICE,),
+            "devices": tuple(map(DeviceName, known_devices)) or (_DEFAULT_DEVICE,),
         }
     )
 

@@ -19,7 +19,6 @@ from exporter.environments import (
     mark_as_used,
 )
 from exporter.manifest import Manifest, Project, Toolchain
-from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import (
     DEFAULT_OPTIONS,
@@ -65,7 +64,7 @@ def export_toolchains(context: ToolchainContext, decisions: Decisions) -> None:
     by_toolchain: dict[str, list[PlannedCell]] = {}
     for planned in decisions.to_run:
         if not context.stored.build.owns(planned.cell):
-            name = split_device(planned.cell.device)[1]
+            name = planned.cell.device.toolchain
             by_toolchain.setdefault(name, []).append(planned)
     for name, cells in by_toolchain.items():
         toolchain = context.project.find_toolchain(name)

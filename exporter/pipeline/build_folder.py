@@ -25,7 +25,6 @@ from exporter.core.files import (
 from exporter.jobs import JobFolder, Reference, write_json
 from exporter.manifest import Project
 from exporter.manifest.loader import RESERVED_IDS
-from exporter.manifest.syntax.values import split_device
 from exporter.records.record import CellId, Record
 
 #: In the build folder. A model ID cannot start with a dot.
@@ -47,7 +46,7 @@ class BuildFolder:
 
     def find_part(self, cell: CellId) -> BuildFolder:
         """Return the build folder of a cell: this one, or that of the cell's toolchain."""
-        toolchain = split_device(cell.device)[1]
+        toolchain = cell.device.toolchain
         return self if toolchain in ("", self.toolchain) else self.find_toolchain(toolchain)
 
     def find_toolchain(self, name: str) -> BuildFolder:

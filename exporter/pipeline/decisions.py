@@ -28,7 +28,6 @@ from exporter.cache.store import Store, StoreEntry
 from exporter.environments import find_environment
 from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.build_folder import (
     FolderRecords,
     StoredRecords,
@@ -157,7 +156,7 @@ class RecordValidator:
     def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
         overlay = self.fingerprints.find_overlay(record.cell.device)
         if overlay is None and record.status is not Status.UNAVAILABLE:
-            return f"its toolchain {split_device(record.cell.device)[1]} was removed"
+            return f"its toolchain {record.cell.device.toolchain} was removed"
         state = self._get_state(record)
         reason = state.find_staleness_reason(record, parts)
         return reason or state.find_changed_package_reason(record)

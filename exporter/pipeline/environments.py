@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
 from exporter.environments import (
@@ -21,7 +22,6 @@ from exporter.environments import (
     mark_as_used,
 )
 from exporter.manifest import Project, RuntimeEnvironment
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, split_device
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.spawner import run_program
 from exporter.records.record import RunRecord, read_run
@@ -62,7 +62,7 @@ def locate_environments(project: Project) -> Project:
 
 
 def create_environments(
-    project: Project, devices: Collection[str], on_note: Callable[[str], None]
+    project: Project, devices: Collection[DeviceName], on_note: Callable[[str], None]
 ) -> Project:
     """Return the project with the interpreters of these devices' environments.
 
@@ -72,7 +72,7 @@ def create_environments(
         on_note: Receives a message before an environment is created, and if that fails.
     """
     environments = []
-    for environment in _list_used(project, {split_device(name)[0] for name in devices}):
+    for environment in _list_used(project, {name.base for name in devices}):
         located = locate_environment(project, environment)
         if not located.interpreter:
             required = ", ".join(environment.requirements)

@@ -14,7 +14,6 @@ from exporter.cache.fingerprint import TRANSIENT_STATUSES
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.text import pluralize
 from exporter.jobs import WEIGHTS_PATTERN, Announcement, Job, JobFolder
-from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.build_folder import (
     REHEARSALS_FOLDER,
     TOOLCHAINS_FOLDER,
@@ -164,7 +163,7 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
     """
     by_toolchain: dict[str, list[CellId]] = {"": []}
     for cell in cells:
-        by_toolchain.setdefault(split_device(cell.device)[1], []).append(cell)
+        by_toolchain.setdefault(cell.device.toolchain, []).append(cell)
     garbage = _search_build(build, by_toolchain[""])
     rehearsals = build / REHEARSALS_FOLDER
     if _is_folder(build):

@@ -18,7 +18,6 @@ from exporter.cache.states import (
 )
 from exporter.environments import STAMP, find_environment
 from exporter.manifest import LoadedProject, Project
-from exporter.manifest.syntax.values import split_device
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results
 from exporter.planning.shards import SHARD_NOTE
@@ -115,7 +114,7 @@ def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dic
     """Return the states of the packages of each toolchain, by the folder of its packages."""
     packages: dict[str, dict[str, str]] = {}
     for record in records:
-        name = split_device(record.cell.device)[1]
+        name = record.cell.device.toolchain
         packages.setdefault(name, {}).update(record.packages)
     overlays = {}
     for toolchain in project.toolchains:

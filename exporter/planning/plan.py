@@ -9,7 +9,6 @@ from typing import Literal
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
 from exporter.core.known_names import format_release
 from exporter.manifest import Condition, Manifest, ModelSpec
-from exporter.manifest.syntax.values import matches_device, matches_toolchain
 from exporter.manifest.syntax.versions import find_lowest_release, format_opsets
 from exporter.planning import EVERYTHING, Selection
 from exporter.records.record import CellId, Route, Status
@@ -138,8 +137,7 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
 def condition_matches(condition: Condition, cell: CellId) -> bool:
     """Return True if a condition of `expect` or `skip` applies to this cell."""
     matches_opset = condition.opsets is None or cell.opset in condition.opsets
-    is_device = matches_device(cell.device, condition.device)
-    return matches_opset and is_device and matches_toolchain(cell.device, condition.toolchain)
+    return matches_opset and cell.device.matches(condition.device, condition.toolchain)
 
 
 def pattern_matches(pattern: str, cell: CellId) -> bool:

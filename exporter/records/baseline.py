@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_text
 from exporter.core.frozen_model import FrozenModel, Items
@@ -50,7 +51,7 @@ def parse_cell(text: str) -> CellId:
     opset, _, device = rest.partition("/")
     if not (model and device and opset.isascii() and opset.isdigit()):
         raise ValueError(f"expected model/opset/device, got '{text}'")
-    cell = CellId(model=model, opset=int(opset), device=device)
+    cell = CellId(model=model, opset=int(opset), device=DeviceName(device))
     if str(cell) != text:  # an opset with leading zeros
         raise ValueError(f"expected model/opset/device, got '{text}'")
     return cell

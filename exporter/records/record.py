@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
@@ -121,7 +122,7 @@ class CellId(FrozenModel):
 
     model: str
     opset: int
-    device: str
+    device: DeviceName
 
     def __str__(self) -> str:
         return f"{self.model}/{self.opset}/{self.device}"

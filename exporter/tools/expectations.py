@@ -9,9 +9,9 @@ from datetime import date
 
 import tomli
 
+from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
 from exporter.manifest.cell_settings import format_toml_value
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, split_device
 from exporter.manifest.syntax.versions import format_opset_run
 from exporter.planning.expectations import (
     CellFailure,
@@ -142,28 +142,28 @@ def _list_unforeseen(spec: ModelSpec, record: Record, today: date) -> tuple[Cell
     )
 
 
-def _list_conditions(cells: Iterable[CellId], devices: Sequence[str]) -> Iterator[Condition]:
+def _list_conditions(cells: Iterable[CellId], devices: Sequence[DeviceName]) -> Iterator[Condition]:
     """Yield conditions that match these cells of the `devices`.
 
     A condition names no device or no toolchain if the opsets are the same on all of them.
     """
-    by_device: dict[str, list[int]] = {}
+    by_device: dict[DeviceName, list[int]] = {}
     for cell in cells:
         by_device.setdefault(cell.device, []).append(cell.opset)
     opsets = {device: tuple(sorted(each)) for device, each in by_device.items()}
     if len(set(opsets.values())) == 1 and set(opsets) == set(devices):
         yield Condition(opsets=next(iter(opsets.values())))
         return
-    has_toolchains = any(split_device(device)[1] for device in devices)
-    for name in dict.fromkeys(split_device(device)[1] for device in opsets):
+    has_toolchains = any(device.toolchain for device in devices)
+    for name in dict.fromkeys(device.toolchain for device in opsets):
         toolchain = name or CURRENT_TOOLCHAIN if has_toolchains else "*"
-        members = {device: opsets[device] for device in opsets if split_device(device)[1] == name}
-        of_toolchain = {device for device in devices if split_device(device)[1] == name}
+        members = {device: opsets[device] for device in opsets if device.toolchain == name}
+        of_toolchain = {device for device in devices if device.toolchain == name}
         if has_toolchains and len(set(members.values())) == 1 and set(members) == of_toolchain:
             yield Condition(opsets=next(iter(members.values())), toolchain=toolchain)
             continue
         for device, each in members.items():
-            yield Condition(opsets=each, device=split_device(device)[0], toolchain=toolchain)
+            yield Condition(opsets=each, device=device.base, toolchain=toolchain)
 
 
 def _expect(

@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
 
 from exporter.cache.states import ALL_FILES, FOLDER, LISTING, MISSING
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.frozen_model import Plain
@@ -394,7 +395,7 @@ _DOMAINS = (
     "ai.onnx.preview",
     "ai.onnx.preview.training",
 )
-_CPU = Device(name="cpu", runtime="onnxruntime")
+_CPU = Device(name=DeviceName("cpu"), runtime="onnxruntime")
 #: The methods of a module that cast its floating-point weights.
 _CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
 

@@ -13,11 +13,11 @@ from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, show_findings
 from exporter.cli.output.terminal import print_error, print_line
+from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
 from exporter.gate import compare_baselines
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, SEPARATOR, split_device
 from exporter.records.baseline import Baseline, make_baseline, read_baseline
 from exporter.records.record import CellId, Record, RunRecord, read_run
 from exporter.report.pages.page_files import render_comparison
@@ -129,9 +129,7 @@ def _select_toolchain(file: _ComparedFile, argument: _FileArgument) -> _Compared
     Raises:
         ExporterError: NOTHING_SELECTED if the file has no such cell.
     """
-    names = {
-        split_device(outcome.cell.device)[1] or CURRENT_TOOLCHAIN for outcome in file.baseline.cells
-    }
+    names = {outcome.cell.device.packages for outcome in file.baseline.cells}
     if argument.toolchain not in names:
         hint = suggest_nearest(argument.toolchain, names) or f"; it has {', '.join(sorted(names))}"
         message = f"{argument.path}: no cell has the toolchain '{argument.toolchain}'{hint}"
@@ -156,7 +154,6 @@ def _select_toolchain(file: _ComparedFile, argument: _FileArgument) -> _Compared
 
 def _find_cell(cell: CellId, toolchain: str) -> CellId | None:
     """Return the cell without its toolchain, or None if it has another one."""
-    device, name = split_device(cell.device)
-    if (name or CURRENT_TOOLCHAIN) != toolchain:
+    if cell.device.packages != toolchain:
         return None
-    return cell.model_copy(update={"device": device})
+    return cell.model_copy(update={"device": cell.device.base})

@@ -9,12 +9,12 @@ import click
 
 from exporter.cli.options import root_option
 from exporter.cli.output.terminal import print_error, print_line, print_table
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes
 from exporter.environments import list_environments
 from exporter.manifest import load_settings
 from exporter.manifest.schema.entry import ID_PATTERN
-from exporter.manifest.syntax.values import join_device
 from exporter.pipeline.environments import list_garbage, locate_environment
 from exporter.tools.environments import RECIPES, make_recipe
 
@@ -51,7 +51,7 @@ def list_command(root: Path) -> int:
     for toolchain in project.toolchains:
         size = sizes.get(toolchain.definition.key, 0)
         created = f"created ({format_bytes(size)})" if size else "not created"
-        used = f"toolchain of devices such as {join_device('cpu', toolchain.name)}"
+        used = f"toolchain of devices such as {DeviceName.build('cpu', toolchain.name)}"
         rows.append((toolchain.name, ", ".join(toolchain.requirements), created, used))
     if not rows:
         print_line("no environment; `exporter environments add onnxruntime 1.17` prints one")

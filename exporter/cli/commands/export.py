@@ -103,7 +103,7 @@ def export(
         from exporter.api import export_run
         from exporter.cli.output.progress import ModelEvents, observe_progress
         from exporter.cli.output.tables import open_project, show_plan, show_statistics
-        from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
+        from exporter.core.device_name import CURRENT_TOOLCHAIN
 
         options = export_run.ExportOptions(
             selection=selection,

@@ -11,9 +11,9 @@ import click
 from exporter.cli.options import root_option, selection_options
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_error, print_line
+from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN
 from exporter.pipeline import BuildFolder, filter_valid_results, require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan, pattern_matches

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.resolved.call import (
@@ -26,7 +27,7 @@ from exporter.manifest.resolved.call import (
     complete_sizes,
 )
 from exporter.manifest.syntax.fields import Amount, Factor, Line, Variable
-from exporter.manifest.syntax.values import matches_device, split_data_file, split_device
+from exporter.manifest.syntax.values import split_data_file
 
 Measure = Literal["latency", "load", "memory"]
 
@@ -269,7 +270,7 @@ class ModelSpec(FrozenModel):
     capture: CaptureName | None = None
     """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
     opsets: Items[int]
-    devices: Items[str]
+    devices: Items[DeviceName]
     ir_version: int | None = None
     consumers: Items[str] = ()
     """`onnxruntime>=1.17`: the releases that load the file."""
@@ -391,7 +392,7 @@ class ModelSpec(FrozenModel):
             matches_opset = override.opsets is None or opset in override.opsets
             if matches_opset and (
                 override.device == "*"
-                or (device is not None and matches_device(device, override.device))
+                or (device is not None and DeviceName(device).matches(override.device))
             ):
                 spec = override.apply_to(spec)
         return spec
@@ -427,7 +428,7 @@ def has_steps(spec: ModelSpec, index: int) -> bool:
 def _list_candidates(spec: ModelSpec, output: Output, device: str) -> Iterator[Bound]:
     for tolerance in (output.tolerance, spec.tolerance):
         if tolerance is not None:
-            general = tolerance.by_device.get(split_device(device)[0], Bound())
+            general = tolerance.by_device.get(DeviceName(device).base, Bound())
             yield tolerance.by_device.get(device, general)
             yield tolerance.by_dtype.get(output.dtype, Bound())
             yield tolerance

@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import Release, find_limits
 from exporter.core.text import DEFAULT_COMMAND
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.model import ModelSpec, Style
-from exporter.manifest.syntax.values import CURRENT_TOOLCHAIN, join_device, split_device
 from exporter.manifest.syntax.versions import find_pinned_release, find_requirement_name
 
 Optimization = Literal["none", "basic", "extended", "all"]
@@ -68,7 +68,7 @@ class Toolchain(FrozenModel):
 class Device(FrozenModel):
     """A runtime with its device or execution providers."""
 
-    name: str
+    name: DeviceName
     runtime: str
     """A built-in runtime, or the name of an installed plugin."""
     providers: Items[str] = ()
@@ -361,14 +361,14 @@ class Project(FrozenModel):
         Raises:
             KeyError: If the project has no such device.
         """
-        base, toolchain_name = split_device(name)
-        device = next((each for each in self.devices if each.name == base), None)
+        full = DeviceName(name)
+        device = next((each for each in self.devices if each.name == full.base), None)
         if device is None:
             raise KeyError(name)
-        if not toolchain_name:
+        if not full.toolchain:
             return device
-        toolchain = self.find_toolchain(toolchain_name)
-        return device.model_copy(update={"name": name, "toolchain": toolchain})
+        toolchain = self.find_toolchain(full.toolchain)
+        return device.model_copy(update={"name": full, "toolchain": toolchain})
 
     def find_toolchain(self, name: str) -> Toolchain:
         """Return the toolchain of that name.
@@ -385,7 +385,7 @@ class Project(FrozenModel):
     def device_names(self) -> frozenset[str]:
         """The names of all devices, alone and in each toolchain."""
         names = [device.name for device in self.devices]
-        pairs = (join_device(name, each.name) for name in names for each in self.toolchains)
+        pairs = (DeviceName.build(name, each.name) for name in names for each in self.toolchains)
         return frozenset((*names, *pairs))
 
 
@@ -404,7 +404,7 @@ class Manifest(FrozenModel):
             model.model_copy(
                 update={
                     "devices": tuple(
-                        device for device in model.devices if split_device(device)[1] == active
+                        device for device in model.devices if device.toolchain == active
                     )
                 }
             )

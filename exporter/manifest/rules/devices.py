@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.known_names import RUNTIMES, Release
 from exporter.manifest.resolved.project import (
@@ -17,14 +18,7 @@ from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
-from exporter.manifest.syntax.values import (
-    CURRENT_TOOLCHAIN,
-    SEPARATOR,
-    KeyPath,
-    join_words,
-    quote,
-    split_device,
-)
+from exporter.manifest.syntax.values import KeyPath, join_words, quote
 from exporter.manifest.syntax.versions import find_lowest_release
 
 _PROVIDERS = {
@@ -48,11 +42,11 @@ _SESSION_ATTRIBUTES = (
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
-        name: Device(name=name, runtime="onnxruntime", providers=providers)
+        name: Device(name=DeviceName(name), runtime="onnxruntime", providers=providers)
         for name, providers in _PROVIDERS.items()
     },
-    "openvino": Device(name="openvino", runtime="openvino"),
-    "reference": Device(name="reference", runtime="reference"),
+    "openvino": Device(name=DeviceName("openvino"), runtime="openvino"),
+    "reference": Device(name=DeviceName("reference"), runtime="reference"),
 }
 
 
@@ -121,7 +115,7 @@ def resolve_devices(
             key_path = (*table_path, *key.split("/")) if key else table_path
             report.add(file.build_problem(key_path, message))
         devices[name] = Device(
-            name=name,
+            name=DeviceName(name),
             runtime=table.runtime,
             providers=table.providers,
             strict=table.strict,
@@ -226,10 +220,11 @@ def add_consumer_devices(
 
 def format_unknown_device(name: str, devices: Collection[str]) -> str:
     """Return the message for a device `cpu` or `cpu@TOOLCHAIN` that does not exist."""
-    base, toolchain = split_device(name)
+    full = DeviceName(name)
+    base, toolchain = full.base, full.toolchain
     bases = {each for each in devices if SEPARATOR not in each}
     if SEPARATOR in name and base in bases:
-        toolchains = {split_device(each)[1] for each in devices} - {""}
+        toolchains = {DeviceName(each).toolchain for each in devices} - {""}
         hint = suggest_nearest(toolchain, toolchains)
         hint = hint or f"; add [tool.exporter.toolchains.{toolchain or 'NAME'}] with `requirements`"
         return f"{quote(name)}: no toolchain has the name {quote(toolchain)}{hint}"

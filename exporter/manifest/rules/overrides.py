@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
 from exporter.manifest.rules.layers import EffectiveSettings
@@ -13,15 +14,7 @@ from exporter.manifest.rules.references import References
 from exporter.manifest.schema.entry import ExpectTable, OverrideTable, Settings, SkipTable
 from exporter.manifest.schema.tables import BoundTable, ToleranceTable, list_explicit_values
 from exporter.manifest.syntax.fields import FLOATS
-from exporter.manifest.syntax.values import (
-    CURRENT_TOOLCHAIN,
-    KeyPath,
-    join_words,
-    matches_device,
-    matches_toolchain,
-    quote,
-    split_device,
-)
+from exporter.manifest.syntax.values import KeyPath, join_words, quote
 from exporter.manifest.syntax.versions import format_opsets
 
 
@@ -60,17 +53,14 @@ def resolve_skips(model: EffectiveSettings) -> tuple[Skip, ...]:
 def check_toolchain(model: EffectiveSettings, path: KeyPath, table: ExpectTable | SkipTable) -> str:
     """Return the pattern of toolchains; report one that matches no device of the model."""
     devices = model.settings.devices
-    names = dict.fromkeys(split_device(name)[1] or CURRENT_TOOLCHAIN for name in devices)
+    names = dict.fromkeys(DeviceName(name).packages for name in devices)
     if table.toolchain != "*" and model.has_valid("devices"):
         if not any(fnmatchcase(name, table.toolchain) for name in names):
             hint = suggest_name(table.toolchain, names)
             message = f"{quote(table.toolchain)} matches no toolchain of the devices "
             message += f"{join_words(devices)}{hint}"
             model.add_problem((*path, "toolchain"), message)
-        elif not any(
-            matches_device(name, table.device) and matches_toolchain(name, table.toolchain)
-            for name in devices
-        ):
+        elif not any(DeviceName(name).matches(table.device, table.toolchain) for name in devices):
             message = f"no device of {join_words(devices)} matches both {quote(table.toolchain)} "
             message += f"and `device`, {quote(table.device)}; change one of them"
             model.add_problem((*path, "toolchain"), message)
@@ -83,7 +73,7 @@ def resolve_condition(
     """Check the device of a condition and return its opsets, or None if it has no opset."""
     devices = model.settings.devices
     if model.has_valid("devices") and not any(
-        matches_device(name, table.device) for name in devices
+        DeviceName(name).matches(table.device) for name in devices
     ):
         hint = suggest_nearest(table.device, devices)
         message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from exporter.core.device_name import DeviceName
 from exporter.gate import GateFinding
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.values import split_device
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import RunRecord, Status
 from exporter.report.formats import LEGEND, Mark
@@ -117,7 +117,7 @@ def _describe_runtimes(
     last_opsets = {each.name: each.last_opset for each in manifest.project.devices}
     texts = {}
     for device, names in versions.items():
-        last = last_opsets.get(split_device(device)[0])
+        last = last_opsets.get(DeviceName(device).base)
         limit = [f"opsets up to {last}"] if last else []
         texts[device] = ", ".join([*dict.fromkeys(filter(None, names)), *limit])
     return texts

@@ -7,13 +7,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from exporter.core.device_name import SEPARATOR
 from exporter.core.known_names import (
     find_first_release,
     find_older_release,
     format_release,
 )
 from exporter.core.text import format_bytes
-from exporter.manifest.syntax.values import SEPARATOR, split_device
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record, Stage, Status
 from exporter.report.formats import (
@@ -112,7 +112,7 @@ def _collect_artifacts(cells: Iterable[Cell]) -> dict[_FileKey, tuple[Record, Ar
 
 
 def _find_key(cell: Cell) -> _FileKey:
-    return split_device(cell.id.device)[1], cell.id.opset
+    return cell.id.device.toolchain, cell.id.opset
 
 
 def _format_files(keys: Iterable[_FileKey]) -> str:

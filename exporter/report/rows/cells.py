@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from exporter.core.text import format_command, join_lines, pluralize
 from exporter.gate import NOT_ACCEPTED
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.values import split_device
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.baseline import (
     Baseline,
@@ -155,7 +154,7 @@ def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, .
     last_opsets = {device.name: device.last_opset for device in manifest.project.devices}
 
     def make_cell(id: CellId) -> Cell:
-        record, last = records.get(id), last_opsets.get(split_device(id.device)[0])
+        record, last = records.get(id), last_opsets.get(id.device.base)
         is_unavailable = record is not None and record.status is Status.UNAVAILABLE
         is_beyond = is_unavailable and last is not None and id.opset > last
         return Cell(id=id, record=record, is_beyond_runtime=is_beyond)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.known_names import RUNTIMES, Release, find_first_release, format_release
 from exporter.manifest import Axis, Manifest, ModelSpec
-from exporter.manifest.syntax.values import split_device
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report.rows.cells import Cell, Row
@@ -81,7 +80,7 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
         return f"{name} {record.runtime_packages.get(tool, '')}".strip() if tool else record.runtime
     # A package that is no tool of every cell is a dependency of the record.
     loaded = record.packages.get(tool, "").split(" ")[0]
-    has_toolchain = bool(split_device(record.cell.device)[1])
+    has_toolchain = bool(record.cell.device.toolchain)
     known = {**tools, **extract_tool_versions(record.fingerprint)} if has_toolchain else tools
     version = (loaded or known.get(tool, "missing")) if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
@@ -148,7 +147,7 @@ def build_tool_table(run: RunRecord) -> Row:
     """Return the versions of the tools that created the results."""
     by_toolchain: dict[str, Mapping[str, str]] = {}
     for record in run.records:
-        name = split_device(record.cell.device)[1]
+        name = record.cell.device.toolchain
         if name and (versions := extract_tool_versions(record.fingerprint)):
             by_toolchain[name] = versions
     names = tuple(sorted(by_toolchain))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from exporter.core.device_name import DeviceName
 from exporter.core.text import join_lines
 from exporter.planning.plan import PlannedCell
 from exporter.records.baseline import extract_outcome
@@ -44,7 +45,7 @@ class Omission:
     @property
     def cell(self) -> CellId:
         """The cell without a device, because the file serves all devices."""
-        return CellId(model=self.model, opset=self.opset, device="")
+        return CellId(model=self.model, opset=self.opset, device=DeviceName())
 
 
 def choose_files(

@@ -27,6 +27,7 @@ from exporter.checks.comparison.compare_samples import apply_sample_noise, order
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import DamagedSample, SampleData, hash_sample
+from exporter.core.device_name import DeviceName
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import join_lines, round_up_two_digits, truncate
 from exporter.jobs import JobFolder, Reference, Sample, write_json
@@ -319,7 +320,7 @@ def _merge(first: Allowance, second: Allowance) -> Allowance:
 
 _PROBLEM_LENGTH = 300
 #: The runtime if none of the target's devices is available.
-_CPU = Device(name="ONNX Runtime on the CPU", runtime="onnxruntime")
+_CPU = Device(name=DeviceName("ONNX Runtime on the CPU"), runtime="onnxruntime")
 #: The names of stored files, and of the published files with their content.
 _STORED = re.compile(r"(test_data_set_\d+|weights)/\w+\.pb")
 _PUBLISHED = re.compile(rf"(samples/)?{_STORED.pattern}")

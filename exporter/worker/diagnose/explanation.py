@@ -15,6 +15,7 @@ import torch
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import SampleCache
+from exporter.core.device_name import DeviceName
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Axis, Device, Input, ModelSpec
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
@@ -334,7 +335,7 @@ _BRANCH = (
     "a condition depends on values: use torch.where or torch.cond; or keep the branch of the "
     'example by capture = "draft"; or keep both by exporter = "torchscript" and capture = "script"'
 )
-_SPECIFICATION = Device(name="reference", runtime="reference")
+_SPECIFICATION = Device(name=DeviceName("reference"), runtime="reference")
 _SPECIFICATION_SECONDS = 10.0
 
 

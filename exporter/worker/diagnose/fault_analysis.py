@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from exporter.checks.protocol import CheckContext
+from exporter.core.device_name import DeviceName
 from exporter.core.text import join_names
 from exporter.jobs import Sample
 from exporter.manifest import Device, Fill, Input, ModelSpec, Output
@@ -423,7 +424,7 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float
         )
     is_plain_cpu = device.runtime == "onnxruntime" and device.providers[:1] in ((), _CPU)
     if not is_plain_cpu or device.environment is not None:
-        cpu = Device(name="cpu", runtime="onnxruntime")
+        cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
         name = "ONNX Runtime on the CPU"
         yield (
             name,
@@ -432,7 +433,7 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float
             _RUNTIME_SECONDS,
         )
     if device.runtime != "reference":
-        reference = Device(name="reference", runtime="reference")
+        reference = Device(name=DeviceName("reference"), runtime="reference")
         yield (
             "onnx.reference",
             Culprit.KERNEL,

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.manifest.syntax.values import (
-    join_device,
-    matches_device,
-    matches_toolchain,
-    split_device,
-)
+from exporter.core.device_name import DeviceName
+from exporter.records.record import CellId
 
 
 def test_a_name_has_a_device_and_a_toolchain() -> None:
-    assert split_device("cpu") == ("cpu", "")
-    assert split_device("cpu@torch2.12") == ("cpu", "torch2.12")
-    assert join_device("cpu", "torch2.12") == "cpu@torch2.12"
+    own, other = DeviceName("cpu"), DeviceName("cpu@torch2.12")
+    assert (own.base, own.toolchain, own.packages) == ("cpu", "", "current")
+    assert (other.base, other.toolchain, other.packages) == ("cpu", "torch2.12", "torch2.12")
+    assert DeviceName.build("cpu", "torch2.12") == other
+    assert DeviceName.build("cpu", "") == own
+
+
+def test_a_stored_name_is_text() -> None:
+    stored = '{"model":"net","opset":18,"device":"cpu@old"}'
+    cell = CellId.model_validate_json(stored)
+    assert cell.device.toolchain == "old"
+    assert cell.model_dump_json() == stored
 
 
 @pytest.mark.parametrize(
@@ -32,7 +37,7 @@ def test_a_name_has_a_device_and_a_toolchain() -> None:
     ],
 )
 def test_a_pattern_without_a_toolchain_matches_all(pattern: str, name: str, matches: bool) -> None:
-    assert matches_device(name, pattern) is matches
+    assert DeviceName(name).matches(pattern) is matches
 
 
 @pytest.mark.parametrize(
@@ -47,4 +52,4 @@ def test_a_pattern_without_a_toolchain_matches_all(pattern: str, name: str, matc
     ],
 )
 def test_current_is_the_toolchain_of_other_devices(pattern: str, name: str, matches: bool) -> None:
-    assert matches_toolchain(name, pattern) is matches
+    assert DeviceName(name).matches("*", pattern) is matches
