@@ -104,12 +104,7 @@ class InstalledEnvironment:
 def find_environment(
     definition: EnvironmentDefinition, folder: Path
 ) -> InstalledEnvironment | None:
-    """Return the environment if it was created before.
-
-    Args:
-        definition: Its packages.
-        folder: The folder of all environments.
-    """
+    """Return the environment if it was created before."""
     location = folder / definition.key
     try:
         stamp = json.loads((location / STAMP).read_text())
@@ -123,8 +118,7 @@ def find_environment(
 def read_shared_packages(prefix: Path) -> tuple[str, ...]:
     """Return the package folders of other environments that an environment uses.
 
-    Args:
-        prefix: The folder of the environment, such as `sys.prefix`.
+    The prefix is the folder of the environment, such as `sys.prefix`.
     """
     try:
         folders = json.loads((prefix / STAMP).read_text())["shared"]
@@ -138,10 +132,7 @@ def install_environment(
 ) -> InstalledEnvironment:
     """Return the environment; create it on its first use.
 
-    Args:
-        definition: Its packages.
-        folder: The folder of all environments.
-        update: Install newer versions if the index has some and the requirements allow them.
+    If `update`, newer versions are installed if the index has some and the requirements allow them.
 
     Raises:
         InstallationFailure: if the interpreter does not exist or pip fails.

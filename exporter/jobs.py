@@ -149,9 +149,7 @@ class JobFolder:
         """Return every valid record by its cell.
 
         A file that changed since it was written is dropped, and so is the record of another cell.
-
-        Args:
-            skip: Files that need not be read.
+        Files in `skip` are not read.
         """
         records = {}
         for path in sorted(self.records.glob("*.json")):
@@ -193,9 +191,7 @@ def name_capture(route: Route | None) -> str:
 def list_groups(route: Route | None, operators: Iterable[str]) -> tuple[str, ...]:
     """Return the groups of samples that a file is compared with, besides those for all files.
 
-    Args:
-        route: The route of the file.
-        operators: The operators in the file, with their domain if it is not ONNX's own.
+    Operators contain their domain if it is not ONNX's own.
     """
     is_swept = any(name in _UNEVEN or "::" in name for name in operators)
     return tuple(filter(None, (name_capture(route), SWEEP if is_swept else "")))

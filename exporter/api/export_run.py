@@ -238,11 +238,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
 
 
 class FailFastObserver:
-    """Forwards all events, and stops the build.
-
-    Args:
-        observer: Receives the events.
-    """
+    """Forwards all events, and stops the build."""
 
     def __init__(self, observer: BuildObserver) -> None:
         self._observer = observer
@@ -347,14 +343,8 @@ def export(
 ) -> ExportResult:
     """Build and prove the selected cells; write the reports.
 
-    There are no reports of a shard, or of another build folder than the project's.
-
-    Args:
-        root: The project's folder.
-        options: The selection and the other options.
-        observer: Receives the progress.
-        starter: Starts the workers; the caller closes it.
-        environment: The environment variables.
+    There are no reports of a shard, or of another build folder than the project's. The caller
+    closes the starter.
 
     Raises:
         ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.

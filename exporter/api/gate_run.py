@@ -92,10 +92,7 @@ def accept(
 ) -> None:
     """Write the results into the baseline, and write the reports.
 
-    Args:
-        acceptance: The results and the previous baseline.
-        cells: The cells to accept. None for all.
-        reason: The reason for each of them.
+    `cells` is None for all of them.
 
     Raises:
         ExporterError: ENVIRONMENT if a file cannot be written.
@@ -206,12 +203,8 @@ def find_causes(
 ) -> dict[CellId, Cause]:
     """Return the cause for each record, if one is known.
 
-    Args:
-        manifest: The current manifests.
-        records: The records to explain.
-        tools: The versions of the accepted results and of the current ones.
-        commit: The accepted state; "" if it is unknown, so only tools are compared.
-        environment: The environment variables for git.
+    `tools` are the versions of the accepted results and of the current ones. If the accepted commit
+    is "", only tools are compared.
     """
     records = tuple(records)
     files = {source.file for record in records for source in record.sources}
@@ -252,10 +245,7 @@ def gate(
 ) -> GateResult:
     """Compare the current results with the accepted ones.
 
-    Args:
-        manifest: The project.
-        environment: The environment variables for git.
-        against: A revision of git whose baseline and policy apply, instead of the work tree's.
+    With `against`, baseline and policy are those of a revision of git.
 
     Raises:
         ExporterError: RED if there is no baseline. UNREADABLE if the results, the baseline or the

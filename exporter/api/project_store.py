@@ -39,11 +39,7 @@ def open_store(
 ) -> Store | None:
     """Return the store of the environment or of the project.
 
-    Args:
-        project: The project.
-        environment: The environment variables.
-        size: The maximum size in bytes, instead of the project's setting.
-        age: The maximum age in seconds, instead of the project's setting.
+    `size` (bytes) and `age` (seconds) replace the project's settings.
 
     Returns:
         The store, or None if it is switched off.

@@ -178,14 +178,6 @@ def run_plan(
 
     Each record of the build folder is read once. `StoredRecords` keeps it in memory.
 
-    Args:
-        manifest: The project.
-        plan: The selected cells.
-        engine: Runs the jobs.
-        observer: Receives the progress.
-        today: The date for expectations.
-        options: The options of the build.
-
     Raises:
         ExporterError: ENVIRONMENT, if workers cannot run, another run has locked the build folder,
             or a folder is a symlink.

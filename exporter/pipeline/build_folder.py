@@ -188,11 +188,7 @@ class BuildFolder:
     ) -> None:
         """Rename `fresh` to `build/<model>` and remove the previous folder.
 
-        Args:
-            model: The model.
-            fresh: Its new folder.
-            before_removal: Called with the previous folder, which then contains only the files
-                that the new one does not contain.
+        `before_removal` receives the previous folder, with only the files that the new one lacks.
 
         Raises:
             ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
@@ -235,11 +231,7 @@ def _refuse_symlink(path: Path) -> None:
 
 
 class FolderRecords:
-    """The records of one folder. The first access reads them.
-
-    Args:
-        folder: The folder of a model or of a job.
-    """
+    """The records of one folder. The first access reads them."""
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
@@ -284,11 +276,7 @@ class FolderRecords:
 
 
 class StoredRecords:
-    """The records of all models in a build folder, and of its toolchains.
-
-    Args:
-        build: The build folder.
-    """
+    """The records of all models in a build folder, and of its toolchains."""
 
     def __init__(self, build: BuildFolder) -> None:
         self.build = build
@@ -458,12 +446,6 @@ def _have_same_reference(one: JobFolder, other: JobFolder) -> bool:
 
 def _link_files(record: Record, current: Record | None, old: JobFolder, fresh: JobFolder) -> bool:
     """Link the files of one opset.
-
-    Args:
-        record: The earlier record.
-        current: A new record of the same opset on another device.
-        old: The earlier folder.
-        fresh: The new folder.
 
     Returns:
         False if a file is missing or a symlink, or the new record has another file.

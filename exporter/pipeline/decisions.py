@@ -117,12 +117,7 @@ class FingerprintCache:
 
 
 class RecordValidator:
-    """Compares records with the current manifest, files and packages.
-
-    Args:
-        manifest: The project.
-        today: The date for expectations.
-    """
+    """Compares records with the current manifest, files and packages."""
 
     def __init__(self, manifest: Manifest, today: date) -> None:
         self.fingerprints = FingerprintCache(manifest)
@@ -224,10 +219,7 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
 def drop_changed_files(results: Results, build: Path, *, is_complete: bool = False) -> Results:
     """Drop the results with a file that changed after its proof.
 
-    Args:
-        results: The results.
-        build: The build folder.
-        is_complete: True if a missing file is a change, too. Results may be read without files.
+    If `is_complete`, a missing file is a change, too: results may be read without files.
     """
     verifier = ArtifactVerifier(build)
     missing = {
@@ -289,14 +281,7 @@ def decide(
     validator: RecordValidator,
     options: BuildOptions = DEFAULT_OPTIONS,
 ) -> Decisions:
-    """Decide for every selected cell.
-
-    Args:
-        plan: The selected cells.
-        stored: The records of earlier runs.
-        validator: Compares them with the current state.
-        options: The options of the build.
-    """
+    """Decide for every selected cell."""
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
     rechecks = set()
@@ -371,13 +356,7 @@ def _use_store(
 def add_failed_restores(
     decisions: Decisions, plan: Plan, problems: Mapping[CellId, str]
 ) -> Decisions:
-    """Return the decisions with a run for each cell that could not be restored.
-
-    Args:
-        decisions: The decisions before the restore.
-        plan: The order of the cells.
-        problems: Why a cell was not restored.
-    """
+    """Return the decisions with a run for each cell that could not be restored."""
     failed = {
         cell: f"{decisions.hits[cell].reason}, and {problem}" for cell, problem in problems.items()
     }
@@ -414,14 +393,7 @@ def look_up(
     get_parts: Callable[[CellId], Mapping[str, str]],
     is_valid: Callable[[Record], bool],
 ) -> StoreLookup:
-    """Search the store for cells.
-
-    Args:
-        store: The store.
-        reasons: The cells, with the reason why each would run.
-        get_parts: Returns the current fingerprint of a cell.
-        is_valid: Returns True if a record is up to date.
-    """
+    """Search the store for cells."""
     if not reasons:
         return StoreLookup(hits={}, problems={})
     hits, problems = {}, {}
@@ -452,12 +424,7 @@ def restore(
 ) -> dict[CellId, str]:
     """Restore the cells of one model, beside valid results of the build folder, which stay.
 
-    Args:
-        job: The job that would build the cells, with an empty folder.
-        hits: The entry of each cell.
-        store: The store.
-        stored: The records of the build folder, which is locked.
-        rules: Select the records of the build folder that stay.
+    The build folder is locked. `rules` select its records that stay.
 
     Returns:
         Why a cell cannot be restored.
@@ -498,13 +465,7 @@ def restore(
 
 
 class StoreWriter:
-    """Writes results to the store.
-
-    Args:
-        manifest: The project.
-        today: The date of the run.
-        store: The store, or None if results are not stored.
-    """
+    """Writes results to the store."""
 
     def __init__(self, manifest: Manifest, today: date, store: Store | None) -> None:
         self._manifest = manifest
@@ -513,10 +474,6 @@ class StoreWriter:
 
     def put(self, records: Iterable[Record], folder: JobFolder) -> str:
         """Store the records that are up to date.
-
-        Args:
-            records: The records of one job.
-            folder: The model's folder with their files.
 
         Returns:
             Why nothing is stored from now on. The message is returned once, then "".

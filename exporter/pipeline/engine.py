@@ -147,10 +147,7 @@ _KILL_PERIOD = 120.0  # seconds; only a broken disk delays the end of a killed p
 class LocalEngine:
     """Runs several workers in parallel.
 
-    Args:
-        workers: The number of workers.
-        starter: Starts the processes.
-        keeps_starter: Leave the starter open for another run.
+    If `keeps_starter`, the starter stays open for another run.
     """
 
     def __init__(

@@ -33,9 +33,7 @@ _WORKER_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "export") -> None:
     """Find packages that a child process imports.
 
-    Args:
-        names: The packages.
-        extra: The extra of this distribution that installs them.
+    `extra` is the extra of this distribution that installs them.
 
     Raises:
         ExporterError: ENVIRONMENT, with the names of all missing packages.
@@ -66,10 +64,7 @@ def create_environments(
 ) -> Project:
     """Return the project with the interpreters of these devices' environments.
 
-    Args:
-        project: The project.
-        devices: The names of the devices on which cells run.
-        on_note: Receives a message before an environment is created, and if that fails.
+    `on_note` receives a message before an environment is created, and if that fails.
     """
     environments = []
     for environment in _list_used(project, {name.base for name in devices}):
@@ -152,14 +147,6 @@ def run_nested_export(
     on_line: Callable[[str], None],
 ) -> RunRecord:
     """Export with other packages and return the results.
-
-    Args:
-        project: The project.
-        installed: The environment with the packages.
-        build: The build folder of the results.
-        arguments: More arguments of `export`.
-        environment: The environment variables.
-        on_line: Receives each line of the output.
 
     Raises:
         ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.

@@ -75,11 +75,7 @@ def recover_killed_runs(
     """Move finished results of killed runs to their models, and remove the rest.
 
     All records count except those of the last announced cells, as after a crash of the worker.
-    `decide` verifies the files, as for any other record.
-
-    Args:
-        stored: The records of the build folder, which is locked.
-        is_valid: Returns True if a record is up to date and its cell is in the manifest.
+    `decide` verifies the files, as for any other record. The build folder is locked.
 
     Returns:
         A line for each model with recovered results.
@@ -155,11 +151,8 @@ class Garbage:
 def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
     """Search the folders that an export created, for file names of an export.
 
-    A record precedes its files. A file of uncertain origin stays, and so does a stale result.
-
-    Args:
-        build: The build folder.
-        cells: All cells of all manifests, selected or not.
+    A record precedes its files. A file of uncertain origin stays, and so does a stale result. The
+    cells are those of all manifests, selected or not.
     """
     by_toolchain: dict[str, list[CellId]] = {"": []}
     for cell in cells:

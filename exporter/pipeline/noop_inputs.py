@@ -31,11 +31,8 @@ def collect_noop_inputs(
 ) -> NoopInputs:
     """Return the inputs that must not change for the next export to be a no-op.
 
-    Args:
-        loaded: The project.
-        results: The results of all cells. No cell ran, and none is missing.
-        reports: All files and folders that the reports were read from or written to.
-        today: The date for expectations.
+    No cell ran, and none is missing. `reports` are the files and folders that the reports were read
+    from or written to.
     """
     project = loaded.manifest.project
     root, build = Path(project.root), BuildFolder.from_project(project)

@@ -44,11 +44,7 @@ class Cost:
 
 
 def estimate_costs(models: Mapping[str, Mapping[CellId, Record]]) -> dict[str, Cost]:
-    """Return the cost of each model with at least one record that contains times.
-
-    Args:
-        models: The records of each model, by cell.
-    """
+    """Return the cost of each model with at least one record that contains times."""
     timed = {
         model: [record for record in records.values() if record.seconds]
         for model, records in models.items()
@@ -100,13 +96,7 @@ def count_parts(
     """Return the number of parts of each job.
 
     A job is divided if other workers would wait for it. Each part captures the model again, so a
-    division must clearly shorten the run.
-
-    Args:
-        jobs: The opsets of each model.
-        costs: The known costs.
-        workers: The number of parallel workers.
-        undivisible: Models that need a single worker.
+    division must clearly shorten the run. Models in `undivisible` need a single worker.
     """
     undivided = dict.fromkeys(jobs, 1)
     known = {m: costs[m].estimate_seconds(jobs[m]) for m in jobs if m in costs}
@@ -196,13 +186,7 @@ def make_tasks(
     """Divide long jobs and order all jobs by length, the longest first.
 
     Jobs of unknown length come first, those with the largest accepted files before the others.
-
-    Args:
-        jobs: One for each model.
-        costs: The known costs of the models.
-        build: Creates the folders of the parts.
-        workers: The number of parallel workers.
-        read_sizes: Returns the sizes of models, by which those without a cost are ordered.
+    `read_sizes` returns the sizes of models, by which those without a cost are ordered.
     """
     jobs = list(jobs)
     opsets = {job.spec.id: job.opsets for job in jobs}

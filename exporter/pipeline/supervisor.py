@@ -70,12 +70,7 @@ class Verdict:
 
 
 def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict:
-    """Decide the cells of a job.
-
-    Args:
-        result: The end of the job.
-        records: All records in the job's folder.
-    """
+    """Decide the cells of a job."""
     cells = result.job.cells()
     written = {cell: records[cell] for cell in cells if cell in records}
     if result.exit_kind is ExitKind.EXITED and result.code == 0 and len(written) == len(cells):
@@ -214,11 +209,7 @@ class EndedJob:
 
 
 class SplitJobs:
-    """The running and ended parts of each model.
-
-    Args:
-        tasks: All tasks of the run.
-    """
+    """The running and ended parts of each model."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._running: dict[str, set[str]] = {}

@@ -33,11 +33,6 @@ def render_exports(
 ) -> dict[str, str | bytes]:
     """Return every file by its name relative to the reports folder.
 
-    Args:
-        manifest: The promises.
-        run: The results.
-        history: The accepted outcomes; if None, the files do not contain them.
-
     Raises:
         ExporterError: ENVIRONMENT, if a plugin cannot be loaded or returns an invalid file name.
     """
@@ -88,10 +83,6 @@ _NAMES = (
 
 def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write every file, and delete the files of removed models and plugins.
-
-    Args:
-        folder: The reports folder; created if it is missing.
-        files: The results of `render_pages` and `render_exports`.
 
     Raises:
         ExporterError: ENVIRONMENT, if a file cannot be written or deleted, or if a folder inside

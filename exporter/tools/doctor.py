@@ -203,13 +203,7 @@ _GIT_TIMEOUT = 20  # seconds
 
 
 def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """Return diagnoses of the machine.
-
-    Args:
-        root: The project's folder.
-        jobs: The number of workers that run at the same time.
-        environment: The environment of git.
-    """
+    """Return diagnoses of the machine."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     machine = f"{cores} cores, {memory / _GIB:.1f} GiB of memory, {jobs} parallel jobs"

@@ -36,14 +36,7 @@ class SurveyResponse(FrozenModel):
 def run_survey(
     spec: ModelSpec, root: Path, routes: Mapping[int, Route], environment: Mapping[str, str]
 ) -> SurveyResponse:
-    """Return the operators that one model lacks; a failure of the process is a problem.
-
-    Args:
-        spec: The model.
-        root: The project's root, absolute.
-        routes: The route of each opset.
-        environment: Variables of the process.
-    """
+    """Return the operators that one model lacks; a failure of the process is a problem."""
     arguments = {"spec": spec, "root": root, "routes": routes}
     try:
         return call_in_child(

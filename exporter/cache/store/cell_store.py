@@ -138,12 +138,7 @@ class Store:
         inputs: Mapping[CellId, Mapping[str, str]],
         is_valid: Callable[[Record], bool],
     ) -> dict[CellId, StoreResult]:
-        """Find the entries of cells in this store, and the missing ones in the remote store.
-
-        Args:
-            inputs: The current fingerprint of each cell.
-            is_valid: Returns True if a record is up to date with the current files and packages.
-        """
+        """Find the entries of cells in this store, and the missing ones in the remote store."""
         results = {cell: self.find(cell, parts, is_valid) for cell, parts in inputs.items()}
         missing = [cell for cell, result in results.items() if not result.entry]
         self._counts.update(local_hits=len(results) - len(missing))
@@ -181,13 +176,7 @@ class Store:
     def find(
         self, cell: CellId, parts: Mapping[str, str], is_valid: Callable[[Record], bool]
     ) -> StoreResult:
-        """Find an entry of a cell with the current inputs.
-
-        Args:
-            cell: The cell.
-            parts: Its current fingerprint.
-            is_valid: Returns True if a record is up to date with the current files and packages.
-        """
+        """Find an entry of a cell with the current inputs."""
         problem = ""
         for path in _list_newest_first(self._entries / _split_key(make_lookup_key(cell, parts))):
             try:
@@ -228,10 +217,6 @@ class Store:
 
     def put(self, records: Collection[Record], folder: JobFolder) -> str:
         """Store the cells that are storable.
-
-        Args:
-            records: Records of one model.
-            folder: The model's folder with their files.
 
         Returns:
             Why the cells are not stored. The message is returned once, then "".
@@ -340,10 +325,7 @@ class Store:
     ) -> str:
         """Store a cell after its files. Return why the model is too large, or "".
 
-        Args:
-            record: The record of the cell.
-            paths: The files in the model's folder by name.
-            files: The files that earlier cells of the model have; new ones are added.
+        New files are added to `files`, which contains those of earlier cells of the model.
         """
         own_names = [name for name in paths if belongs_to(name, record)]
         for name in own_names:

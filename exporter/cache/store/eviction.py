@@ -75,12 +75,7 @@ def evict(
 ) -> EvictionResult:
     """Remove entries beyond the limits, and unused files: damaged, old, then the least used ones.
 
-    Args:
-        files: All files of the store.
-        read: Returns the files of each entry, or None if the entry is damaged.
-        remove: Removes files.
-        limits: The limits.
-        dry_run: True to remove nothing.
+    `read` returns the files of each entry, or None if the entry is damaged.
 
     Raises:
         OSError: if a request fails. An entry that cannot be read may use any file.

@@ -179,11 +179,7 @@ _HANDLERS = (
 
 
 class HttpFiles(RemoteFiles):
-    """The files of a web server, which must list the content of folders. They are only read.
-
-    Args:
-        url: The URL.
-    """
+    """The files of a web server, which must list the content of folders. They are only read."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -276,9 +272,7 @@ class Request(Generic[T]):
 class RequestPool:
     """Threads for the requests of one kind: reads or writes.
 
-    Args:
-        limit: The time for all waits, which other pools may share.
-        threads: The number of parallel requests.
+    Other pools may share the limit.
     """
 
     def __init__(self, limit: TimeLimit, threads: int) -> None:

@@ -141,8 +141,7 @@ class RemoteStore:
     def find(self, keys: Collection[str]) -> dict[str, list[StoreEntry]]:
         """Return the entries of each lookup key, the newest first.
 
-        Args:
-            keys: The folders of the entries, such as `ab/cdef`.
+        Keys are the folders of the entries, such as `ab/cdef`.
         """
         requests = {key: self._reads.submit(self._make_lookup(key)) for key in keys}
         self._reads.wait(list(requests.values()))
@@ -157,10 +156,7 @@ class RemoteStore:
     ) -> int:
         """Write files into the local store. A file that is missing or damaged is skipped.
 
-        Args:
-            files: The files, each once.
-            scratch: A folder for incomplete files, on the same file system.
-            locate: Returns the path of the file with a hash.
+        The folder `scratch` must be on the same file system.
 
         Returns:
             The number of bytes.
@@ -181,13 +177,7 @@ class RemoteStore:
         return size
 
     def upload(self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]) -> None:
-        """Start the upload of an entry after its files.
-
-        Args:
-            name: The path of the entry.
-            entry: The entry.
-            locate: Returns the current path of a file.
-        """
+        """Start the upload of an entry after its files."""
         if not self.is_read_only:
             self._uploads.append(self._writes.submit(self._make_upload(name, entry, locate)))
 

@@ -121,9 +121,7 @@ def is_storable(record: Record) -> bool:
 def belongs_to(path: str, record: Record) -> bool:
     """Return True if a file belongs to the cell, or to all cells of its model.
 
-    Args:
-        path: Relative to the model's folder.
-        record: The record of the cell.
+    The path is relative to the model's folder.
     """
     match = _PATH.fullmatch(path)
     if match is None:

@@ -53,11 +53,6 @@ def ops(cells: tuple[str, ...], root: Path) -> int:
 def show_missing_operators(model: str, routes: dict[int, Route], response: SurveyResponse) -> bool:
     """Print the operators of a model that the exporters lack.
 
-    Args:
-        model: The model's id.
-        routes: The route of each selected opset.
-        response: The missing operators.
-
     Returns:
         True if an exporter lacks an operator at an opset that it is used for.
     """

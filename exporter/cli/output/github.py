@@ -82,10 +82,7 @@ def format_commands(
 ) -> Iterator[str]:
     """Yield one line for each annotation that GitHub shows.
 
-    Args:
-        annotations: All annotations, the most important first.
-        root: The project's root, absolute.
-        workspace: The checkout that GitHub's paths are relative to, absolute.
+    The most important annotations are first. Paths become relative to `workspace`, the checkout.
     """
     for level in ("error", "warning"):
         group = [item for item in annotations if item.level == level]

@@ -30,14 +30,6 @@ def make_summary(
 ) -> ExportSummary:
     """Return the summary of the selected cells.
 
-    Args:
-        manifest: The project.
-        plan: The selected cells.
-        run: All records.
-        restored: The number of cells from the store.
-        timings: Whether to add the seconds of stages and checks.
-        grid: Whether to begin with the tables of models and opsets.
-
     Returns:
         The summary with the exit code RED if a selected cell is red or has no record, else
         MANIFEST if a manifest file has a problem.

@@ -168,9 +168,7 @@ _DIFF_LINES = 12
 def show_findings(findings: Sequence[GateFinding], context: GateContext | None = None) -> None:
     """Print the findings in groups.
 
-    Args:
-        findings: The worst first.
-        context: The manifest and the records, for hints. None for no hints.
+    The worst one is first. Without a context, there are no hints.
     """
     for group in group_findings(findings):
         finding = group.first

@@ -103,10 +103,6 @@ def find_width() -> int | None:
 def fit_columns(rows: Iterable[Sequence[str]], width: int | None) -> list[str]:
     """Return the rows as lines with columns of equal width, within a width.
 
-    Args:
-        rows: The rows.
-        width: Columns of the terminal; None for no limit.
-
     Returns:
         If the rows are too wide, the last column is wrapped. If it would be narrow, each row begins
         with its first entry, and the others follow on indented lines.

@@ -151,10 +151,7 @@ class Archive:
 def unpack(file: BinaryIO, target: Path, *, has_links: bool = False) -> None:
     """Write the files of an archive into a new folder.
 
-    Args:
-        file: The archive.
-        target: The folder.
-        has_links: Whether links are accepted. If they are, the archive must be trusted.
+    If links are accepted, the archive must be trusted.
 
     Raises:
         ValueError: if a path is not inside the folder, or is neither a file nor a folder.
@@ -170,9 +167,7 @@ def unpack(file: BinaryIO, target: Path, *, has_links: bool = False) -> None:
 def list_project(root: Path, skipped: Collection[Path]) -> Iterator[Path]:
     """Yield the paths of a project, sorted in each folder.
 
-    Args:
-        root: The folder of the project.
-        skipped: Folders without their content: the build folder and the store.
+    The skipped folders, which are the build folder and the store, have no content there.
     """
     empty = {folder.absolute() for folder in skipped}
     for parent, names, leaves in os.walk(root):

@@ -79,11 +79,7 @@ def locate_engine(settings: EngineSettings, key: str) -> str:
 def connect(settings: EngineSettings, root: Path, scratch: Path, workers: int) -> ClusterConnection:
     """Return a connection to the cluster of the settings.
 
-    Args:
-        settings: The scheduler, or the function that returns a cluster, or neither.
-        root: The project's folder.
-        scratch: The folder for copies of the project of a cluster on this machine.
-        workers: The parallel jobs of a cluster on this machine.
+    `scratch` is for copies of the project of a cluster on this machine.
 
     Raises:
         ExporterError: ENVIRONMENT if there is no connection, MANIFEST if the function that returns
@@ -198,12 +194,7 @@ _GPU_DEVICES = ("GPU", "CUDA")
 
 
 class ClusterHosts:
-    """The Dask workers of a cluster by their addresses.
-
-    Args:
-        connection: The cluster.
-        on_note: Receives messages for the user.
-    """
+    """The Dask workers of a cluster by their addresses."""
 
     def __init__(self, connection: ClusterConnection, on_note: Callable[[str], None]) -> None:
         self._client = connection.client
@@ -330,13 +321,7 @@ class ClusterHosts:
         return [e for e in responding if e not in avoided] or responding or allowed or None
 
     def is_stuck(self, key: str, host: str, allowed: Collection[str] | None) -> bool:
-        """Return True if a job must run elsewhere: its hosts left, or do not respond.
-
-        Args:
-            key: The key of its task.
-            host: The host that runs it, or "".
-            allowed: The hosts that may run it, or None for all.
-        """
+        """Return True if a job must run elsewhere: its hosts left, or do not respond."""
         if allowed is not None and not self._workers.keys() & set(allowed):
             return True
         is_silent = host in self._silent or any(key in keys for keys in self._silent.values())

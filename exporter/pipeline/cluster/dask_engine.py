@@ -71,13 +71,6 @@ _EVENT_LIMIT = 1 << 20
 class DaskEngine:
     """Runs jobs on the hosts of a Dask cluster.
 
-    Args:
-        project: The project.
-        settings: The scheduler, or the function that returns a cluster, or neither.
-        environment: The variables of this process.
-        on_note: Receives messages for the user.
-        jobs: The jobs that this machine can run in parallel.
-
     Raises:
         ExporterError: ENVIRONMENT if Dask is missing.
     """

@@ -70,13 +70,7 @@ def split_python_path(root: Path, value: str) -> tuple[str, ...]:
 def make_host_variables(
     context: RunContext, root: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of the workers.
-
-    Args:
-        context: The run.
-        root: The copy of the project.
-        environment: The variables of the host.
-    """
+    """Return the variables of the workers."""
     shared = list_shared_variables(environment, context.patterns)
     values = {name: value for name, value in environment.items() if name not in shared}
     client_root = Path(context.root)
@@ -124,9 +118,7 @@ def find_differences(
 def prepare_devices(job: Job, folder: Path) -> tuple[Job, tuple[str, ...]]:
     """Return the job with the interpreters of this host, and the differences of its devices.
 
-    Args:
-        job: The job of the client.
-        folder: The folder for environments that this host lacks.
+    The folder is for environments that this host lacks.
     """
     differences: dict[str, None] = {}
     devices: dict[str, Device] = {}
@@ -435,12 +427,7 @@ class _SharedStarter:
 
 
 class _JobStarter:
-    """The starter of one job, which locks the calls of the shared one.
-
-    Args:
-        shared: The starter of all jobs.
-        is_cancelled: Returns True if the job must end.
-    """
+    """The starter of one job, which locks the calls of the shared one."""
 
     def __init__(self, shared: _SharedStarter, is_cancelled: Callable[[], bool]) -> None:
         self._shared = shared

@@ -214,14 +214,7 @@ def build_index_data(
     by_model: Mapping[str, Sequence[Cell]],
     history: AcceptanceHistory,
 ) -> IndexData:
-    """Return the data of the page.
-
-    Args:
-        manifest: The promises.
-        run: The results, for the versions of the tools.
-        by_model: The cells of each model.
-        history: The accepted outcomes.
-    """
+    """Return the data of the page."""
     cells = [cell for each in by_model.values() for cell in each]
     clusters = cluster_cells((cell for cell in cells if cell.is_red), manifest, history)
     indices: dict[CellId, list[int]] = {}

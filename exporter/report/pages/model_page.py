@@ -93,15 +93,7 @@ def build_model_page(
     history: AcceptanceHistory,
     support: Sequence[RuntimeSupport] = (),
 ) -> ModelPage:
-    """Return the values for the page.
-
-    Args:
-        spec: The contract.
-        cells: The cells of the model, by opset.
-        project: Defines the build folder and the command.
-        history: The accepted outcomes.
-        support: The support of the files by runtimes.
-    """
+    """Return the values for the page."""
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
     by_device: dict[str, list[Cell]] = {}
     for cell in cells:

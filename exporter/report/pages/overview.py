@@ -126,9 +126,7 @@ def _describe_runtimes(
 def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Row:
     """Return one row for each outcome and reason, for all models and devices together.
 
-    Args:
-        cells: All promised cells.
-        statuses: Those of the section; None for cells without a result.
+    A status is None for a cell without a result.
     """
     selected = [c for c in cells if (c.record.status if c.record else None) in statuses]
     rows: dict[tuple[Mark, str, str], list[Cell]] = {}
@@ -160,9 +158,7 @@ def _label_cells(
 ) -> tuple[str, ...]:
     """Return the labels of cells, with the devices only if they are not all of the model.
 
-    Args:
-        cells: Cells of one outcome.
-        loadable: The devices of each model and opset whose runtime can load the file.
+    `loadable` are the devices of each model and opset whose runtime can load the file.
     """
     if all(cell.is_beyond_runtime for cell in cells):
         devices = ",".join(dict.fromkeys(cell.id.device for cell in cells))

@@ -52,12 +52,8 @@ def render_pages(
 ) -> dict[str, str]:
     """Return every page of the report.
 
-    Args:
-        manifest: The promises; a promise without a record is shown as not run.
-        run: The results; records without a promise are ignored.
-        findings: The findings of the gate for the overview; if None or empty, it has no such list.
-        templates: The project's own templates; need not exist.
-        history: The accepted outcomes; if None, the pages do not contain them.
+    A promise without a record is shown as not run, and records without a promise are ignored. The
+    folder `templates` need not exist.
 
     Returns:
         Text by file name relative to the reports folder: `COMPATIBILITY.md`, `index.html`,
@@ -124,11 +120,7 @@ def render_comparison(
 ) -> str:
     """Return `index.html` of results, with marks at the cells that have another outcome before.
 
-    Args:
-        manifest: The promises.
-        run: The results after the change.
-        before: The outcomes before the change.
-        templates: The project's own templates; need not exist.
+    The folder `templates` need not exist.
 
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
@@ -169,10 +161,8 @@ def render_gate(
 ) -> str:
     """Return the findings of the gate as markdown, the worst first.
 
-    Args:
-        findings: The findings; if there are none, the page contains that statement.
-        templates: The project's own templates; need not exist.
-        context: Manifest, records and commit of the baseline; if None, the page has no details.
+    Without a context, which has the manifest, the records and the commit of the baseline, the page
+    has no details.
 
     Raises:
         ExporterError: MANIFEST, if a template is invalid.

@@ -104,12 +104,7 @@ class FailureReasons:
 
 
 def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureReasons:
-    """Return the diagnosis of a record.
-
-    Args:
-        record: A record with any status.
-        command: The project's spelling of a command.
-    """
+    """Return the diagnosis of a record."""
     blame = record.blame
     message = clean_message(record.message)
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
@@ -227,10 +222,7 @@ def build_failure_rows(
 ) -> tuple[Row, ...]:
     """Return the red cells, then the other cells that do not pass.
 
-    Args:
-        cells: The cells of a model.
-        project: Defines the build folder, which contains the logs, and the command.
-        history: The accepted outcomes. Cells with different ones are in different rows.
+    Cells with different accepted outcomes are in different rows.
     """
     groups = group_cells(
         (cell for cell in cells if cell.mark is not MARKS[Status.PASS]),

@@ -39,10 +39,7 @@ def build_matrix(
 ) -> tuple[MatrixPart, ...]:
     """Return the tables of the overview: models with red cells first, then changed ones.
 
-    Args:
-        manifest: The promises.
-        by_model: The cells of each model.
-        history: The accepted outcomes; if None, no model counts as changed.
+    Without a history, no model counts as changed.
     """
     changed = {
         model

@@ -44,14 +44,7 @@ def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, str,
 def build_support_rows(
     spec: ModelSpec, cells: Sequence[Cell], manifest: Manifest, tools: Mapping[str, str]
 ) -> tuple[RuntimeSupport, ...]:
-    """Return one row for devices of a model with equal results.
-
-    Args:
-        spec: The contract.
-        cells: The cells of the model.
-        manifest: Defines the runtime of each device.
-        tools: The versions from `RunRecord.tools`.
-    """
+    """Return one row for devices of a model with equal results."""
     devices: dict[RuntimeSupport, list[str]] = {}
     for device in dict.fromkeys(cell.id.device for cell in cells):
         passing = [

@@ -55,14 +55,7 @@ def choose_files(
     *,
     include_red: bool = False,
 ) -> tuple[tuple[Candidate, ...], tuple[Omission, ...]]:
-    """Decide about each opset of each model.
-
-    Args:
-        selected: Cells in the order of the plan.
-        records: Valid records by cell.
-        missing: The reason for each cell without a valid record.
-        include_red: Also publish failing files if they exist.
-    """
+    """Decide about each opset of each model."""
     candidates: list[Candidate] = []
     omissions: list[Omission] = []
     for (model, opset), group in groupby(selected, key=lambda p: (p.cell.model, p.cell.opset)):
