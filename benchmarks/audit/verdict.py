@@ -16,7 +16,8 @@ from benchmarks.audit.counterexamples import (
 from benchmarks.audit.mutators.mutants import Mutant
 from benchmarks.audit.results import MutantOutcome
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
+from exporter.checks.comparison.compare_outputs import compare_output
+from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import SampleData
 from exporter.manifest import Device

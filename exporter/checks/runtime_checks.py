@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.checks.comparison.compare_outputs import OutputContext, compare_by, get_overflow
+from exporter.checks.comparison.compare_outputs import compare_by, get_overflow
 from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.comparison.tolerance import Limit, compute_limit, is_float
+from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.jobs import Sample
@@ -165,9 +165,10 @@ class PowerCheck:
 
 
 def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:
-    output, spread = context.spec.outputs[index], context.reference.output_spread[index]
+    measured = OutputContext(context, index, device)
+    output, spread = measured.output, context.reference.output_spread[index]
     if output.compare is not None and not output.compare.rows:
-        accepted = _find_accepted_output(OutputContext(context, index, device))
+        accepted = _find_accepted_output(measured)
         return _OutputPower(name=output.name, is_real=False, spread=spread, accepted=accepted)
     if not is_float(output.dtype) or 0 in output.shape:
         is_empty = 0 in output.shape
@@ -177,8 +178,8 @@ def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPo
     scale = max((sample.scales[index] for sample in samples), default=0.0)
     declared = (sample.scales[index] for sample in samples if sample.kind == "declared")
     declared_scale = next(declared, 0.0)
-    limit = compute_limit(context, index, device, scale)
-    declared_limit = compute_limit(context, index, device, declared_scale)
+    limit = compute_limit(measured, scale)
+    declared_limit = compute_limit(measured, declared_scale)
     return _OutputPower(
         name=output.name,
         is_real=True,

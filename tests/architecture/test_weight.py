@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 52_811,
-    "lines of tests": 64_234,
+    "lines of the package": 52_800,
+    "lines of tests": 64_310,
     "files": 271,
     "packages": 40,
     "modules below 60 lines": 13,
-    "lines of imports in 1,000 lines": 83,
-    "private functions called once, in 1,000 functions": 219,
+    "lines of imports in 1,000 lines": 84,
+    "private functions called once, in 1,000 functions": 221,
 }
 
 

@@ -226,7 +226,7 @@ def run_module(name: str, *arguments: str) -> None:
 def import_modules(kind: str) -> None:
     """Import the modules of a command, or those of all workers."""
     if kind == "workers":
-        from exporter.worker.preload import preload, preload_capture
+        from exporter.worker.fork_server import preload, preload_capture
 
         preload()
         preload_capture()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exporter.checks.comparison.tolerance import Limit
-from exporter.runtimes.session import Array
+from exporter.runtimes.session import Array, OnnxValue, list_items
 
 #: Below this share of the scale, an error relative to the element has no meaning.
 _SMALL = 1e-3
@@ -17,15 +17,6 @@ _SMALL = 1e-3
 _BLOCK = 1 << 15
 #: A mask value is at least `_MASK`, and `_GAP` times larger than all other values.
 _MASK, _GAP = 1e4, 1e3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredTolerance:
-    """The smallest `atol` that would pass with the current `rtol` and `outside`."""
-
-    atol: float
-    rtol: float
-    outside: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +35,8 @@ class Comparison:
     """True if NaN or Inf have other positions than in PyTorch's output."""
     is_uncertain: bool = False
     """True if a problem may be as small as PyTorch's own error, which is too large for a bound."""
-    required: RequiredTolerance | None = None
-    """The fixed tolerance that would pass; None if no tolerance would."""
+    required: Limit | None = None
+    """The smallest `atol` that would pass with the current `rtol` and `outside`, if one would."""
     details: Mapping[str, float | str] = field(default_factory=dict)
     """Other figures for the diagnosis; most of them only if the output fails."""
 
@@ -164,8 +155,30 @@ def _pass_quickly(actual: Array, expected: Array, limit: Limit, target: Array) -
         limit_ratio=error / limit.atol if error else 0.0,
         noise_ratio=error / limit.noise if limit.noise else None,
         details={"outside": 0.0},
-        required=RequiredTolerance(atol=pytorch_error, rtol=0.0, outside=0.0),
+        required=Limit(atol=pytorch_error),
     )
+
+
+def measure_error(actual: OnnxValue | None, expected: OnnxValue) -> float:
+    """Return the largest error as a share of the scale; infinite if the kinds differ."""
+    if actual is None or isinstance(actual, list) != isinstance(expected, list):
+        return math.inf
+    pairs = list(zip(list_items(actual), list_items(expected), strict=False))
+    if isinstance(actual, list) and len(actual) != len(expected):
+        return math.inf
+    return max((_measure_array_error(*pair) for pair in pairs), default=0.0)
+
+
+def _measure_array_error(actual: Array, expected: Array) -> float:
+    kinds = actual.dtype.kind + expected.dtype.kind
+    if set(kinds) & set("biuOSU"):
+        # An index that differs by one is wrong, even if it is large.
+        return 0.0 if np.array_equal(actual, expected) else math.inf
+    kind = np.complex128 if "c" in kinds else np.float64
+    one, other = actual.astype(kind), expected.astype(kind)
+    error = compare_arrays(one, other, Limit(atol=math.inf), other).max_abs
+    scale = np.abs(other[np.isfinite(other)]).max(initial=0.0)
+    return error / (float(scale) or 1.0)
 
 
 def report_mismatch(problem: str) -> Comparison:
@@ -271,9 +284,7 @@ def _measure_errors(values: Array, target: Array) -> dict[str, float | str]:
     return figures
 
 
-def _compute_required_tolerance(
-    values: Array, expected: Array, limit: Limit
-) -> RequiredTolerance | None:
+def _compute_required_tolerance(values: Array, expected: Array, limit: Limit) -> Limit | None:
     """Return the tolerance relative to PyTorch's own output, as the manifest declares it."""
     if not values.size:
         return None
@@ -282,7 +293,7 @@ def _compute_required_tolerance(
     exempt = int(limit.outside * excess.size)
     last = excess.size - 1 - exempt
     atol = float(excess.max() if not exempt else np.partition(excess, last)[last])
-    return RequiredTolerance(atol=atol, rtol=limit.rtol, outside=limit.outside)
+    return Limit(atol=atol, rtol=limit.rtol, outside=limit.outside)
 
 
 def _unravel(array: Array, position: int) -> tuple[int, ...]:

@@ -19,21 +19,20 @@ from exporter.checks.comparison.compare_arrays import (
     report_mismatch,
 )
 from exporter.checks.comparison.tolerance import (
+    PRECISIONS,
     Limit,
-    Rounding,
+    OutputContext,
+    Precision,
     compute_limit,
     compute_limit_without_float64,
-    get_large_noise,
-    get_rounding,
     is_float,
     is_limit_measured,
     measure_uncertainty,
 )
-from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import SampleData, SelectionData
 from exporter.core.text import pluralize
 from exporter.jobs import Reference
-from exporter.manifest import Comparator, Input, ModelSpec, Output
+from exporter.manifest import Comparator, Input, ModelSpec
 from exporter.runtimes.session import Array, OnnxValue
 
 #: Units in the last place of two values that were rounded on their own.
@@ -126,7 +125,6 @@ def compare_small_slices(
     passed: Comparison,
     arrays: tuple[Array, Array, Array],
     limit: Limit,
-    rounding: Rounding,
 ) -> Comparison:
     """Return the comparison with the problem of the worst small slice, if there is one.
 
@@ -134,13 +132,12 @@ def compare_small_slices(
         passed: The comparison of the whole output.
         arrays: The outputs of the file, of PyTorch, and of PyTorch in float64.
         limit: The bound of the whole output.
-        rounding: The rounding of its dtype.
     """
     expected = arrays[1]
     is_table = expected.dtype.kind == "f" and expected.ndim > 1 and expected.size
     if passed.problem or not is_table or not math.isfinite(limit.scale):
         return passed
-    worst = max(_measure_axes(arrays, limit, rounding), key=lambda each: each.ratio, default=None)
+    worst = max(_measure_axes(arrays, limit), key=lambda each: each.ratio, default=None)
     if worst is None or not worst.ratio > 1:
         return passed
     is_last = worst.axis == expected.ndim - 1
@@ -152,11 +149,9 @@ def compare_small_slices(
     return replace(passed, problem=problem, limit_ratio=worst.ratio, required=None)
 
 
-def _measure_axes(
-    arrays: tuple[Array, Array, Array], limit: Limit, rounding: Rounding
-) -> Iterator[_Excess]:
+def _measure_axes(arrays: tuple[Array, Array, Array], limit: Limit) -> Iterator[_Excess]:
     """Yield the worst small slice of each axis that has one."""
-    exact = arrays[2]
+    exact, precision = arrays[2], PRECISIONS[arrays[1].dtype.name]
     for axis in range(exact.ndim):
         others = tuple(other for other in range(exact.ndim) if other != axis)
         # A slice with NaN or Inf is not small. This needs no copy of a large output.
@@ -165,7 +160,7 @@ def _measure_axes(
         if not small.size:
             continue
         actual, pytorch, wide = (_take_slices(array, axis, small) for array in arrays)
-        error, ratio = _measure_slices(actual, pytorch, wide, magnitude[small], limit, rounding)
+        error, ratio = _measure_slices(actual, pytorch, wide, magnitude[small], limit, precision)
         index = int(np.argmax(ratio))
         scale = float(magnitude[small][index])
         yield _Excess(float(ratio[index]), float(error[index]), scale, axis, int(small[index]))
@@ -178,7 +173,7 @@ def _take_slices(array: Array, axis: int, indices: Array) -> Array:
 
 
 def _measure_slices(
-    actual: Array, pytorch: Array, exact: Array, scale: Array, limit: Limit, rounding: Rounding
+    actual: Array, pytorch: Array, exact: Array, scale: Array, limit: Limit, precision: Precision
 ) -> tuple[Array, Array]:
     """Return the largest error of each slice, and the same as a multiple of its bound.
 
@@ -188,30 +183,14 @@ def _measure_slices(
     share = np.abs(pytorch - exact).max(axis=1) / scale
     error = np.abs(actual - exact).max(axis=1)
     count = (exact != 0).sum(axis=1)
-    is_bounded = (count >= _MIN_ELEMENTS) & (share <= _MAX_NOISE * rounding.eps)
+    is_bounded = (count >= _MIN_ELEMENTS) & (share <= _MAX_NOISE * precision.eps)
     noise = float(share[is_bounded].max(initial=0.0))
     is_measured = noise > 0 and int(count[is_bounded].sum()) >= _MANY_ELEMENTS
     # Approximations of functions such as the sigmoid have the rounding of 1.
-    floor = rounding.floor * rounding.eps
-    least = floor if is_measured else rounding.few
-    allowed = np.maximum(max(rounding.factor * noise, least) * scale, floor)
+    floor = precision.floor * precision.eps
+    least = floor if is_measured else precision.atol + precision.rtol
+    allowed = np.maximum(max(limit.factor * noise, least) * scale, floor)
     return error, np.where(is_bounded, error / np.minimum(allowed, limit.atol), 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputContext:
-    """One output of the contract on one device."""
-
-    context: CheckContext
-    index: int
-    device: str
-    is_exact: bool = True
-    """True if the sample was run in float64, even if that run failed."""
-
-    @property
-    def output(self) -> Output:
-        """The declared output."""
-        return self.context.spec.outputs[self.index]
 
 
 def compare_output(
@@ -277,15 +256,14 @@ def choose_limit(
     Returns:
         No limit if values must be equal.
     """
-    key = (output.context, output.index, output.device)
     if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
         return None, expected
-    if not output.is_exact and is_limit_measured(*key):
-        return compute_limit_without_float64(*key, measure_scale(expected)), expected
+    if not output.is_exact and is_limit_measured(output):
+        return compute_limit_without_float64(output, measure_scale(expected)), expected
     is_usable = wide is not None and wide.shape == expected.shape and measure_scale(wide) > 0
-    is_exact = is_usable and is_limit_measured(*key)
+    is_exact = is_usable and is_limit_measured(output)
     target = wide if is_exact and wide is not None else expected
-    return compute_limit(*key, measure_scale(target), exact=is_exact), target
+    return compute_limit(output, measure_scale(target), exact=is_exact), target
 
 
 def _compare_masked(
@@ -325,15 +303,13 @@ def _compare_tensor(
     if comparator is not None and not comparator.rows:
         return compare_by(comparator, actual, expected, target, limit, output)
     comparison = compare_arrays(actual, expected, limit, target)
-    key = (output.context, output.index, output.device)
-    if limit is not None and isinstance(actual, np.ndarray) and is_limit_measured(*key):
+    if limit is not None and isinstance(actual, np.ndarray) and is_limit_measured(output):
         # Without float64 the target is PyTorch's own output: a difference leads to a review.
         is_compared = target is not expected or not output.is_exact
         arrays = (actual, expected, target)
         # An error that follows the terms of a sum is no bound of a small slice.
         if is_compared and not limit.outside and not output.context.reference.has_plain_noise:
-            rounding = get_rounding(*key)
-            comparison = compare_small_slices(comparison, arrays, limit, rounding)
+            comparison = compare_small_slices(comparison, arrays, limit)
     overflow = get_overflow(output.context.reference, output.index)
     if comparison.has_nonfinite_mismatch and overflow:
         return replace(comparison, problem=f"{comparison.problem}; {overflow}")
@@ -457,13 +433,12 @@ def _match_rows(
 
 def _mark_uncertainty(comparison: Comparison, expected: Array, output: OutputContext) -> Comparison:
     """Mark an error that is no larger than PyTorch's own error, if that is no bound."""
-    context, index = output.context, output.index
     if not is_float(expected.dtype.name) or not is_float(output.output.dtype):
         return comparison
-    uncertainty = measure_uncertainty(context, index, output.device, measure_scale(expected))
+    uncertainty = measure_uncertainty(output, measure_scale(expected))
     if not comparison.max_abs <= uncertainty:
         return comparison
-    share = get_large_noise(context, index) or 0.0
+    share = output.large_noise or 0.0
     dtype = expected.dtype.name
     problem = f"{comparison.problem}; PyTorch's own {dtype} error is {share:.1e} of the scale"
     return replace(comparison, problem=problem, is_uncertain=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exporter.checks.comparison.compare_arrays import Comparison, RequiredTolerance
+from exporter.checks.comparison.compare_arrays import Comparison
 from exporter.checks.comparison.compare_outputs import (
-    OutputContext,
     compare_output,
     order_rows,
 )
+from exporter.checks.comparison.tolerance import Limit, OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import DamagedSample, SampleData
 from exporter.core.text import pluralize, round_up_two_digits
@@ -334,7 +334,7 @@ def _collect_metrics(results: Sequence[SampleResult]) -> dict[str, int | float |
     return metrics
 
 
-def _format_tolerance(required: Sequence[RequiredTolerance]) -> str:
+def _format_tolerance(required: Sequence[Limit]) -> str:
     """Return the smallest tolerance that accepts all, in the notation of the manifest."""
     least = round_up_two_digits(max(item.atol for item in required))
     atol = f"{least:.1e}" if least else "0.0"

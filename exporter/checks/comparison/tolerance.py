@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import Sample
-from exporter.manifest import Bound, select_bound
+from exporter.manifest import Bound, Output, select_bound
 
 _NOISE_FACTOR = 8.0
 #: With fewer errors than this, the largest may be small by luck. One normal error is below an
@@ -45,7 +45,7 @@ _PRODUCT_ROUNDING = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Precision:
+class Precision:
     """The rounding of a dtype."""
 
     name: str
@@ -61,11 +61,11 @@ class _Precision:
     atol: float
 
 
-_FLOAT16 = _Precision("float16", 2.0**-10, 2.0**-24, 2, 1e-3, 1e-5)
-_BFLOAT16 = _Precision("bfloat16", 2.0**-7, 2.0**-133, 2, 1.6e-2, 1e-5)
-_FLOAT32 = _Precision("float32", 2.0**-23, 2.0**-149, 8, 1.3e-6, 1e-5)
-_FLOAT64 = _Precision("float64", 2.0**-52, 2.0**-1074, 8, 1e-7, 1e-7)
-_PRECISIONS = {
+_FLOAT16 = Precision("float16", 2.0**-10, 2.0**-24, 2, 1e-3, 1e-5)
+_BFLOAT16 = Precision("bfloat16", 2.0**-7, 2.0**-133, 2, 1.6e-2, 1e-5)
+_FLOAT32 = Precision("float32", 2.0**-23, 2.0**-149, 8, 1.3e-6, 1e-5)
+_FLOAT64 = Precision("float64", 2.0**-52, 2.0**-1074, 8, 1e-7, 1e-7)
+PRECISIONS = {
     "float16": _FLOAT16,
     "bfloat16": _BFLOAT16,
     "float32": _FLOAT32,
@@ -84,109 +84,94 @@ class Limit:
     """For elements beyond it, the allowed error grows in proportion."""
     rtol: float = 0.0
     outside: float = 0.0
-    reason: str
+    reason: str = ""
     noise: float | None = None
     """PyTorch's own largest error, in the units of the output; None if it is unknown."""
+    factor: float = _NOISE_FACTOR
+    """The multiple of PyTorch's own error, if the limit is measured."""
 
     def allowed_error(self, magnitude: float) -> float:
         """Return the allowed error of an element of this magnitude."""
         return self.atol * max(1.0, magnitude / self.scale) + self.rtol * magnitude
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounding:
-    """The parts of a measured limit, for a part of an output."""
+@dataclass(frozen=True, slots=True)
+class OutputContext:
+    """One output of the contract on one device."""
 
-    eps: float
-    """Distance from 1 to the next number."""
-    floor: int
-    """Units in the last place in which correct implementations differ."""
-    factor: float
-    """The multiple of PyTorch's own error."""
-    few: float
-    """The smallest bound of a few elements, as a share of their scale."""
+    context: CheckContext
+    index: int
+    device: str
+    is_exact: bool = True
+    """True if the sample was run in float64, even if that run failed."""
 
+    @property
+    def output(self) -> Output:
+        """The declared output."""
+        return self.context.spec.outputs[self.index]
 
-def get_rounding(context: CheckContext, index: int, device: str) -> Rounding:
-    """Return the parts of the measured limit of one output."""
-    output = context.spec.outputs[index]
-    precision = _PRECISIONS[output.dtype]
-    return Rounding(
-        eps=precision.eps,
-        floor=precision.floor,
-        factor=select_bound(context.spec, output, device).noise or _NOISE_FACTOR,
-        few=precision.atol + precision.rtol,
-    )
+    @property
+    def bound(self) -> Bound:
+        """The bound of the manifest; empty if it sets none."""
+        return select_bound(self.context.spec, self.output, self.device)
+
+    @property
+    def large_noise(self) -> float | None:
+        """PyTorch's error as a share of the scale if it is too large for a default bound."""
+        shares = self.context.reference.large_noise
+        return shares[self.index] if self.index < len(shares) else None
+
+    @property
+    def noise(self) -> float | None:
+        """PyTorch's error as a share of the scale; a large one only if `noise` is declared."""
+        share = self.context.reference.noise[self.index]
+        return self.large_noise if share is None and self.bound.noise is not None else share
 
 
 def is_float(dtype: str) -> bool:
     """Return True if values of the dtype have a limit; all others must be equal."""
-    return dtype in _PRECISIONS
+    return dtype in PRECISIONS
 
 
-def is_limit_measured(context: CheckContext, index: int, device: str) -> bool:
+def is_limit_measured(output: OutputContext) -> bool:
     """Return True if the limit is a multiple of noise; float64 is the target then."""
-    bound = select_bound(context.spec, context.spec.outputs[index], device)
-    return not _is_fixed(bound) and _select_noise(context, index, bound) is not None
+    return not _is_fixed(output.bound) and output.noise is not None
 
 
-def measure_uncertainty(context: CheckContext, index: int, device: str, scale: float) -> float:
+def measure_uncertainty(output: OutputContext, scale: float) -> float:
     """Return the error up to which a wrong value and PyTorch's own error look the same.
 
     Args:
-        context: The contract and the reference.
-        index: Position of the output.
-        device: Name of the device.
+        output: The output.
         scale: The largest finite magnitude of PyTorch's output.
 
     Returns:
         0 if PyTorch's error is a bound or unknown, or if the manifest has a bound.
     """
-    bound = select_bound(context.spec, context.spec.outputs[index], device)
-    share = get_large_noise(context, index)
+    bound, share = output.bound, output.large_noise
     if _is_fixed(bound) or bound.noise is not None or share is None:
         return 0.0
     return _NOISE_FACTOR * share * scale
-
-
-def get_large_noise(context: CheckContext, index: int) -> float | None:
-    """Return PyTorch's error as a share of the scale if it is too large for a default bound."""
-    shares = context.reference.large_noise
-    return shares[index] if index < len(shares) else None
 
 
 def _is_fixed(bound: Bound) -> bool:
     return any(value is not None for value in (bound.atol, bound.rtol, bound.steps))
 
 
-def _select_noise(context: CheckContext, index: int, bound: Bound) -> float | None:
-    """Return the noise of an output; a large one counts only if the manifest sets `noise`."""
-    share = context.reference.noise[index]
-    if share is None and bound.noise is not None:
-        return get_large_noise(context, index)
-    return share
-
-
-def compute_limit(
-    context: CheckContext, index: int, device: str, scale: float, *, exact: bool = True
-) -> Limit:
+def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) -> Limit:
     """Return the limit of one output in one sample.
 
     Args:
-        context: The contract and the reference.
-        index: Position of the output.
-        device: Name of the device.
+        output: The output.
         scale: The largest finite magnitude of the target values.
         exact: True if these values are float64's; otherwise nothing can be measured.
     """
-    output = context.spec.outputs[index]
-    precision = _PRECISIONS[output.dtype]
-    bound = select_bound(context.spec, output, device)
-    share = _select_noise(context, index, bound)
+    precision = PRECISIONS[output.output.dtype]
+    bound, share = output.bound, output.noise
     noise = None if share is None else share * scale
-    rtol = 0.0
+    rtol, factor = 0.0, bound.noise or _NOISE_FACTOR
     if bound.steps is not None:
-        return _limit_steps(context, index, bound, scale)
+        return _limit_steps(output, scale)
     if _is_fixed(bound):
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
         return Limit(
@@ -196,19 +181,16 @@ def compute_limit(
             reason=f"atol {atol:g}, rtol {rtol:g} from the manifest",
             noise=noise,
         )
-    usual_scale = min(_get_declared_scale(context, index), 1.0)
+    usual_scale = min(_get_declared_scale(output), 1.0)
     last_places = precision.floor * precision.eps
     if noise is not None and exact:
-        factor = bound.noise or _NOISE_FACTOR
         least = last_places * usual_scale
-        atol, reason = _measure_limit(
-            precision, factor, noise, scale, _count_elements(context, index)
-        )
+        atol, reason = _measure_limit(precision, factor, noise, scale, _count_elements(output))
     else:
         # `rtol` is the rounding of half precision here.
         least = min(last_places, precision.atol) * usual_scale
         atol, rtol = max(precision.atol * scale, precision.least), precision.rtol
-        is_large = get_large_noise(context, index) is not None
+        is_large = output.large_noise is not None
         cause = "PyTorch's noise is no bound" if is_large else "without float64"
         reason = f"torch.testing's default for {precision.name} at this scale, {cause}"
     if least > atol:
@@ -221,48 +203,43 @@ def compute_limit(
         outside=bound.outside,
         reason=reason,
         noise=noise,
+        factor=factor,
     )
 
 
-def compute_limit_without_float64(
-    context: CheckContext, index: int, device: str, scale: float
-) -> Limit:
+def compute_limit_without_float64(output: OutputContext, scale: float) -> Limit:
     """Return the limit of one output in a sample without a float64 run; see the module.
 
     Args:
-        context: The contract and the reference.
-        index: Position of the output, with noise from other samples.
-        device: Name of the device.
+        output: The output, with noise from other samples.
         scale: The largest finite magnitude of PyTorch's own output.
     """
-    limit = compute_limit(context, index, device, scale)
-    bound = select_bound(context.spec, context.spec.outputs[index], device)
-    factor = bound.noise or _NOISE_FACTOR
+    limit = compute_limit(output, scale)
     return replace(
         limit,
-        atol=limit.atol * max(1.0 - 1.0 / factor, 0.0),
+        atol=limit.atol * max(1.0 - 1.0 / limit.factor, 0.0),
         reason=f"{limit.reason}, less PyTorch's own error",
     )
 
 
-def _limit_steps(context: CheckContext, index: int, bound: Bound, scale: float) -> Limit:
+def _limit_steps(output: OutputContext, scale: float) -> Limit:
     """Return the limit in steps of a quantized output, with the rounding of its values.
 
     Without a step in the reference, values must be equal.
     """
-    steps = bound.steps or 0.0
-    known = context.reference.steps
-    step = (known[index] if index < len(known) else None) or 0.0
-    precision = _PRECISIONS[context.spec.outputs[index].dtype]
+    steps = output.bound.steps or 0.0
+    known = output.context.reference.steps
+    step = (known[output.index] if output.index < len(known) else None) or 0.0
+    precision = PRECISIONS[output.output.dtype]
     return Limit(
         atol=steps * step + _PRODUCT_ROUNDING * precision.eps * scale if step else 0.0,
-        outside=bound.outside,
+        outside=output.bound.outside,
         reason=f"{steps:g} steps of {step:g} from the manifest",
     )
 
 
 def _measure_limit(
-    precision: _Precision, factor: float, noise: float, scale: float, elements: int
+    precision: Precision, factor: float, noise: float, scale: float, elements: int
 ) -> tuple[float, str]:
     name = precision.name
     last_place = max(precision.eps * scale, precision.least)
@@ -277,22 +254,23 @@ def _measure_limit(
     return max(limits)
 
 
-def _get_declared_scale(context: CheckContext, index: int) -> float:
+def _get_declared_scale(output: OutputContext) -> float:
     """Return the magnitude of an output in the declared sample; 0 if it is unknown."""
     scales = [
-        sample.scales[index]
-        for sample in context.reference.samples
+        sample.scales[output.index]
+        for sample in output.context.reference.samples
         if sample.kind == "declared" and sample.scales
     ]
     return next(iter(scales), 0.0)
 
 
-def _count_elements(context: CheckContext, index: int) -> int:
+def _count_elements(output: OutputContext) -> int:
     """Return the number of elements of an output in all samples."""
-    shape = context.spec.outputs[index].shape
-    samples: tuple[Sample, ...] = context.reference.promised_samples
+    samples: tuple[Sample, ...] = output.context.reference.promised_samples
     return sum(
-        math.prod(sample.axes.get(dim, 1) if isinstance(dim, str) else dim for dim in shape)
+        math.prod(
+            sample.axes.get(dim, 1) if isinstance(dim, str) else dim for dim in output.output.shape
+        )
         for sample in samples
         if not sample.error
     )

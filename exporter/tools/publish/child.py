@@ -17,13 +17,13 @@ import numpy as np
 from onnx import ModelProto, OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from exporter.checks.comparison.compare_outputs import (
-    OutputContext,
     choose_limit,
     find_allowed_value,
     find_compared_positions,
     split_float64_items,
 )
 from exporter.checks.comparison.compare_samples import apply_sample_noise, order_ties
+from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import DamagedSample, SampleData, hash_sample

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.sample_files import SampleData
 from exporter.manifest import ModelSpec
 from exporter.records.record import Divergence
@@ -23,7 +24,6 @@ from exporter.worker.diagnose.runtime_values import (
     GraphValues,
     KnownValues,
     RuntimeValues,
-    measure_error,
 )
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy

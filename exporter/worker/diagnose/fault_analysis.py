@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.protocol import CheckContext
 from exporter.core.device_name import DeviceName
 from exporter.core.text import join_names
@@ -41,7 +42,7 @@ from exporter.worker.diagnose.replay import (
     limit_time,
     measure_distance,
 )
-from exporter.worker.diagnose.runtime_values import find_violation_in_file, measure_error
+from exporter.worker.diagnose.runtime_values import find_violation_in_file
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.inputs.call import from_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects

@@ -13,12 +13,13 @@ from types import FrameType
 
 import numpy as np
 
+from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.comparison.compare_outputs import (
-    OutputContext,
     choose_limit,
     split_float64_items,
 )
 from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.runtime_checks import SAMPLE_KINDS
 from exporter.checks.sample_files import SampleData
@@ -27,7 +28,6 @@ from exporter.processes.lifetime import CpuLimit
 from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue
-from exporter.worker.diagnose.runtime_values import measure_error
 
 _NUMERIC = "times the bound"
 

@@ -179,38 +179,6 @@ class KnownValues:
         return {name: self._known[name] if name in self._known else others[name] for name in names}
 
 
-def measure_error(actual: OnnxValue | None, expected: OnnxValue) -> float:
-    """Return the largest error as a share of the scale; infinite if the kinds differ."""
-    if isinstance(actual, list) and isinstance(expected, list):
-        if len(actual) != len(expected):
-            return np.inf
-        errors = (_measure_array(*pair) for pair in zip(actual, expected, strict=True))
-        return max(errors, default=0.0)
-    if isinstance(actual, list) or isinstance(expected, list):
-        return np.inf
-    return _measure_array(actual, expected)
-
-
-def _measure_array(actual: Array | None, expected: Array) -> float:
-    if actual is None or actual.shape != expected.shape:
-        return np.inf
-    if actual.dtype.kind in "biuOSU" or expected.dtype.kind in "biuOSU":
-        # An index that differs by one is wrong, even if it is large.
-        return 0.0 if np.array_equal(actual, expected) else np.inf
-    with np.errstate(all="ignore"):
-        kind = np.complex128 if "c" in (actual.dtype.kind, expected.dtype.kind) else np.float64
-        one, other = actual.astype(kind), expected.astype(kind)
-        finite = np.isfinite(other)
-        if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
-            return np.inf
-        error = np.abs(one[finite] - other[finite])
-        if not np.isfinite(error).all():
-            return np.inf
-        scale = np.abs(other[finite]).max(initial=0.0)
-        largest = float(error.max(initial=0.0))
-    return largest / float(scale) if scale else largest
-
-
 #: `(batch_size, sequence_length, head_size / 2)`: sizes between parentheses or brackets.
 _SHAPE = re.compile(r"[(\[]([\w */+-]+(?:, ?[\w */+-]+)+)[)\]]")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from exporter.checks.comparison.compare_arrays import Array
+from exporter.checks.comparison.compare_arrays import Array, measure_error
 from exporter.worker.diagnose.divergence import DivergenceSearch
-from exporter.worker.diagnose.runtime_values import BATCH_SIZE, FileGraph, measure_error
+from exporter.worker.diagnose.runtime_values import BATCH_SIZE, FileGraph
 
 
 class Values:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.compare_outputs import OutputContext, compare_output
+from exporter.checks.comparison.compare_outputs import compare_output
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
+from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.runtime_checks import PARITY
 from exporter.checks.sample_files import (
