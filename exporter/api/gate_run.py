@@ -88,11 +88,13 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
 
 
 def accept(
-    acceptance: Acceptance, cells: Collection[CellId] | None = None, reason: str = ""
+    acceptance: Acceptance,
+    cells: Collection[CellId] | Mapping[CellId, str] | None = None,
+    reason: str = "",
 ) -> None:
     """Write the results into the baseline, and write the reports.
 
-    `cells` is None for all of them.
+    `cells` may have a reason for each; it is None for all of them.
 
     Raises:
         ExporterError: ENVIRONMENT if a file cannot be written.
@@ -108,7 +110,11 @@ def accept(
             raise KeyError(
                 f"{unknown[0]}: is in neither the manifests, the results nor the baseline"
             )
-        accepted = accept_some(before, outcomes, cells, reason)
+        reasons = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, reason)
+        accepted = before
+        for text in dict.fromkeys(reasons.values()):
+            equal = [cell for cell, each in reasons.items() if each == text]
+            accepted = accept_some(accepted, outcomes, equal, text)
     paths = ReportPaths(manifest.project)
     write_baseline(paths.baseline, accepted)
     write_reports(manifest, acceptance.current.results.run)

@@ -67,7 +67,8 @@ def run(arguments: Sequence[str]) -> int:
     PROJECT_ROOT.set(root)
     try:
         code = exporter.main(list(arguments), prog_name="exporter", standalone_mode=False)
-        if is_terminal() and (step := NEXT_STEPS.get((" ".join(arguments[:1]), int(code or 0)))):
+        step = NEXT_STEPS.get((" ".join(arguments[:1]), int(code or 0)))
+        if step and is_terminal() and "--json" not in arguments:
             print_line(f"next: {step}")
         sys.stdout.flush()
         return int(code or 0)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:  # a no-op must not import the planning modules
 #: The number of cells that a message lists.
 _SHOWN = 4
 
+#: The commands with a JSON document; `exporter.cli.output.documents` has the classes.
+JSON_COMMANDS = ("plan", "list", "explain", "gate", "doctor")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON document; see `schema`."
+)
 no_store_option = click.option("--no-store", is_flag=True, help="Neither read nor write the store.")
 root_option = click.option(
     "--root",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status
-from tests.integration.project import run_exporter
+from tests.integration.project import ROOT, run_exporter
 from tests.integration.results import MANIFEST, make_green_project, write_results
 from tests.unit.factory import key_by_text
 
@@ -109,3 +112,53 @@ def test_the_root_option_may_come_before_or_after_update(red: Path, tmp_path: Pa
     for options in (["--root", str(red), "update"], ["update", "--root", str(red)]):
         command = run_exporter(tmp_path / "elsewhere", "baseline", *options, "--reason", "x")
         assert command.returncode == 0, command.stderr
+
+
+def review(root: Path, answers: str) -> tuple[int, str]:
+    command = subprocess.run(
+        [sys.executable, "-m", "exporter", "baseline", "review"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=answers,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in command.stderr
+    return command.returncode, command.stdout
+
+
+def test_a_review_accepts_one_change_and_rejects_another(red: Path) -> None:
+    write_results(red, Status.FAIL, _18=Status.TIMEOUT)
+    code, shown = review(red, "r\na\n\nknown, see 12\n")
+    assert "change 2 of 2\nnet/18/cpu: newly red: pass -> timeout" in shown
+    assert "code: E-timeout" in shown
+    assert "rejected: net/17/cpu; fix it" in shown
+    assert code == 1
+    assert read_reasons(red) == {
+        "net/17/cpu": ("pass", ""),
+        "net/18/cpu": ("timeout", "known, see 12"),
+    }
+
+
+def test_equal_changes_are_one_and_reasons_are_offered_again(red: Path) -> None:
+    code, shown = review(red, "a\nknown\n")
+    assert "change 1 of 1\nnet/17..18/cpu: newly red: pass -> fail" in shown
+    assert (code, read_reasons(red)["net/17/cpu"]) == (0, ("fail", "known"))
+    write_results(red, Status.ERROR, _18=Status.TIMEOUT)
+    assert review(red, "a\nworse\na\n\n")[0] == 0
+    assert {reason for _, reason in read_reasons(red).values()} == {"worse"}
+
+
+@pytest.mark.parametrize(("answers", "code"), [("s\n", 0), ("q\n", 0), ("", 130), ("a\n", 130)])
+def test_a_review_that_accepts_nothing_writes_nothing(red: Path, answers: str, code: int) -> None:
+    before = (red / "reports/baseline.json").read_bytes()
+    assert review(red, answers)[0] == code
+    assert (red / "reports/baseline.json").read_bytes() == before
+
+
+def test_a_change_without_a_result_is_skipped(red: Path) -> None:
+    (red / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
+    code, shown = review(red, "s\n" * 3)
+    assert "skipped: a cell has no result" in shown
+    assert code == 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from exporter.api import gate_run
 from exporter.api.gate_run import Acceptance, accept, prepare_acceptance
 from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import print_result_notes, require_readable_files, show_findings
@@ -16,13 +18,18 @@ from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import pattern_matches
 from exporter.records.record import CellId
+from exporter.report import group_findings
+from exporter.report.rows.failure_clusters import GateContext, name_subject
+
+#: The first letters of the answers in a review.
+_ANSWERS = click.Choice(["a", "r", "s", "q"])
 
 
 @click.group(invoke_without_command=True)
 @root_option
 @click.pass_context
 def baseline(context: click.Context, root: Path) -> int:
-    """Accept all results; `update` accepts some, with a reason."""
+    """Accept all results; `update` and `review` accept some, with a reason."""
     if context.invoked_subcommand is not None:
         context.obj = root
         return ExitCode.OK
@@ -65,6 +72,58 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     accept(acceptance, selected, reason)
     _print_accepted(acceptance, len(selected))
     return ExitCode.OK
+
+
+@baseline.command()
+@root_option
+@click.pass_context
+def review(context: click.Context, root: Path) -> int:
+    """Show one change after the other; accept it with a reason, reject or skip it.
+
+    Cells that differ only in their opset are one change. Nothing is written before the end. The
+    exit code is 1 if a change is rejected.
+    """
+    acceptance = _prepare(root if root != Path() else context.obj)
+    result = gate_run.gate(acceptance.manifest, os.environ)
+    records = result.current.results.run.by_cell()
+    facts = GateContext(
+        manifest=acceptance.manifest, records=records, accepted_in=result.accepted_in
+    )
+    groups = group_findings(result.findings)
+    reasons: dict[CellId, str] = {}
+    rejected, skipped, reason = [], 0, ""
+    for number, group in enumerate(groups, start=1):
+        print_line(f"\nchange {number} of {len(groups)}")
+        show_findings(group.members, facts)
+        cells = [cell for finding in group.members for cell in finding.cells]
+        if any(cell in acceptance.current.results.missing for cell in cells):
+            print_line("    skipped: a cell has no result; run `exporter export`")
+            skipped += 1
+            continue
+        answer = click.prompt(
+            "accept, reject, skip or quit", type=_ANSWERS, show_choices=False, default="s"
+        )
+        if answer == "q":
+            skipped += len(groups) - number + 1
+            break
+        if answer == "a":
+            reason = click.prompt("reason", default=reason or None, value_proc=_read_reason)
+            reasons |= dict.fromkeys(cells, reason)
+        rejected += [name_subject(group)] if answer == "r" else []
+        skipped += answer == "s"
+    if reasons:
+        accept(acceptance, reasons)
+        _print_accepted(acceptance, len(reasons))
+    for subject in rejected:
+        print_line(f"rejected: {subject}; fix it, then run `exporter export`", color="red")
+    print_line(f"{pluralize(len(groups), 'change')}: {len(rejected)} rejected, {skipped} skipped")
+    return ExitCode.RED if rejected else ExitCode.OK
+
+
+def _read_reason(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise click.BadParameter("expected one line of text")
+    return text.strip()
 
 
 def _prepare(root: Path) -> Acceptance:

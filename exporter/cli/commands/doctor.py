@@ -11,7 +11,7 @@ import click
 from exporter.api.export_run import get_default_jobs
 from exporter.api.project_store import open_store
 from exporter.cache.noop_snapshot import get_today
-from exporter.cli.options import root_option
+from exporter.cli.options import json_option, root_option
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import join_lines, pluralize
@@ -36,7 +36,7 @@ _COLORS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
 
 @click.command()
 @root_option
-@click.option("--json", "as_json", is_flag=True, help="Write the findings as JSON.")
+@json_option
 def doctor(root: Path, *, as_json: bool) -> int:
     """Examine packages, machine, project and stored results.
 
@@ -51,7 +51,9 @@ def doctor(root: Path, *, as_json: bool) -> int:
             print_line(line, color=_COLORS[finding.level])
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
     if as_json:
-        print_line(Examination(findings=tuple(findings)).to_json().rstrip())
+        from exporter.cli.output.documents import print_document
+
+        print_document(Examination(findings=tuple(findings)))
     else:
         notes = sum(finding.level is Level.NOTE for finding in findings)
         print_line(f"{pluralize(problems, 'problem')}, {pluralize(notes, 'note')}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from exporter.api import gate_run
-from exporter.cli.options import root_option
+from exporter.cli.options import json_option, root_option
 from exporter.cli.output.github import (
     Annotation,
     annotate,
@@ -41,7 +41,8 @@ _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the bas
     metavar="REVISION",
     help="Use baseline and policy of the last common commit with this revision of git.",
 )
-def gate(root: Path, against: str | None) -> int:
+@json_option
+def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
     manifest = open_project(root)
     build = BuildFolder.from_project(manifest.project).path
@@ -69,6 +70,13 @@ def gate(root: Path, against: str | None) -> int:
     page = render_gate(findings, project_root / manifest.project.templates, context)
     _write_pages(build, page)
     append_to_step_summary(page)
+    if as_json:
+        from exporter.cli.output.documents import make_gate_document, print_document
+
+        document = make_gate_document(result, context)
+        print_document(document)
+        red = ExitCode.MANIFEST if result.is_passed else ExitCode.RED
+        return ExitCode.OK if document.is_passed else red
     annotate(_make_annotations(context, findings), project_root)
     if not findings and manifest.problems:
         print_line("a manifest file has a problem, so its models are unknown", color="red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +14,9 @@ import exporter
 from exporter.api import export_run
 from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
+    JSON_COMMANDS,
     complete,
+    json_option,
     no_store_option,
     result_options,
     root_option,
@@ -62,12 +65,21 @@ def check(root: Path) -> int:
 @click.option("--force", is_flag=True, help="As `export --force` would.")
 @click.option("--thorough", is_flag=True, help="As `export --thorough` would.")
 @no_store_option
-def plan(selection: Selection, root: Path, *, no_store: bool, **options_of_run: Any) -> int:
+@json_option
+def plan(
+    selection: Selection, root: Path, *, no_store: bool, as_json: bool, **options_of_run: Any
+) -> int:
     """Show the cells that an export would run, with the reasons."""
     options = export_run.ExportOptions(
         selection=selection, use_store=not no_store, **options_of_run
     )
-    show_plan(export_run.plan(open_project(root), options, os.environ))
+    build_plan = export_run.plan(open_project(root), options, os.environ)
+    if as_json:
+        from exporter.cli.output.documents import make_plan_document, print_document
+
+        print_document(make_plan_document(build_plan))
+    else:
+        show_plan(build_plan)
     return ExitCode.OK
 
 
@@ -77,10 +89,16 @@ def plan(selection: Selection, root: Path, *, no_store: bool, **options_of_run: 
     "--inputs", "shows_inputs", is_flag=True, help="Show the call of each model, input by input."
 )
 @root_option
-def list_cells(selection: Selection, root: Path, *, shows_inputs: bool) -> int:
+@json_option
+def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json: bool) -> int:
     """Show the models, their opsets, devices and exporters."""
     manifest = open_project(root)
     plan = make_plan(manifest, selection)
+    if as_json:
+        from exporter.cli.output.documents import make_list_document, print_document
+
+        print_document(make_list_document(manifest, plan.selected))
+        return ExitCode.OK
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
             print_line(model)
@@ -115,7 +133,8 @@ def _format_cell_opsets(cells: list[PlannedCell]) -> str:
 @click.command()
 @click.argument("cell", shell_complete=complete("cells"))
 @root_option
-def explain(cell: str, root: Path) -> int:
+@json_option
+def explain(cell: str, root: Path, *, as_json: bool) -> int:
     """Show each setting of CELL, and the line it comes from.
 
     CELL is a full id (model/opset/device) or a pattern that matches one cell.
@@ -124,28 +143,40 @@ def explain(cell: str, root: Path) -> int:
     print_file_problems(loaded.manifest)
     planned = select_one_cell(loaded.manifest, cell)
     id, route = planned.cell, planned.route
+    spec = loaded.manifest.find_model(id.model)
+    settings = tuple(explain_cell(loaded.layers[id.model], spec, id.opset, id.device))
+    if as_json:
+        from exporter.cli.output.documents import make_explain_document, print_document
+
+        print_document(make_explain_document(planned, spec.problems, settings))
+        return ExitCode.OK
     print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
     if planned.skip:
         print_line(f"{planned.skip_status}: {planned.skip}")
-    spec = loaded.manifest.find_model(id.model)
     for problem in spec.problems:
         print_error(problem)
-    settings = explain_cell(loaded.layers[id.model], spec, id.opset, id.device)
     rows = ((setting.key, setting.origin, setting.value) for setting in settings)
     print_table([("KEY", "FROM", "VALUE"), *rows])
     return ExitCode.OK
 
 
 @click.command()
-def schema() -> int:
-    """Print the JSON Schema of manifests.
+@click.argument("document", default="manifest", type=click.Choice(["manifest", *JSON_COMMANDS]))
+def schema(document: str) -> int:
+    """Print the JSON Schema of manifests, or of `COMMAND --json`.
 
     Editors complete the keys if a manifest begins with the line `#:schema PATH` of the file that
     contains it.
     """
     from exporter.manifest.schema.documents import format_schema
 
-    click.echo(format_schema(), nl=False)
+    if document == "manifest":
+        click.echo(format_schema(), nl=False)
+    else:
+        from exporter.cli.output.documents import DOCUMENTS
+
+        root = DOCUMENTS[document].model_json_schema(mode="serialization")
+        click.echo(json.dumps(root, indent=2))
     return ExitCode.OK
 
 
