@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 52_800,
-    "lines of tests": 64_310,
-    "files": 271,
+    "lines of the package": 53_100,
+    "lines of tests": 64_453,
+    "files": 272,
     "packages": 40,
     "modules below 60 lines": 13,
     "lines of imports in 1,000 lines": 84,
