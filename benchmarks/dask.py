@@ -29,8 +29,7 @@ from exporter.manifest.syntax.toml_file import ProblemCollector
 from exporter.pipeline import BuildOptions, Decisions, run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.pipeline.engine import Engine, LocalEngine
-from exporter.planning.plan import make_plan
-from exporter.planning.shards import Shard, select_shard
+from exporter.planning.plan import Shard, make_plan, select_shard
 from exporter.processes import ForkServerStarter, make_worker_environment
 from exporter.records.record import Record
 

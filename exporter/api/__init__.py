@@ -21,8 +21,7 @@ from exporter.gate import GateFinding
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline import BuildObserver, Decisions, Results
 from exporter.planning import Selection
-from exporter.planning.plan import Plan, PlannedCell
-from exporter.planning.shards import Shard
+from exporter.planning.plan import Plan, PlannedCell, Shard
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status

@@ -41,11 +41,18 @@ from exporter.pipeline import (
     require_toolchain,
     run_plan,
 )
+from exporter.pipeline.build import collect_noop_inputs
 from exporter.pipeline.engine import Engine, LocalEngine
-from exporter.pipeline.noop_inputs import collect_noop_inputs
 from exporter.planning import EVERYTHING, Selection
-from exporter.planning.plan import Plan, list_cells, make_plan
-from exporter.planning.shards import Shard, remove_shard_note, select_shard, write_shard_note
+from exporter.planning.plan import (
+    Plan,
+    Shard,
+    list_cells,
+    make_plan,
+    remove_shard_note,
+    select_shard,
+    write_shard_note,
+)
 from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, Record
@@ -237,25 +244,39 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     return BuildPlan(plan=selected, decisions=decisions, notes=notes)
 
 
-class FailFastObserver:
-    """Forwards all events, and stops the build."""
+class _ForwardingObserver(BuildObserver):
+    """Forwards all events; a subclass adds to some."""
 
     def __init__(self, observer: BuildObserver) -> None:
         self._observer = observer
-        self._red: CellId | None = None
-        self._is_stopping = False
 
     def on_decisions(self, decisions: Decisions) -> None:
-        """Forward the event."""
         self._observer.on_decisions(decisions)
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """Forward the event."""
         self._observer.on_announcement(announcement)
 
     def on_cell_done(self, record: Record) -> None:
-        """Forward the event, and store the first red cell."""
         self._observer.on_cell_done(record)
+
+    def on_model_done(self, model: str) -> None:
+        self._observer.on_model_done(model)
+
+    def on_note(self, message: str) -> None:
+        self._observer.on_note(message)
+
+
+class FailFastObserver(_ForwardingObserver):
+    """Stops the build after the first model with a red cell."""
+
+    def __init__(self, observer: BuildObserver) -> None:
+        super().__init__(observer)
+        self._red: CellId | None = None
+        self._is_stopping = False
+
+    def on_cell_done(self, record: Record) -> None:
+        """Store the first red cell."""
+        super().on_cell_done(record)
         if record.status.is_red and self._red is None:
             self._red = record.cell
 
@@ -265,14 +286,23 @@ class FailFastObserver:
         Raises:
             StoppedByFailure: once, if the model has a red cell.
         """
-        self._observer.on_model_done(model)
+        super().on_model_done(model)
         if self._red and self._red.model == model and not self._is_stopping:
             self._is_stopping = True  # the engine reports the models that it ends
             raise StoppedByFailure(str(self._red))
 
-    def on_note(self, message: str) -> None:
-        """Forward the event."""
-        self._observer.on_note(message)
+
+class _PreloadingObserver(_ForwardingObserver):
+    """Loads the templates while the first workers start, which takes seconds."""
+
+    def __init__(self, observer: BuildObserver, project: Project) -> None:
+        super().__init__(observer)
+        self._project = project
+
+    def on_decisions(self, decisions: Decisions) -> None:
+        super().on_decisions(decisions)
+        if decisions.to_run:
+            preload_pages(self._project)
 
 
 _DASK = "dask"
@@ -424,28 +454,3 @@ def get_default_jobs() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(1, min(cores or 1, memory // _MEMORY_PER_JOB))
-
-
-@dataclass(frozen=True, slots=True)
-class _PreloadingObserver:
-    """Loads the templates while the first workers start, which takes seconds."""
-
-    observer: BuildObserver
-    project: Project
-
-    def on_decisions(self, decisions: Decisions) -> None:
-        self.observer.on_decisions(decisions)
-        if decisions.to_run:
-            preload_pages(self.project)
-
-    def on_announcement(self, announcement: Announcement) -> None:
-        self.observer.on_announcement(announcement)
-
-    def on_cell_done(self, record: Record) -> None:
-        self.observer.on_cell_done(record)
-
-    def on_model_done(self, model: str) -> None:
-        self.observer.on_model_done(model)
-
-    def on_note(self, message: str) -> None:
-        self.observer.on_note(message)

@@ -19,8 +19,7 @@ from exporter.records.record import RunRecord
 from exporter.report import preload_templates, render_exports, render_pages
 from exporter.report import write_reports as write_files
 from exporter.report.exports import describe_plugins, list_plugin_folders
-from exporter.report.rows.cells import AcceptanceHistory
-from exporter.report.written_pages import (
+from exporter.report.pages.templates import (
     are_unmodified,
     compute_key,
     find_packaged_templates,
@@ -28,6 +27,7 @@ from exporter.report.written_pages import (
     list_written_pages,
     save_up_to_date_key,
 )
+from exporter.report.rows.cells import AcceptanceHistory
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"

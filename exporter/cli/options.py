@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a no-op must not import the manifest package
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a no-op must not import the planning modules
-    from exporter.planning.shards import Shard
+    from exporter.planning.plan import Shard
 
 
 #: The number of cells that a message lists.
@@ -227,7 +227,7 @@ def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
-    from exporter.planning.shards import Shard
+    from exporter.planning.plan import Shard
 
     index, _slash, count = value.partition("/")
     if not all(text.isascii() and text.isdigit() for text in (index, count)):

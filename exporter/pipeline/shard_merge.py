@@ -24,8 +24,7 @@ from exporter.pipeline.decisions import (
     drop_changed_files,
     filter_valid_results,
 )
-from exporter.planning.plan import Plan
-from exporter.planning.shards import ShardNote, read_shard_note, remove_shard_note
+from exporter.planning.plan import Plan, ShardNote, read_shard_note, remove_shard_note
 from exporter.records.record import Record, RunRecord, read_run
 
 

@@ -12,10 +12,8 @@ import pytest
 from jinja2 import meta
 
 from exporter.records.record import Status
-from exporter.report.pages.model_page import ModelPage
-from exporter.report.pages.overview import Overview
-from exporter.report.pages.templates import _create_environment
-from exporter.report.written_pages import find_packaged_templates
+from exporter.report.pages.page_files import ModelPage, Overview
+from exporter.report.pages.templates import _create_environment, find_packaged_templates
 from tests.integration.project import ROOT, run_exporter
 from tests.integration.results import make_green_project, write_results
 

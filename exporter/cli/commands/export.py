@@ -34,7 +34,7 @@ from exporter.processes.fork_server_client import make_starter
 if TYPE_CHECKING:
     from exporter.api.export_run import ExportOptions, ExportResult
     from exporter.cli.options import EngineArguments
-    from exporter.planning.shards import Shard
+    from exporter.planning.plan import Shard
     from exporter.processes import ProcessStarter
 
 #: How often cells run again at once because a file changed meanwhile: a model may change its own.

@@ -1,9 +1,12 @@
 """The command `publish`: proved files as self-contained folders for other tools."""
 
-from exporter.tools.publish.candidates import Candidate, Omission, choose_files
-from exporter.tools.publish.destination import prepare_destination
-from exporter.tools.publish.published_folder import Publication
-from exporter.tools.publish.publisher import PublishOptions, PublishResult, publish
+from exporter.tools.publish.published_folder import Candidate, Omission, Publication, choose_files
+from exporter.tools.publish.publisher import (
+    PublishOptions,
+    PublishResult,
+    prepare_destination,
+    publish,
+)
 
 __all__ = [
     "Candidate",

@@ -14,7 +14,7 @@ from exporter.pipeline.build_folder import (
     carry_over,
     remove_unrecorded_files,
 )
-from exporter.planning.shards import remove_shard_note
+from exporter.planning.plan import remove_shard_note
 from exporter.records.record import Record
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import job, record, spec, write, write_reference

@@ -14,8 +14,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import write_json
 from exporter.manifest import Manifest, Toolchain
 from exporter.pipeline.shard_merge import MergedShards, merge_shards
-from exporter.planning.plan import make_plan
-from exporter.planning.shards import Shard, read_shard_note, write_shard_note
+from exporter.planning.plan import Shard, make_plan, read_shard_note, write_shard_note
 from exporter.records.record import Record, RunRecord, read_run
 from tests.unit.factory import (
     TOOLS,

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.planning import Selection
-from exporter.planning.plan import Plan, make_plan
-from exporter.planning.shards import (
+from exporter.planning.plan import (
+    Plan,
     Shard,
     assign_models,
+    make_plan,
     read_shard_note,
     remove_shard_note,
     select_shard,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.report.written_pages import compute_key, is_up_to_date, save_up_to_date_key
+from exporter.report.pages.templates import compute_key, is_up_to_date, save_up_to_date_key
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.report import render_exports, write_reports
 from exporter.report.exports import describe_plugins, list_plugin_folders
-from exporter.report.written_pages import compute_key
+from exporter.report.pages.templates import compute_key
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", opsets=(18,)))

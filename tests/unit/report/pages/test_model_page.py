@@ -7,7 +7,7 @@ from exporter.records.record import (
     Status,
 )
 from exporter.report.formats import MARKS, NOT_RUN
-from exporter.report.pages.model_page import ModelPage, build_model_page
+from exporter.report.pages.page_files import ModelPage, build_model_page
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 

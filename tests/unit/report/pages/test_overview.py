@@ -5,7 +5,7 @@ import pytest
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
 from exporter.records.record import Status
 from exporter.report.formats import MARKS
-from exporter.report.pages.overview import build_overview
+from exporter.report.pages.page_files import build_overview
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(

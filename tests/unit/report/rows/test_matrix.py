@@ -13,7 +13,7 @@ from exporter.records.baseline import make_baseline
 from exporter.records.record import Record, Status
 from exporter.report import MARKS, NOT_RUN, render_pages
 from exporter.report.formats import LEGEND
-from exporter.report.pages.overview import build_overview
+from exporter.report.pages.page_files import build_overview
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from exporter.report.rows.matrix import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from exporter.tools.publish.destination import open_private_folder
+from exporter.tools.publish.publisher import open_private_folder
 
 
 def make_folder(path: Path, *, age: float) -> None:
