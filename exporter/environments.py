@@ -26,6 +26,8 @@ from pathlib import Path
 from exporter.core.files import write_text
 from exporter.core.frozen_model import FrozenModel, Items
 
+#: The prefix of a requirement that is a package of npm.
+NPM = "npm:"
 #: A requirement that only one version meets.
 _PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[^\]]*\])?\s*==\s*[^*,;\s]+")
 
@@ -34,7 +36,8 @@ class EnvironmentDefinition(FrozenModel):
     """The packages of a virtual environment."""
 
     requirements: Items[str]
-    """Requirements as pip reads them: `onnxruntime==1.17.3`."""
+    """Requirements as pip reads them: `onnxruntime==1.17.3`; or all of npm, with a prefix:
+    `npm:onnxruntime-web@1.30`."""
     python: str = ""
     """The interpreter, a path or a name on `PATH`; empty: the running one."""
     adds_to_current: bool = False
@@ -54,6 +57,11 @@ class EnvironmentDefinition(FrozenModel):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     @property
+    def npm_packages(self) -> tuple[str, ...]:
+        """The packages of npm: `onnxruntime-web@1.30`."""
+        return tuple(each.removeprefix(NPM) for each in self.requirements if each.startswith(NPM))
+
+    @property
     def is_pinned(self) -> bool:
         """Whether the requirements allow one version of each package only."""
         return all(_PINNED.fullmatch(each.strip()) for each in self.requirements)
@@ -66,6 +74,10 @@ _SECONDS = 1800.0
 #: pip lists all versions of a package, in ascending order.
 _VERSIONS = re.compile(r"\(from versions: ([^)]+)\)")
 _LISTED_VERSIONS = 5
+#: The oldest Node with which ONNX Runtime Web is tested.
+_MIN_NODE = 18
+#: The beginning of a line with an error; the one that names a log has no reason.
+_ERROR = re.compile(r"ERROR: |npm (?:error|ERR!) (?!A complete log)(?:code |network )?(?=\S)")
 #: Run by an environment's own Python: print the version of each package.
 _LIST_PACKAGES = """
 import json, importlib.metadata as metadata
@@ -152,6 +164,8 @@ def install_environment(
             return _install_packages(definition, location, interpreter)
         shutil.rmtree(location, ignore_errors=True)
         try:
+            if definition.npm_packages:
+                return _install_with_npm(definition, location)
             return _create(definition, location, interpreter)
         except InstallationFailure:
             shutil.rmtree(location, ignore_errors=True)
@@ -159,9 +173,34 @@ def install_environment(
 
 
 def find_interpreter(location: Path) -> Path:
-    """Return the path of an environment's Python."""
+    """Return the path of an environment's Python, or of its Node."""
+    if (node := location / "bin" / "node").is_symlink():
+        return node
     name = ("Scripts", "python.exe") if sys.platform == "win32" else ("bin", "python")
     return location.joinpath(*name)
+
+
+def _install_with_npm(definition: EnvironmentDefinition, location: Path) -> InstalledEnvironment:
+    """Create a folder with `node_modules`, a link to Node and the stamp."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    install = f"install Node {_MIN_NODE} or later with npm, such as from https://nodejs.org"
+    if node is None or npm is None:
+        missing = "node" if node is None else "npm"
+        raise InstallationFailure(f"{missing} is not on PATH; {install}")
+    version = _run([node, "--version"], f"{node} does not start").strip()
+    if int(version.lstrip("v").split(".")[0]) < _MIN_NODE:
+        raise InstallationFailure(f"{node} is Node {version}, which is too old; {install}")
+    (location / "bin").mkdir(parents=True)
+    (location / "bin" / "node").symlink_to(node)
+    names = definition.npm_packages
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1"]
+    command = [npm, "install", "--prefix", str(location), *options, "--", *names]
+    _run(command, f"npm cannot install {', '.join(names)}")
+    manifests = [path.read_text("utf-8") for path in location.glob("node_modules/*/package.json")]
+    packages = {each["name"]: each["version"] for each in map(json.loads, manifests)}
+    stamp = {**definition.model_dump(mode="json"), "shared": [], "packages": packages}
+    write_text(location / STAMP, json.dumps(stamp, indent=1) + "\n")
+    return InstalledEnvironment(folder=location, packages=packages)
 
 
 def _create(
@@ -258,9 +297,9 @@ def _run(command: Sequence[str], problem: str) -> str:
 
 
 def _select_reason(output: str) -> str:
-    """Return pip's own errors, or the last lines of the output."""
+    """Return the errors of pip or npm, or the last lines of the output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    errors = [_ERROR.sub("", line) for line in lines if _ERROR.match(line)]
     reason = "; ".join((errors or lines)[-_LINES_OF_MESSAGE:])
     return _VERSIONS.sub(_select_newest, reason)
 

@@ -301,7 +301,7 @@ def read_exporter_state() -> str:
     The hash is necessary because an edit in a checkout does not change the version.
     """
     package = Path(__file__).parents[1]
-    files = sorted(package.rglob("*.py"))
+    files = sorted((*package.rglob("*.py"), *package.rglob("*.mjs")))
     hashes = "".join(f"{path.relative_to(package)}:{hash_source(path)};" for path in files)
     return f"{_read_version(_OWN_DISTRIBUTION)} {hash_text(hashes)[:12]}"
 

@@ -2,7 +2,8 @@
 
 Sources of the releases: up to 1.14 the compatibility table of ONNX Runtime's documentation
 (onnxruntime.ai); from 1.15 on, tests with the Python package of each release, with files that
-differ in these two numbers only. Missing kernels and custom domains are not considered.
+differ in these two numbers only. The packages `onnxruntime-web` 1.17 to 1.25 and 1.30 have the same
+limits by the same test. Missing kernels and custom domains are not considered.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class BuiltInRuntime(NamedTuple):
     """Whether it takes the key `device`."""
     has_session_options: bool = False
     """Whether it takes the key `session_options`."""
+    needs_node: bool = False
+    """Whether it is a package of npm, which a process of Node runs."""
 
 
 #: Value of `runtime` -> its properties.
@@ -90,6 +93,7 @@ RUNTIMES: Mapping[str, BuiltInRuntime] = {
     ),
     "reference": BuiltInRuntime("onnx.reference", "onnx", "reference"),
     "tract": BuiltInRuntime("tract", "tract", "tract"),
+    "web": BuiltInRuntime("ONNX Runtime Web", "onnxruntime-web", "web", needs_node=True),
     "backend": BuiltInRuntime("", has_device=True),
 }
 

@@ -37,6 +37,9 @@ class _Server:
     def __init__(self, interpreter: str, environment: str) -> None:
         # Isolated: neither the variables of this Python nor the current folder add modules.
         command = [interpreter, "-I", "-B", str(DRIVER_FOLDER)]
+        if Path(interpreter).name == "node":
+            folder = Path(interpreter).parents[1]
+            command = [interpreter, str(DRIVER_FOLDER / "web_driver.mjs"), str(folder)]
         pipe = subprocess.PIPE
         self.parent, self.is_fresh, self.is_busy = os.getpid(), True, False
         try:

@@ -29,7 +29,7 @@ from exporter.runtimes.drivers.driver import (
     to_bits,
 )
 from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
-from exporter.runtimes.graph_walk import format_dtype, iter_graphs, normalize_domain
+from exporter.runtimes.graph_walk import format_dtype, iter_graphs, iter_tensors, normalize_domain
 from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.session import (
     Array,
@@ -157,8 +157,9 @@ class DriverSession:
             self._placement = self._driver.find_placement()
         except DriverFailure as failure:
             text = ""
-            if device.runtime == "onnxruntime" and failure.kind == "load":
-                provider = (*device.providers, _CPU)[0]
+            if device.runtime in ("onnxruntime", "web") and failure.kind == "load":
+                is_web = device.runtime == "web"
+                provider = "ONNX Runtime Web" if is_web else (*device.providers, _CPU)[0]
                 text = describe_missing_kernel(failure.message, path, provider)
                 text = text or _describe_newer_format(failure.message)
             message = text or _format_failure(failure, path)
@@ -233,8 +234,18 @@ def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
         module=device.module,
         device=device.device,
         libraries=tuple(map(str, kernels.libraries)) if device.runtime == "onnxruntime" else (),
+        external=_list_external_files(path) if device.runtime == "web" else (),
         operators=kernels.operators if device.runtime == "reference" else (),
     )
+
+
+def _list_external_files(path: Path) -> tuple[str, ...]:
+    try:
+        tensors = iter_tensors(onnx.load(str(path), load_external_data=False))
+    except (OSError, DecodeError):
+        return ()  # the runtime reports it
+    entries = (entry for tensor in tensors for entry in tensor.external_data)
+    return tuple(dict.fromkeys(each.value for each in entries if each.key == "location"))
 
 
 def _load(request: FileRequest, device: Device) -> Driver:

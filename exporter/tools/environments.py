@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.known_names import RUNTIMES
+from exporter.environments import NPM
 
 #: Package -> the beginning of the device's name, and the value of `runtime`.
 RECIPES: Mapping[str, tuple[str, str]] = {
@@ -65,6 +66,8 @@ def make_recipe(package: str, version: str, name: str = "", python: str = "") ->
     numbers = tuple(map(int, version.split(".")))
     suffix = ".*" if len(numbers) == 2 else ""
     requirements = [f"{package}=={version}{suffix}"]
+    if RUNTIMES[runtime].needs_node:
+        requirements = [f"{NPM}{package}@{version}"]
     if package == "onnxruntime" and numbers[:2] < _FIRST_WITH_NUMPY_2:
         requirements.append("numpy<2")
     return Recipe(

@@ -167,3 +167,61 @@ def test_the_message_of_pip_lists_the_newest_versions_only() -> None:
     assert environments._select_reason(error) == message
     short = "No version satisfies a==2 (from versions: 1.0, 1.1)"
     assert environments._select_reason(f"ERROR: {short}") == short
+
+
+WEB = EnvironmentDefinition(requirements=("npm:onnxruntime-web@1.30",))
+_NPM = """#!/bin/sh
+[ "$1" = install ] || exit 1
+mkdir -p "$3/node_modules/onnxruntime-web" && cd "$3/node_modules/onnxruntime-web"
+echo '{"name": "onnxruntime-web", "version": "1.30.0"}' > package.json
+"""
+_NO_NETWORK = """#!/bin/sh
+echo "npm error code ENOTFOUND" >&2
+echo "npm error network request to https://registry.example failed" >&2
+echo "npm error A complete log of this run can be found in: /root/x.log" >&2
+exit 1
+"""
+
+
+def _write_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setattr(environments.shutil, "which", lambda name: _find(folder / name))
+
+
+def _find(path: Path) -> str | None:
+    return str(path) if path.exists() else None
+
+
+def test_packages_of_npm_are_installed_beside_a_link_to_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_programs(tmp_path, monkeypatch, node="#!/bin/sh\necho v20.1.0\n", npm=_NPM)
+    installed = install_environment(WEB, tmp_path / "environments")
+    assert installed.packages == {"onnxruntime-web": "1.30.0"}
+    assert installed.python.name == "node"
+    assert find_environment(WEB, tmp_path / "environments") == installed
+    (tmp_path / "node").unlink()
+    assert find_environment(WEB, tmp_path / "environments") is None
+
+
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        ({}, "node is not on PATH; install Node 18 or later with npm"),
+        ({"node": ""}, "npm is not on PATH; install Node 18 or later with npm"),
+        ({"node": "#!/bin/sh\necho v16.20.2\n", "npm": ""}, "is Node v16.20.2, which is too old;"),
+        (
+            {"node": "#!/bin/sh\necho v20.1.0\n", "npm": _NO_NETWORK},
+            "npm cannot install onnxruntime-web@1.30: ENOTFOUND; request to https://registry.exa",
+        ),
+    ],
+)
+def test_a_failed_npm_leaves_no_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], message: str
+) -> None:
+    _write_programs(tmp_path, monkeypatch, **programs)
+    with pytest.raises(InstallationFailure, match=message):
+        install_environment(WEB, tmp_path / "environments")
+    assert find_environment(WEB, tmp_path / "environments") is None

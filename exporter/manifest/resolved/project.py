@@ -99,7 +99,7 @@ class Device(FrozenModel):
     @property
     def pinned_release(self) -> Release | None:
         """The release of ONNX Runtime that its environment pins."""
-        if self.runtime != "onnxruntime" or self.environment is None:
+        if self.runtime not in ("onnxruntime", "web") or self.environment is None:
             return None
         return find_pinned_release(self.environment.requirements)
 

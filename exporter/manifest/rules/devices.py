@@ -9,6 +9,7 @@ from pathlib import Path
 from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.known_names import RUNTIMES, Release
+from exporter.environments import NPM
 from exporter.manifest.resolved.project import (
     Device,
     RuntimeEnvironment,
@@ -39,6 +40,7 @@ _SESSION_ATTRIBUTES = (
     "intra_op_num_threads",
     "use_deterministic_compute",
 )
+_WEB_EXAMPLE = "onnxruntime-web 1.30"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
@@ -63,6 +65,10 @@ def resolve_environments(
         if not re.fullmatch(ID_PATTERN, name):
             message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
             report.add(file.build_problem(table_path, message))
+        prefixes = {each.startswith(NPM) for each in table.requirements}
+        if len(prefixes) > 1 or (table.python and True in prefixes):
+            message = "packages of npm need an environment of their own, without `python`"
+            report.add(file.build_problem((*table_path, "requirements"), message))
         environments[name] = RuntimeEnvironment(
             name=name,
             requirements=table.requirements,
@@ -157,11 +163,20 @@ def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
 
 
 def _find_environment_problems(
-    table: DeviceTable, environments: Collection[str]
+    table: DeviceTable, environments: Mapping[str, RuntimeEnvironment]
 ) -> Iterator[tuple[str, str]]:
     name = table.environment
+    needs_node = table.runtime in RUNTIMES and RUNTIMES[table.runtime].needs_node
     if name is None:
+        if needs_node:
+            yield "", f"needs `environment`; see `exporter environments add {_WEB_EXAMPLE}`"
         return
+    if name in environments:
+        has_node = bool(environments[name].definition.npm_packages)
+        if has_node is not needs_node:
+            kinds = ("of npm" if needs_node else "of pip", "npm" if has_node else "pip")
+            message = f"the runtime {table.runtime} needs packages {kinds[0]}, and {quote(name)} "
+            yield "environment", f"{message}has those of {kinds[1]}; name another environment"
     if name not in environments:
         hint = suggest_name(name, environments)
         hint = hint or f"; add [tool.exporter.environments.{name}] with `requirements`"

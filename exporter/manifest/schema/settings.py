@@ -135,7 +135,8 @@ class DeviceTable(Table):
     """A runtime with its device: `[tool.exporter.devices.NAME]`."""
 
     runtime: RuntimeName
-    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"tract"`, `"backend"` (any
+    """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"tract"`, `"web"` (ONNX
+    Runtime Web in Node), `"backend"` (any
     module that implements the ONNX backend API), or the name of an installed plugin. A plugin is an
     entry point of the group `exporter.runtimes`."""
     providers: Items[Line] = ()
@@ -177,7 +178,8 @@ class EnvironmentTable(Table):
     """
 
     requirements: Annotated[Items[Requirement], Field(min_length=1)]
-    """The packages as pip reads them: `["onnxruntime==1.17.3", "numpy<2"]`."""
+    """The packages as pip reads them: `["onnxruntime==1.17.3", "numpy<2"]`; or packages of npm for
+    the runtime `web`: `["npm:onnxruntime-web@1.30"]`."""
     python: Line | None = None
     """The interpreter, a path or a name on `PATH` (`"python3.10"`), at least Python 3.8. Without
     it, the Python of `exporter`."""

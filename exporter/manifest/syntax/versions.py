@@ -10,7 +10,10 @@ from exporter.core.known_names import Release, find_limits
 from exporter.manifest.syntax.values import format_value, join_words, unexpected_value
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+#: A package of npm, with its scope and a version, a range of npm or a tag.
+_NPM = re.compile(r"npm:(?:@[a-z0-9._-]+/)?[a-z0-9][a-z0-9._-]*@[0-9A-Za-z.^~*-]+")
 _VERSION = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
+_REQUIREMENT_FORM = 'a requirement such as "onnxruntime==1.17.3" or "npm:onnxruntime-web@1.30"'
 _REQUIREMENT = re.compile(
     rf"({_NAME})\s*(?:\[[A-Za-z0-9._,\s-]*\])?\s*"
     rf"(?:\(?\s*{_VERSION}(?:\s*,\s*{_VERSION})*\s*\)?|@\s*\S+)?\s*(?:;.+)?"
@@ -23,14 +26,14 @@ def check_requirement(value: str) -> str:
     Raises:
         ValueError: If it cannot be parsed.
     """
-    if not _REQUIREMENT.fullmatch(value):
-        raise unexpected_value('a requirement such as "onnxruntime==1.17.3" or "numpy<2"', value)
+    if not (_NPM if value.startswith("npm:") else _REQUIREMENT).fullmatch(value):
+        raise unexpected_value(_REQUIREMENT_FORM, value)
     return value
 
 
 def find_requirement_name(requirement: str) -> str:
     """Return the normalized name of the package."""
-    match = re.match(_NAME, requirement)
+    match = re.match(_NAME, requirement.removeprefix("npm:"))
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
 
 
@@ -94,7 +97,8 @@ def _cut(release: _Release, length: int) -> _Release:
 _CONSUMER = re.compile(r"onnxruntime ?>= ?(\d{1,3})\.(\d{1,3})(\.\d{1,3})?", re.ASCII)
 #: A requirement of an environment that selects one release.
 _PINNED = re.compile(
-    r"onnxruntime(?:-gpu)?\s*(?:===?|~=(?=\s*\d+\.\d+\.\d))\s*(\d{1,3})\.(\d{1,3})(?!\d)"
+    r"(?:onnxruntime(?:-gpu)?\s*(?:===?|~=(?=\s*\d+\.\d+\.\d))\s*|npm:onnxruntime-web@~?)"
+    r"(\d{1,3})\.(\d{1,3})(?!\d)"
 )
 
 

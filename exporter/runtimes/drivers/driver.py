@@ -42,6 +42,8 @@ class FileRequest(NamedTuple):
     device: str = ""
     libraries: tuple[str, ...] = ()
     """Shared libraries with kernels for ONNX Runtime."""
+    external: tuple[str, ...] = ()
+    """The files with external data, beside the file; only for a runtime without access to files."""
     operators: tuple[type, ...] = ()
     """Kernels for onnx.reference; only in this process."""
 

@@ -194,7 +194,9 @@ class _AuditHook:
             self._add(OpenedFiles.add_test, arguments[0])  # the other name may be removed later
         elif event in _PROCESS_EVENTS:
             # A runtime process reads the exported file and its own environment.
-            is_runtime = event == "subprocess.Popen" and str(DRIVER_FOLDER) in arguments[1]
+            is_runtime = event == "subprocess.Popen" and any(
+                str(each).startswith(str(DRIVER_FOLDER)) for each in arguments[1]
+            )
             for files in self.watchers if not is_runtime else ():
                 files.add_process(str(arguments[0]))
         elif event == _NETWORK_EVENT and isinstance(arguments[1], tuple):

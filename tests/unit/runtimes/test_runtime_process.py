@@ -327,5 +327,5 @@ def test_a_driver_needs_only_numpy_and_its_runtime(path: Path) -> None:
 
 
 def test_every_driver_has_a_module() -> None:
-    modules = {f"{name_module(name).rpartition('.')[2]}.py" for name in RUNTIMES}
-    assert modules == {path.name for path in DRIVER_FOLDER.glob("*_driver.py")}
+    modules = {name_module(name).rpartition(".")[2] for name in RUNTIMES}
+    assert modules == {path.stem for path in DRIVER_FOLDER.glob("*_driver.*")}

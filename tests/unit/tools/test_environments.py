@@ -41,7 +41,8 @@ def test_a_recipe_is_a_valid_device(package: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.exporter]\njobs = 2\n\n{recipe}\n")
     device = load_settings(tmp_path).find_device(recipe.name)
     assert device.environment is not None
-    assert device.environment.requirements == recipe.requirements == (f"{package}==1.20.*",)
+    expected = "npm:onnxruntime-web@1.20" if package == "onnxruntime-web" else f"{package}==1.20.*"
+    assert device.environment.requirements == recipe.requirements == (expected,)
     assert device.runtime == RECIPES[package][1]
 
 

@@ -84,9 +84,35 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
             'no environment has the name "ort117"; add [tool.exporter.environments.ort117]',
         ),
         (
+            ENVIRONMENT.replace("numpy<2", "npm:onnxruntime-web@1.30"),
+            3,
+            "packages of npm need an environment of their own, without `python`",
+        ),
+        (
+            ENVIRONMENT.replace("onnxruntime==1.17.3", "npm:onnxruntime-web==1.30"),
+            3,
+            'expected a requirement such as "onnxruntime==1.17.3" or "npm:onnxruntime-web@1.30"',
+        ),
+        (
+            '[tool.exporter.devices.web]\nruntime = "web"\n',
+            1,
+            "needs `environment`; see `exporter environments add onnxruntime-web 1.30`",
+        ),
+        (
+            ENVIRONMENT + '[tool.exporter.devices.web]\nruntime = "web"\nenvironment = "ort117"\n',
+            6,
+            'the runtime web needs packages of npm, and "ort117" has those of pip;',
+        ),
+        (
+            '[tool.exporter.environments.ort117]\nrequirements = ["npm:onnxruntime-web@1.30"]\n'
+            + DEVICE,
+            7,
+            'the runtime onnxruntime needs packages of pip, and "ort117" has those of npm;',
+        ),
+        (
             ENVIRONMENT.replace("onnxruntime==1.17.3", "onnxruntime=1.17"),
             3,
-            'expected a requirement such as "onnxruntime==1.17.3" or "numpy<2", got',
+            'expected a requirement such as "onnxruntime==1.17.3" or "npm:onnxruntime-web@1.30"',
         ),
         (ENVIRONMENT.replace("numpy<2", "--index-url x"), 3, "expected a requirement such as"),
         ("[tool.exporter.environments.a]\nrequirements = []\n", 2, "expected at least one item"),
