@@ -37,8 +37,6 @@ _OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main_
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
 #: Bytes of a message and descriptors with it.
 _MAX_MESSAGE, _MAX_DESCRIPTORS = 1 << 20, 8
-#: Seconds in which a server imports its modules on a busy machine.
-_START_LIMIT = 200.0
 
 
 def select_start_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -54,7 +52,7 @@ class Server:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         self.variables = select_start_variables(environment)
         self.path = f"{folder}/socket"
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             # The product starts its fork server with `-P`, too.
             [sys.executable, *["-P"] * (kind == "workers"), "-m", __name__, kind, self.path],
             cwd=ROOT,
@@ -64,7 +62,11 @@ class Server:
             # The imports of workers write warnings.
             stderr=subprocess.DEVNULL if kind == "workers" else None,
         )
-        atexit.register(process.kill)
+        atexit.register(self._process.kill)
+        while not Path(self.path).exists():
+            if self._process.poll() is not None:
+                raise AssertionError(f"the server of {kind} ended with {self._process.returncode}")
+            time.sleep(0.01)
 
 
 @cache
@@ -106,20 +108,12 @@ def run_command(
 
 def send(path: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> int:
     """Send a message with descriptors to a server and return the number of its response."""
-    until = time.monotonic() + _START_LIMIT
-    while True:
-        with socket.socket(socket.AF_UNIX) as connection:
-            try:
-                connection.connect(path)
-            except (FileNotFoundError, ConnectionRefusedError):
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.02)
-                continue
-            data = json.dumps(message).encode() + b"\n"
-            connection.sendall(data[socket.send_fds(connection, [data], descriptors) :])
-            with connection.makefile() as response:
-                return int(response.readline())
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        data = json.dumps(message).encode() + b"\n"
+        connection.sendall(data[socket.send_fds(connection, [data], descriptors) :])
+        with connection.makefile() as response:
+            return int(response.readline())
 
 
 def collect_children(*_: object) -> None:
@@ -133,8 +127,9 @@ def serve(kind: str, path: str) -> None:
     """Fork a process for each message; return only in such a process."""
     signal.signal(signal.SIGCHLD, collect_children)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
+    listener.bind(f"{path}.new")
     listener.listen(64)
+    Path(f"{path}.new").rename(path)  # a client finds it only if it can connect
     while True:
         connection, _ = listener.accept()
         data, descriptors, *_ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
@@ -182,7 +177,9 @@ def run_main(message: Mapping[str, Any]) -> None:
     replacement = SimpleNamespace(**{**vars(subprocess), "Popen": start})
     vars(fork_server_client)["subprocess"] = replacement
     sys.path[0] = message["folder"]
-    run_module("exporter", *message["arguments"])
+    sys.argv = ["exporter", *message["arguments"]]
+    remove_test_modules()
+    runpy.run_module("exporter", run_name="__main__", alter_sys=True)
 
 
 class ForkServerProcess:
@@ -207,20 +204,22 @@ class ForkServerProcess:
 
 
 def run_fork_server(_: Mapping[str, Any]) -> None:
-    """Become the fork server of an export."""
+    """Become the fork server of an export, whose imports take no time a second time."""
+    from exporter.worker import fork_server
     from exporter.worker.dependencies import read_variables
 
     os.setsid()
     read_variables._READS = read_variables.VariableReads()  # it reads the environment first
-    run_module("exporter.worker.fork_server")
+    remove_test_modules()
+    sys.modules["__main__"] = fork_server
+    sys.argv = [fork_server.__file__]
+    fork_server.main()
 
 
-def run_module(name: str, *arguments: str) -> None:
-    """Do the same as `python -m NAME ARGUMENTS`. No module of the tests is a dependency."""
-    for module in [each for each in sys.modules if each.partition(".")[0] == "tests"]:
-        del sys.modules[module]
-    sys.argv = [name, *arguments]
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
+def remove_test_modules() -> None:
+    """Remove the modules of the tests, which would be dependencies of each model."""
+    for name in [each for each in sys.modules if each.partition(".")[0] == "tests"]:
+        del sys.modules[name]
 
 
 def import_modules(kind: str) -> None:
