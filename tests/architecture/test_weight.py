@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 53_051,
-    "lines of tests": 64_640,
+    "lines of tests": 64_857,
     "files": 264,
     "packages": 40,
     "modules below 60 lines": 13,
