@@ -122,9 +122,9 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         name = f"{key} {subject}".strip()
         other = after.get((key, subject))
         is_as_strict = _DIRECTIONS.get(key)
-        if (key, subject) in after and (
-            _is_same(value, other) or (is_as_strict and is_as_strict(value, other))
-        ):
+        # 1, 1.0 and true are equal in Python.
+        is_same = value == other and _serialize(value) == _serialize(other)
+        if (key, subject) in after and (is_same or (is_as_strict and is_as_strict(value, other))):
             continue
         kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
         yield kind, _format_change(name, value, other)
@@ -172,11 +172,6 @@ def _list_promises(
     promises |= {("axis", axis.name): axis for axis in spec.axes if axis.name not in dims}
     promises |= {("probe", f"of {axis.name}"): axis.probe for axis in spec.axes if axis.probe}
     return promises | {("case", case.name): case for case in spec.cases}
-
-
-def _is_same(old: object, new: object) -> bool:
-    """Return whether two values are equal; 1, 1.0 and true are different."""
-    return old == new and _serialize(old) == _serialize(new)
 
 
 def _serialize(value: object) -> str:

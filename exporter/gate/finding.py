@@ -60,10 +60,12 @@ class Cause:
     def __str__(self) -> str:
         """Return `the model changed: models/net.py:12-14`."""
         parts = {
-            "the model": _join([str(each) for each in self.sources]),
+            "the model": ", ".join(map(str, self.sources[:_LISTED])),
             "the entry": str(self.entry or ""),
             "the tools": ", ".join(self.tools),
         }
+        if (more := len(self.sources) - _LISTED) > 0:
+            parts["the model"] += f" and {more} more files"
         known = {name: text for name, text in parts.items() if text}
         if len(known) > 1:
             texts = (f"{name} ({text})" for name, text in known.items())
@@ -166,11 +168,6 @@ def _find_entry_change(
         if lines.first < defaults_end or (lines.first < end and lines.last >= spec.line)
     )
     return replace(change, lines=relevant) if relevant else None
-
-
-def _join(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _LISTED} more files" if len(texts) > _LISTED else ""
-    return ", ".join(texts[:_LISTED]) + more
 
 
 def _list_changed_tools(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

@@ -159,7 +159,8 @@ def _find_mismatches(parts: Sequence[ShardPart]) -> Iterator[str]:
 
 def _copy_model(source: Path, model: str, build: BuildFolder) -> None:
     paths = (Path(p) / name for p, folders, files in os.walk(source) for name in (*folders, *files))
-    if any(not _is_plain(path) for path in (source, *paths)):
+    modes = (path.lstat().st_mode for path in (source, *paths))
+    if not all(stat.S_ISREG(mode) or stat.S_ISDIR(mode) for mode in modes):
         message = (
             f"{source}: contains symlinks or pipes, which are not copied; export the shard again"
         )
@@ -167,8 +168,3 @@ def _copy_model(source: Path, model: str, build: BuildFolder) -> None:
     fresh = build.create_folder(model)
     shutil.copytree(source, fresh.path, dirs_exist_ok=True)
     build.replace_model(model, fresh)
-
-
-def _is_plain(path: Path) -> bool:
-    mode = path.lstat().st_mode
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

@@ -58,7 +58,12 @@ def propose_lists(
     right one for it.
     """
     lists = {spec.id: propose_entries(spec, records, today, reason) for spec in manifest.models}
-    changed = {spec.id for spec in manifest.models if _is_changed(lists[spec.id], spec)}
+    changed = {
+        spec.id
+        for spec in manifest.models
+        if [entry.index for entry in lists[spec.id]] != list(range(len(spec.expect)))
+        or any(entry.is_changed for entry in lists[spec.id])
+    }
     parents = {
         id: entry["extends"]
         for text in texts
@@ -78,11 +83,6 @@ def propose_lists(
     return {spec.id: (spec, lists[spec.id]) for spec in manifest.models if is_written(spec.id)}
 
 
-def _is_changed(entries: Sequence[ExpectEntry], spec: ModelSpec) -> bool:
-    is_same = [entry.index for entry in entries] == list(range(len(spec.expect)))
-    return not is_same or any(entry.is_changed for entry in entries)
-
-
 def propose_entries(
     spec: ModelSpec, records: Iterable[Record], today: date, reason: str
 ) -> list[ExpectEntry]:
@@ -99,8 +99,13 @@ def propose_entries(
     entries: list[ExpectEntry] = []
     for index, item in enumerate(spec.expect):
         cells = [cell for cell in list_cells(spec) if condition_matches(item, cell)]
+        # The failure still occurs, or the expectation is for another torch.
         remaining = [
-            cell for cell in cells if cell not in results or _is_needed(item, results[cell], today)
+            cell
+            for cell in cells
+            if not (record := results.get(cell))
+            or is_foreseen(item, record, today)
+            or not is_for_version(item, record)
         ]
         if remaining == cells:
             entries.append(ExpectEntry(expectation=item, index=index))
@@ -119,11 +124,6 @@ def propose_entries(
     }
     entries += [ExpectEntry(expectation=item) for item in _expect(unforeseen, spec, reason)]
     return entries
-
-
-def _is_needed(item: Expectation, record: Record, today: date) -> bool:
-    """Return True if the failure still occurs, or the expectation is for another torch."""
-    return is_foreseen(item, record, today) or not is_for_version(item, record)
 
 
 def _list_unforeseen(spec: ModelSpec, record: Record, today: date) -> tuple[CellFailure, ...]:

@@ -463,7 +463,10 @@ def render_repro_script(
         takes_apart=reference.returns_objects,
         gradients=route.state == "plain",
         keeps_fused_path=spec.export_state == "plain",
-        is_dynamic=_is_dynamic(spec),
+        is_dynamic=any(
+            is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
+            for item in spec.inputs
+        ),
         has_comparators=bool(_list_comparators(spec)),
         has_masks=any(item.masked_by for item in spec.outputs),
         checks_names=record.check == "signature",
@@ -493,14 +496,6 @@ def render_readme(
         entry=_read_entry(spec, root),
         spec=spec,
         package=get_package(device),
-    )
-
-
-def _is_dynamic(spec: ModelSpec) -> bool:
-    """Return True if an input has a dynamic dimension or is a symbolic integer."""
-    return any(
-        is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
-        for item in spec.inputs
     )
 
 

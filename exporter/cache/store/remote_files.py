@@ -317,7 +317,9 @@ class RequestPool:
                     now = time.monotonic()
                     seconds = min(end, self._last_response + self._limit.silence) - now
                     if seconds <= 0:
-                        self.problem = self._describe_timeout(is_total=end <= now)
+                        self.problem = f"no response for {self._limit.silence:g} s"
+                        if end <= now:
+                            self.problem = f"the time limit of {self._limit.total:g} s is exceeded"
                         self.has_timed_out = True
                         break
                     self._changed.wait(seconds)
@@ -342,11 +344,6 @@ class RequestPool:
         with self._changed:
             self.problem = self.problem or problem
             self._changed.notify_all()
-
-    def _describe_timeout(self, *, is_total: bool) -> str:
-        if is_total:
-            return f"the time limit of {self._limit.total:g} s is exceeded"
-        return f"no response for {self._limit.silence:g} s"
 
     def _work(self) -> None:
         while True:

@@ -95,7 +95,7 @@ def export(
     if flags["watch"] and refused:
         raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
     # The first worker starts before the settings are validated.
-    with closing(_make_starter(root)) as starter:
+    with closing(make_starter(os.environ, _read_variables(root))) as starter:
         if not flags["dry_run"] and not engine.uses_cluster(root):
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
@@ -160,10 +160,6 @@ def _print_result(
         summary = replace(summary, lines=(*others, tables, counts))
     print_summary(summary, time.monotonic() - started)
     return summary
-
-
-def _make_starter(root: Path) -> ProcessStarter:
-    return make_starter(os.environ, _read_variables(root))
 
 
 def _read_variables(root: Path) -> list[str]:

@@ -159,7 +159,10 @@ def _check_options(
         for opset, exporter in exporters.items()
         if exporter == "torchscript" and opset < _FIRST_FUNCTION_OPSET
     ]
-    if options.get(FUNCTIONS) and early and not (opsets is None and _has_override(model)):
+    has_override = opsets is None and any(
+        FUNCTIONS in list_explicit_values(table.options) for table in model.settings.overrides
+    )
+    if options.get(FUNCTIONS) and early and not has_override:
         message = f"ONNX has functions from opset {_FIRST_FUNCTION_OPSET}, not at "
         message += f"{format_opsets(early)}; write it in [[models.ID.overrides]] with "
         message += f'opset = ">={_FIRST_FUNCTION_OPSET}"'
@@ -169,12 +172,6 @@ def _check_options(
             if options.get(key):
                 message = "computes new weights, but `export_params = false` removes them from the"
                 model.add_problem((*path, key), f"{message} file; remove one of the two")
-
-
-def _has_override(model: EffectiveSettings) -> bool:
-    """Return whether an override changes the modules that become functions."""
-    tables = (table.options for table in model.settings.overrides)
-    return any(FUNCTIONS in list_explicit_values(table) for table in tables)
 
 
 def list_exporters(settings: Settings) -> frozenset[str]:

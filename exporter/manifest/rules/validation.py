@@ -56,7 +56,9 @@ def format_errors(error: ValidationError, table: type[Table]) -> Iterator[tuple[
         if detail["type"] == "missing":
             owner = _find_table(table, path[:-1]) or table
             key = str(path[-1])
-            yield path[:-1], owner.missing_messages.get(key, _format_missing_key(key))
+            fix = f"`{key} = {_EXAMPLES[key]}`" if key in _EXAMPLES else "it"
+            text = f"needs the key '{key}'; add {fix}"
+            yield path[:-1], owner.missing_messages.get(key, text)
         elif isinstance(cause, NestedProblem):
             yield (*path, *cause.path), str(cause)
         elif detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
@@ -90,11 +92,6 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
         return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
     # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
-
-
-def _format_missing_key(key: str) -> str:
-    example = _EXAMPLES.get(key, "")
-    return f"needs the key '{key}'; add {f'`{key} = {example}`' if example else 'it'}"
 
 
 def _format_unknown_key(key: str, table: type[Table]) -> str:

@@ -211,7 +211,9 @@ class _Search:
         functions = [
             node
             for node in definition.node.body
-            if isinstance(node, _Function) and node.name == "forward" and not _is_overload(node)
+            if isinstance(node, _Function)
+            and node.name == "forward"
+            and not any(ast.unparse(each).endswith("overload") for each in node.decorator_list)
         ]
         if assigned:
             raise UnreadableForward(f"{quote(name)} does not define `forward` as a method")
@@ -365,7 +367,3 @@ def _list_targets(statement: ast.AST) -> list[str]:
         case ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
     return []
-
-
-def _is_overload(function: _Function) -> bool:
-    return any(ast.unparse(node).endswith("overload") for node in function.decorator_list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from exporter.core.known_names import Release, find_limits
 from exporter.manifest.syntax.values import format_value, join_words, unexpected_value
@@ -76,14 +76,10 @@ def is_in_range(version: str, versions: str) -> bool:
     if release is None:
         return False
     return all(
-        _OPERATORS[sign](_cut(_parse(release[0]), len(bound)), bound)
-        for sign, bound in _list_bounds(versions)
+        _OPERATORS[match[1]](_cut(_parse(release[0]), len(bound)), bound)
+        for match in _BOUND.finditer(versions)
+        for bound in [_parse(match[2])]
     )
-
-
-def _list_bounds(versions: str) -> Iterator[tuple[str, _Release]]:
-    for match in _BOUND.finditer(versions):
-        yield match[1], _parse(match[2])
 
 
 def _parse(text: str) -> _Release:

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper, printer
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper, printer
 
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.core.errors import ExitCode, ExporterError
@@ -109,13 +109,12 @@ _UNKNOWN = "no module"
 # Files of TorchScript contain only the names of the modules, in the names of the nodes.
 def format_scopes(model: ModelProto) -> str:
     """Return one line for consecutive nodes of one module, in the order of the graph."""
-    return "".join(f"{line}\n" for graph in iter_model_graphs(model) for line in _list_lines(graph))
-
-
-def _list_lines(graph: GraphProto) -> Iterator[str]:
-    for scope, nodes in groupby(graph.node, _find_scope):
-        operators = ", ".join(join_lines(node.op_type) for node in nodes)
-        yield f"{join_lines(scope) or _UNKNOWN}: {operators}"
+    lines = [
+        f"{join_lines(scope) or _UNKNOWN}: {', '.join(join_lines(n.op_type) for n in nodes)}\n"
+        for graph in iter_model_graphs(model)
+        for scope, nodes in groupby(graph.node, _find_scope)
+    ]
+    return "".join(lines)
 
 
 def _find_scope(node: NodeProto) -> str:
