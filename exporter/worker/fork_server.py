@@ -126,7 +126,16 @@ class ForkServer:
                     os.read(self._pipe[0], 1 << 12)
                 self._report_exits()
                 if 0 in ready:
-                    is_open = self._read_requests()
+                    # Start the requested workers; return False at the end of stdin.
+                    data = os.read(0, 1 << 16)
+                    *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+                    for line in lines:
+                        request = json.loads(line)
+                        if "start" in request:
+                            self._start(request)
+                        else:
+                            self._report(alive=1)
+                    is_open = bool(data)
         except BrokenPipeError:
             pass  # the parent ended, and stdin would end next
         finally:
@@ -137,18 +146,6 @@ class ForkServer:
                         send(pid, signal.SIGKILL)
             self._numbers.clear()
             self._kill_orphans()
-
-    def _read_requests(self) -> bool:
-        """Start the requested workers; return False at the end of stdin."""
-        data = os.read(0, 1 << 16)
-        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
-        for line in lines:
-            request = json.loads(line)
-            if "start" in request:
-                self._start(request)
-            else:
-                self._report(alive=1)
-        return bool(data)
 
     def _start(self, request: dict[str, Any]) -> None:
         if request.get("captures") and not self._script:

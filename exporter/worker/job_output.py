@@ -104,24 +104,6 @@ class JobOutput:
         text = "the model reads {0}, which workers do not receive; add it to `environment` in {1}"
         return (text.format(join_names(names), "[tool.exporter]"),) if names else ()
 
-    def _list_ignored_folders(self) -> tuple[Path, ...]:
-        """Return the folders of the job and of its devices' environments and interpreters.
-
-        A record contains the versions of the packages in an environment instead of its files.
-        """
-        interpreters = {
-            Path(device.environment.interpreter)
-            for opset in self.job.opsets
-            for device in opset.devices
-            if device.environment and device.environment.interpreter
-        }
-        interpreters |= {path.resolve() for path in interpreters}
-        return (
-            self.folder.path,
-            self.folder.temporary,
-            *(path.parents[1] for path in sorted(interpreters)),
-        )
-
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""
         names = self.spec.list_data_files((record.cell.opset,))
@@ -130,7 +112,19 @@ class JobOutput:
         files, folders = expand_globs(folder, self.spec.depends.files)
         accesses = self.opened.list_accesses()
         accesses = replace(accesses, listed=(*accesses.listed, *folders))
-        ignored = self._list_ignored_folders()
+        # A record contains the versions of the packages in an environment instead of its files.
+        interpreters = {
+            Path(device.environment.interpreter)
+            for opset in self.job.opsets
+            for device in opset.devices
+            if device.environment and device.environment.interpreter
+        }
+        interpreters |= {path.resolve() for path in interpreters}
+        ignored = (
+            self.folder.path,
+            self.folder.temporary,
+            *(path.parents[1] for path in sorted(interpreters)),
+        )
         dependencies = digest_dependencies(
             self.root, self.start, accesses, ignored=ignored, declared=(*declared, *files)
         )

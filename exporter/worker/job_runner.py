@@ -97,7 +97,12 @@ Step: TypeAlias = Callable[[Samples], Samples]
 def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> None:
     """Run the steps one after the other, each with the model of this moment."""
     *others, last = steps
-    _import_runtimes(output)
+    # The runtimes are imported once for all steps; a fork does not need their threads.
+    # The import searches folders, which are then dependencies of each step, also of one that fails.
+    devices = [device for opset in output.job.opsets for device in opset.devices]
+    start_runtime_processes(devices)
+    for runtime in {device.runtime for device in devices if device.environment is None}:
+        import_driver(runtime)
     if others and can_fork():
         gc.freeze()  # the garbage collector of a fork would copy the memory of all objects
     for step in others:
@@ -113,17 +118,6 @@ def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> Non
 
 def _run_step(step: Step, samples: Samples) -> None:
     step(samples)
-
-
-def _import_runtimes(output: JobOutput) -> None:
-    """Import the runtimes once for all steps; a fork does not need the threads that they start.
-
-    The import searches folders, which are then dependencies of each step, also of one that fails.
-    """
-    devices = [device for opset in output.job.opsets for device in opset.devices]
-    start_runtime_processes(devices)
-    for runtime in {device.runtime for device in devices if device.environment is None}:
-        import_driver(runtime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,20 @@ def compare_arrays(
         return mismatch
     actual = np.asarray(actual)
     if limit is None:
-        return _compare_exactly(actual, expected)
+        differ = np.asarray(actual != expected)
+        count = int(differ.sum())
+        if not count:
+            return Comparison()
+        index = _unravel(differ, int(np.argmax(differ)))
+        is_number = actual.dtype.kind in "biu"
+        error = np.abs(_to_float64(actual) - _to_float64(expected)).max() if is_number else np.inf
+        return Comparison(
+            problem=f"{count} of {differ.size} elements differ, first at {list(index)} "
+            f"(file {actual[index]}, PyTorch {expected[index]})",
+            max_abs=float(error),
+            limit_ratio=np.inf,
+            details={"outside": count / differ.size},
+        )
     if passed := _pass_quickly(actual, expected, limit, target):
         return passed
     values, reference = _to_float64(actual), _to_float64(expected)
@@ -111,7 +124,13 @@ def find_nonfinite_mismatch(actual: Array, expected: Array) -> Comparison | None
     kinds, expected_kinds = (_classify_values(_to_float64(each)) for each in (actual, expected))
     if np.array_equal(kinds, expected_kinds):
         return None
-    return _report_nonfinite_mismatch(actual, expected, kinds != expected_kinds)
+    differ = kinds != expected_kinds
+    index = _unravel(differ, int(np.argmax(differ)))[: actual.ndim]
+    comparison = report_mismatch(
+        f"NaN or Inf differ in {int(differ.sum())} of {differ.size} elements, "
+        f"first at {list(index)} (file {actual[index]}, PyTorch {expected[index]})"
+    )
+    return replace(comparison, has_nonfinite_mismatch=True)
 
 
 def compute_max_error(one: Array, other: Array) -> float:
@@ -197,32 +216,6 @@ def _to_float64(array: Array) -> Array:
 def _classify_values(values: Array) -> Array:
     """Return 0 for numbers, 1 for NaN, 2 for +Inf, 3 for -Inf."""
     return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], default=0)
-
-
-def _report_nonfinite_mismatch(actual: Array, expected: Array, differ: Array) -> Comparison:
-    index = _unravel(differ, int(np.argmax(differ)))[: actual.ndim]
-    comparison = report_mismatch(
-        f"NaN or Inf differ in {int(differ.sum())} of {differ.size} elements, "
-        f"first at {list(index)} (file {actual[index]}, PyTorch {expected[index]})"
-    )
-    return replace(comparison, has_nonfinite_mismatch=True)
-
-
-def _compare_exactly(actual: Array, expected: Array) -> Comparison:
-    differ = np.asarray(actual != expected)
-    count = int(differ.sum())
-    if not count:
-        return Comparison()
-    index = _unravel(differ, int(np.argmax(differ)))
-    is_number = actual.dtype.kind in "biu"
-    error = np.abs(_to_float64(actual) - _to_float64(expected)).max() if is_number else np.inf
-    return Comparison(
-        problem=f"{count} of {differ.size} elements differ, first at {list(index)} "
-        f"(file {actual[index]}, PyTorch {expected[index]})",
-        max_abs=float(error),
-        limit_ratio=np.inf,
-        details={"outside": count / differ.size},
-    )
 
 
 def _compare_within_limit(values: Array, target: Array, finite: Array, limit: Limit) -> Comparison:

@@ -171,7 +171,15 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
     noise = None if share is None else share * scale
     rtol, factor = 0.0, bound.noise or _NOISE_FACTOR
     if bound.steps is not None:
-        return _limit_steps(output, scale)
+        # Without a step in the reference, values must be equal.
+        steps = bound.steps
+        known = output.context.reference.steps
+        step = (known[output.index] if output.index < len(known) else None) or 0.0
+        return Limit(
+            atol=steps * step + _PRODUCT_ROUNDING * precision.eps * scale if step else 0.0,
+            outside=bound.outside,
+            reason=f"{steps:g} steps of {step:g} from the manifest",
+        )
     if _is_fixed(bound):
         atol, rtol = bound.atol or 0.0, bound.rtol or 0.0
         return Limit(
@@ -219,22 +227,6 @@ def compute_limit_without_float64(output: OutputContext, scale: float) -> Limit:
         limit,
         atol=limit.atol * max(1.0 - 1.0 / limit.factor, 0.0),
         reason=f"{limit.reason}, less PyTorch's own error",
-    )
-
-
-def _limit_steps(output: OutputContext, scale: float) -> Limit:
-    """Return the limit in steps of a quantized output, with the rounding of its values.
-
-    Without a step in the reference, values must be equal.
-    """
-    steps = output.bound.steps or 0.0
-    known = output.context.reference.steps
-    step = (known[output.index] if output.index < len(known) else None) or 0.0
-    precision = PRECISIONS[output.output.dtype]
-    return Limit(
-        atol=steps * step + _PRODUCT_ROUNDING * precision.eps * scale if step else 0.0,
-        outside=output.bound.outside,
-        reason=f"{steps:g} steps of {step:g} from the manifest",
     )
 
 

@@ -226,18 +226,14 @@ def _encode_inputs(
             raise UnsupportedSample(f"the input '{item.name}' is unknown")
         data = read_regular_file(path, TENSOR_LIMIT) if path.exists() else None
         if item.type.HasField("optional_type"):
-            data = _encode_optional(data)
+            if data is None:
+                value = numpy_helper.from_optional(None)
+            else:
+                value = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
+            data = bytes(value.SerializeToString(deterministic=True))
         if data is None:
             raise UnsupportedSample(f"the input '{item.name}' is missing, but the file requires it")
         yield f"input_{position}.pb", data
-
-
-def _encode_optional(data: bytes | None) -> bytes:
-    if data is None:
-        value = numpy_helper.from_optional(None)
-    else:
-        value = helper.make_optional("", OptionalProto.TENSOR, TensorProto.FromString(data))
-    return bytes(value.SerializeToString(deterministic=True))
 
 
 def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator[Allowance]:

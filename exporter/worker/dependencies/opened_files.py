@@ -182,7 +182,8 @@ class _AuditHook:
         if event == "open":
             name, mode, flags = arguments
             if isinstance(mode, str):  # the flags of `io.open` do not contain the mode
-                flags = _resolve_flags(mode)
+                access = os.O_RDWR if "+" in mode else os.O_RDONLY if "r" in mode else os.O_WRONLY
+                flags = access | (os.O_TRUNC if set(mode) & set("wx") else 0)
             self._add(OpenedFiles.add_open, name, int(flags or 0))
         elif event in ("ctypes.dlopen", "sqlite3.connect"):
             self._add(OpenedFiles.add_open, arguments[0], os.O_RDONLY)
@@ -241,11 +242,6 @@ def _find_folder(argument: object) -> object:
         with contextlib.suppress(OSError):
             return str(Path(f"/proc/self/fd/{argument}").readlink())
     return "." if argument is None else argument
-
-
-def _resolve_flags(mode: str) -> int:
-    access = os.O_RDWR if "+" in mode else os.O_RDONLY if "r" in mode else os.O_WRONLY
-    return access | (os.O_TRUNC if set(mode) & set("wx") else 0)
 
 
 def _raise_open_event(reader: Callable[..., Any]) -> Callable[..., Any]:

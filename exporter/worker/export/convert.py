@@ -136,7 +136,9 @@ def convert_program(
     converted = translate_program(program, spec, opset, artifacts, decompositions, custom)
     model: ir.Model = converted.model
     with wrap_errors(Stage.CONVERT):
-        _require_values(model)
+        for value in model.graph.initializers.values():
+            if is_fake(getattr(value.const_value, "raw", None)):
+                raise ValueError(f"the capture stored {value.name} as a constant without values")
     outputs = [item.name for item in spec.outputs]
     separate_aliased_outputs(model, _list_program_inputs(program, spec), outputs)
     unwrap_names(model)
@@ -258,13 +260,6 @@ def _restore_output_names(graph: ir.Model, spec: ModelSpec) -> None:
     if len(graph.graph.outputs) == len(spec.outputs):
         for value, item in zip(graph.graph.outputs, spec.outputs, strict=True):
             value.name = item.name
-
-
-def _require_values(model: ir.Model) -> None:
-    """Raise ValueError if the capture stored a tensor of its own, which has no values to write."""
-    for value in model.graph.initializers.values():
-        if is_fake(getattr(value.const_value, "raw", None)):
-            raise ValueError(f"the capture stored {value.name} as a constant without values")
 
 
 def _require_supported(model: Model, spec: ModelSpec) -> None:

@@ -62,7 +62,19 @@ def write_artifact(
     rename_inner_values(model)
     order_inputs(model, spec)
     name_axes(model, spec)
-    _remove_metadata(model)
+    # Remove the metadata of torch: it contains paths and differs between checkouts.
+    items: list[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value] = [model]
+    graphs: tuple[ir.Graph | ir.Function, ...] = (*model.graphs(), *model.functions.values())
+    for graph in graphs:
+        items += [graph, *graph.inputs]
+        if isinstance(graph, ir.Graph):
+            items += graph.initializers.values()
+        for node in graph:
+            items += [node, *node.outputs]
+    for item in items:
+        for key in [key for key in item.metadata_props if key.startswith("pkg.")]:
+            del item.metadata_props[key]
+        item.doc_string = None
     for key, value in sorted(provenance.items()):
         model.metadata_props[f"exporter.{key}"] = value
     if spec.ir_version is not None:
@@ -113,22 +125,6 @@ def _create_file(folder: Path) -> Iterator[Path]:
     finally:
         # On a full disk, an incomplete file would leave no room for the record.
         path.unlink(missing_ok=True)
-
-
-def _remove_metadata(model: ir.Model) -> None:
-    """Remove the metadata of torch: it contains paths and differs between checkouts."""
-    items: list[ir.Model | ir.Graph | ir.Function | ir.Node | ir.Value] = [model]
-    graphs: tuple[ir.Graph | ir.Function, ...] = (*model.graphs(), *model.functions.values())
-    for graph in graphs:
-        items += [graph, *graph.inputs]
-        if isinstance(graph, ir.Graph):
-            items += graph.initializers.values()
-        for node in graph:
-            items += [node, *node.outputs]
-    for item in items:
-        for key in [key for key in item.metadata_props if key.startswith("pkg.")]:
-            del item.metadata_props[key]
-        item.doc_string = None
 
 
 def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> None:

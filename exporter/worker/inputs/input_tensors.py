@@ -184,7 +184,11 @@ def set_special_values(
     """
     match fill.kind:
         case "bernoulli":
-            return _fill_flags(item, fill, declared, special)
+            if special == "highest" and fill.probability > 0:
+                return torch.ones_like(declared)
+            if special == "lowest" and fill.probability < 1 and item.dtype == "bool":
+                return torch.zeros_like(declared)
+            return declared
         case "mask" | "padding" | "lengths_of":
             return declared if special in ("constant", "lowest") else _allow_all(fill, declared)
         case "normal" | "uniform" | "randint":
@@ -240,14 +244,6 @@ def _allow_all(fill: Fill, declared: torch.Tensor) -> torch.Tensor:
     return torch.full_like(
         declared, int(declared.min() if fill.kind == "padding" else declared.max())
     )
-
-
-def _fill_flags(item: Input, fill: Fill, declared: torch.Tensor, special: Special) -> torch.Tensor:
-    if special == "highest" and fill.probability > 0:
-        return torch.ones_like(declared)
-    if special == "lowest" and fill.probability < 1 and item.dtype == "bool":
-        return torch.zeros_like(declared)
-    return declared
 
 
 def draw_mask_fill(

@@ -37,32 +37,28 @@ def compute_in_fork(function: Callable[[], Any]) -> Any | None:
     function raises an exception, or if its process ends.
     """
     with _keep_exit_status():
-        return _compute_in_fork(function)
-
-
-def _compute_in_fork(function: Callable[[], Any]) -> Any | None:
-    reader, writer = os.pipe()
-    pid = _fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(reader)
-            dump_stack_at_time_limit(os.dup(2))
-            null = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):
-                os.dup2(null, stream)
-            data = io.BytesIO()
-            torch.save(function(), data)
-            with os.fdopen(writer, "wb") as file:
-                file.write(data.getbuffer())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        content = file.read()
-    _, status = os.waitpid(pid, 0)
-    return torch.load(io.BytesIO(content)) if content and status == 0 else None
+        reader, writer = os.pipe()
+        pid = _fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(reader)
+                dump_stack_at_time_limit(os.dup(2))
+                null = os.open(os.devnull, os.O_WRONLY)
+                for stream in (1, 2):
+                    os.dup2(null, stream)
+                data = io.BytesIO()
+                torch.save(function(), data)
+                with os.fdopen(writer, "wb") as file:
+                    file.write(data.getbuffer())
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as file:
+            content = file.read()
+        _, status = os.waitpid(pid, 0)
+        return torch.load(io.BytesIO(content)) if content and status == 0 else None
 
 
 def run_in_fork(function: Callable[[], None]) -> None:

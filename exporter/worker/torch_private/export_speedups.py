@@ -84,7 +84,14 @@ class RegistryCache:
             def _cleanup_registry_based_on_opset_version(self) -> None:
                 """Keep the translations of other opsets."""
 
-        sources = _read_sources()
+        from onnxscript.function_libs.torch_lib import registration
+        from torch.onnx._internal.exporter._torchlib import _torchlib_registry
+
+        import_module("onnxscript.function_libs.torch_lib.ops")  # the import registers them
+        items = list(registration.default_registry.items())
+        functions = [(name, *item.overloads, *item.complex) for name, item in items]
+        missing = frozenset(name for name, _ in items if not _has_operator(name))
+        sources = _Sources((*_torchlib_registry.get_torchlib_ops(), *functions), missing)
         if sources != self._sources:
             self._sources = sources
             self._translations = from_torchlib(FullRegistry).functions
@@ -92,17 +99,6 @@ class RegistryCache:
 
 
 _REGISTRY = RegistryCache()
-
-
-def _read_sources() -> _Sources:
-    from onnxscript.function_libs.torch_lib import registration
-    from torch.onnx._internal.exporter._torchlib import _torchlib_registry
-
-    import_module("onnxscript.function_libs.torch_lib.ops")  # the import registers them
-    items = list(registration.default_registry.items())
-    functions = [(name, *item.overloads, *item.complex) for name, item in items]
-    missing = frozenset(name for name, _ in items if not _has_operator(name))
-    return _Sources((*_torchlib_registry.get_torchlib_ops(), *functions), missing)
 
 
 def _has_operator(name: str) -> bool:

@@ -53,7 +53,14 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
         return None
     try:
         _copy_artifact(opset, records[0], source, target)
-        _copy_samples(reference, source, target)
+        for sample in reference.samples:
+            original, copy = source.sample(sample.index), target.sample(sample.index)
+            if copy.exists():
+                continue
+            # Before the copy: an export would write into a damaged one.
+            if hash_sample(original) != sample.sha256:
+                raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
+            shutil.copytree(original, copy)
         facts = measure_artifact(target.model(opset.opset), spec.id)
     except (OSError, UnreadableModel, ValueError):
         return None
@@ -122,20 +129,3 @@ def _copy_artifact(opset: OpsetJob, record: Record, source: JobFolder, target: J
     log = source.log(opset.opset)
     if log.is_file() and not log.is_symlink():
         shutil.copyfile(log, target.log(opset.opset))
-
-
-def _copy_samples(reference: Reference, source: JobFolder, target: JobFolder) -> None:
-    """Copy PyTorch's inputs and outputs.
-
-    Raises:
-        OSError: If a sample cannot be read.
-        ValueError: If a sample has another hash than in the reference.
-    """
-    for sample in reference.samples:
-        original, copy = source.sample(sample.index), target.sample(sample.index)
-        if copy.exists():
-            continue
-        # Before the copy: an export would write into a damaged one.
-        if hash_sample(original) != sample.sha256:
-            raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
-        shutil.copytree(original, copy)
