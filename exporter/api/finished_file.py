@@ -14,7 +14,7 @@ from exporter.cache.noop_snapshot import get_today
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs import Announcement
-from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.resolved.project import NO_STORE
 from exporter.pipeline import BuildObserver, Decisions, require_packages, run_plan
 from exporter.pipeline.engine import LocalEngine
@@ -59,7 +59,6 @@ def prove_finished_file(
     Raises:
         ExporterError: ENVIRONMENT if PyTorch or another package is missing.
     """
-    require_packages()
     update: dict[str, object] = {
         "artifact": str(file.path.resolve()),
         "opsets": (file.opset,),
@@ -68,9 +67,18 @@ def prove_finished_file(
     }
     if file.devices:
         update["devices"] = tuple(map(DeviceName, file.devices))
-    spec = file.spec.model_copy(update=update)
+    return prove_spec(manifest.project, file.spec.model_copy(update=update), starter)
+
+
+def prove_spec(project: Project, spec: ModelSpec, starter: ProcessStarter) -> tuple[Record, ...]:
+    """Return one record for each cell of an entry, from a temporary build folder.
+
+    Raises:
+        ExporterError: ENVIRONMENT if PyTorch or another package is missing.
+    """
+    require_packages()
     with tempfile.TemporaryDirectory(prefix="exporter-verify-") as folder:
-        project = manifest.project.model_copy(update={"build": folder, "store": NO_STORE})
+        project = project.model_copy(update={"build": folder, "store": NO_STORE})
         single = Manifest(project=project, models=(spec,))
         plan = make_plan(single)
         engine = LocalEngine(1, starter)

@@ -10,6 +10,9 @@ from exporter.core.errors import suggest_nearest
 
 #: The function of each command in `exporter.cli.commands`.
 _FUNCTIONS = {
+    "init": "init.init",
+    "record": "record.record",
+    "add": "record.add",
     "export": "export.export",
     "plan": "inspection.plan",
     "check": "inspection.check",

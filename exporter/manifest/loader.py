@@ -431,7 +431,11 @@ def load_settings(root: Path) -> Project:
 
 
 def load_layers(
-    root: Path, fallback_root: Path | None = None, *, keep_invalid: bool = False
+    root: Path,
+    fallback_root: Path | None = None,
+    *,
+    keep_invalid: bool = False,
+    manifests: str = "",
 ) -> LoadedProject:
     """Read `[tool.exporter]` of pyproject.toml and every manifest of the project.
 
@@ -440,6 +444,7 @@ def load_layers(
         fallback_root: A second folder for the files of entries that `root` lacks.
         keep_invalid: Return an invalid entry as a model with `problems`, and the problems of files
             in `Manifest.problems`, instead of an error.
+        manifests: Another folder than that of the settings, for entries that are not written yet.
 
     Raises:
         ExporterError: MANIFEST, with every problem of every file. If `keep_invalid` is set: only if
@@ -449,11 +454,13 @@ def load_layers(
     report, settings_report = ProblemCollector(), ProblemCollector()
     settings = read_project(root, settings_report)
     graph = InheritanceGraph()
-    files = tuple(_read_manifests(root, settings.project.manifests, report))
+    folder = manifests or settings.project.manifests
+    files = tuple(_read_manifests(root, folder, report))
     for file in files:
         graph.add(file)
     invalid_ids = _find_invalid_ids(graph)
-    check_gate(settings, {entry.id for entry in graph.entries}, settings_report)
+    if not manifests:
+        check_gate(settings, {entry.id for entry in graph.entries}, settings_report)
     base = (settings.layer,) if settings.layer else ()
     references = References(root, fallback_root)
     models = []
@@ -478,8 +485,8 @@ def load_layers(
         for problem in problems:
             report.add(problem)
     if files and not graph.entries and not report and not settings_report:
-        folder = Location(file=settings.project.manifests)
-        report.add(Problem(message="no manifest has a [models.ID]; add one", location=folder))
+        message = "no manifest has a [models.ID]; add one"
+        report.add(Problem(message=message, location=Location(file=folder)))
     complete = [
         spec or make_invalid_spec(model, list_entry_problems(model), devices)
         for model, spec in zip(models, specs, strict=True)
@@ -514,10 +521,8 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
     )
     if not paths:
         problem = "contains no manifest (*.toml)" if base.is_dir() else "the folder does not exist"
-        message = (
-            f"{problem}; run the command in the project's folder, pass it with --root, or set "
-        )
-        message += "`manifests` in [tool.exporter] of its pyproject.toml"
+        message = f"{problem}; run the command in the project's folder, pass it with --root, set "
+        message += "`manifests` in [tool.exporter] of its pyproject.toml, or run `exporter init`"
         report.add(Problem(message=message, location=Location(file=folder)))
     for path in paths:
         name = path.relative_to(root).as_posix()

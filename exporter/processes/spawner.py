@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,10 @@ _GRACE = 10.0
 
 
 def run_program(
-    command: Sequence[str], environment: Mapping[str, str], on_line: Callable[[str], None]
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    seconds: float | None = None,
 ) -> int:
     """Run a program and return its exit code, less than 0 for a signal.
 
@@ -31,6 +35,7 @@ def run_program(
         command: The program and its arguments.
         environment: All variables of the process.
         on_line: Called with each line of stdout and stderr.
+        seconds: The time after which the program and its children are killed.
     """
     process = subprocess.Popen(
         command,
@@ -42,6 +47,9 @@ def run_program(
         encoding="utf-8",
         errors="replace",
     )
+    deadline = threading.Timer(seconds or 0, signal_group, (process.pid, signal.SIGKILL))
+    if seconds is not None:
+        deadline.start()
     try:
         for line in process.stdout or ():
             on_line(line.rstrip("\n"))
@@ -55,6 +63,7 @@ def run_program(
             process.wait()
         raise
     finally:
+        deadline.cancel()
         if process.stdout:
             process.stdout.close()
 

@@ -78,7 +78,8 @@ def list_allowed(path: Path) -> set[str]:
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
     elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "tools"):
-        allowed = WORKER  # these are programs, like a worker
+        # These are programs, like a worker. The observer describes the user's command line.
+        allowed = ENTRY if path.name == "observer.py" else WORKER
     return allowed
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 53_000,
-    "lines of tests": 64_880,
-    "files": 264,
-    "packages": 40,
-    "modules below 60 lines": 13,
+    "lines of the package": 55_907,
+    "lines of tests": 65_297,
+    "files": 280,
+    "packages": 42,
+    "modules below 60 lines": 15,
     "lines of imports in 1,000 lines": 83,
-    "private functions called once, in 1,000 functions": 214,
+    "private functions called once, in 1,000 functions": 215,
 }
 
 

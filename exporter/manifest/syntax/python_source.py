@@ -121,6 +121,16 @@ def read_forward(file: Path, name: str, folders: Sequence[str]) -> ForwardParame
     return ForwardParameters(tuple(parameters), variadic, tuple(search.files))
 
 
+def find_class(file: Path, name: str, folders: Sequence[str]) -> tuple[Path, str]:
+    """Return file and name of a class, or of the class of the model that a function builds.
+
+    Raises:
+        UnreadableForward: If the class cannot be read.
+    """
+    definition = _Search(tuple(folders)).find_class(file, name)
+    return definition.file, definition.node.name
+
+
 def hash_code(root: Path, file: Path, name: str, fallback_root: Path) -> str:
     """Return a hash of the code of a function and of all code of the project that it uses, or "".
 

@@ -41,7 +41,7 @@ def from_value(value: OnnxValue) -> Returned:
 
 def list_leaves(returned: Any, spec: ModelSpec) -> list[Any]:
     """Return the objects that are outputs, as the model returned them."""
-    return [leaf for _, leaf in _list_leaves(returned, spec)]
+    return [leaf for _, leaf in list_named_leaves(returned, spec)]
 
 
 def flatten_outputs(returned: Any, spec: ModelSpec) -> Outputs:
@@ -50,7 +50,7 @@ def flatten_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     Raises:
         TypeError: If an output is not a tensor.
     """
-    return tuple(_copy_output(leaf) for _, leaf in _list_leaves(returned, spec))
+    return tuple(_copy_output(leaf) for _, leaf in list_named_leaves(returned, spec))
 
 
 def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
@@ -59,7 +59,7 @@ def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     Raises:
         Failure: Stage `source`, if the model returns other outputs.
     """
-    leaves = _list_leaves(returned, spec)
+    leaves = list_named_leaves(returned, spec)
     if problem := _find_problem(leaves, spec):
         described = ", ".join(f"{path or 'the result'}: {_describe(leaf)}" for path, leaf in leaves)
         message = f"the model returns {pluralize(len(leaves), 'output')} ({described}); {problem}"
@@ -73,7 +73,7 @@ def require_declared_outputs(returned: Any, spec: ModelSpec) -> Outputs:
     return tuple(_copy_output(leaf) for _, leaf in leaves)
 
 
-def _list_leaves(returned: Any, spec: ModelSpec) -> _Leaves:
+def list_named_leaves(returned: Any, spec: ModelSpec) -> _Leaves:
     """Return the leaves with their paths; a list of a script is one leaf."""
     is_leaf = (lambda value: isinstance(value, list)) if spec.capture == "script" else None
     try:

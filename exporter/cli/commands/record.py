@@ -1,0 +1,207 @@
+"""`exporter record` and `exporter add`: entries from observed calls, with their verdicts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from exporter.api.finished_file import prove_spec
+from exporter.cli.options import root_option
+from exporter.cli.output.terminal import choose_color, is_terminal, print_error, print_line
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text import join_lines, pluralize
+from exporter.manifest import ModelSpec, load_project
+from exporter.manifest.loader import load_settings
+from exporter.processes.environment import make_worker_environment
+from exporter.processes.fork_server_client import make_starter
+from exporter.tools.file_changes import apply_changes
+from exporter.tools.recording.described_source import (
+    describe_configuration,
+    describe_source,
+    describe_with_function,
+)
+from exporter.tools.recording.entry import choose_id
+from exporter.tools.recording.observation import Observation, merge_observations
+from exporter.tools.recording.recorder import (
+    Context,
+    PreparedEntry,
+    find_builders,
+    record_command,
+    stage_entry,
+)
+
+yes_option = click.option("--yes", is_flag=True, help="Write without a question.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the entries only.")
+
+
+@click.command()
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--model", default="", help="Observe the calls of FILE.py:CLASS, not exports.")
+@click.option("--modules", default="", help="Observe the outermost calls of this package.")
+@click.option("--check", is_flag=True, help="Only list classes without an entry; exit with 1.")
+@click.option("--timeout", type=float, help="Seconds after which the command is killed.")
+@dry_run_option
+@yes_option
+@root_option
+def record(
+    command: tuple[str, ...],
+    model: str,
+    modules: str,
+    timeout: float | None,
+    root: Path,
+    **flags: bool,
+) -> int:
+    """Write entries from the exports of a script.
+
+    COMMAND is a script or a test run: `exporter record -- python export.py`, `-- pytest tests`.
+    Model, arguments, names, axes, opset and options of each call become an entry, which is proved
+    before it is written. Files of the project do not change.
+    """
+    root = root.absolute()
+    location, _, name = model.rpartition(":")
+    if model and not (location and name.isidentifier()):
+        raise ExporterError(ExitCode.MANIFEST, f"--model {model}: expected FILE.py:CLASS")
+    if location.endswith(".py"):
+        if not Path(location).is_file():
+            raise ExporterError(ExitCode.MANIFEST, f"--model {location}: no such file")
+        model = f"{Path(location).resolve()}:{name}"
+    recording = record_command(
+        command, os.environ, print_line, model=model, package=modules, seconds=timeout
+    )
+    if recording.code:
+        print_error(f"the command exited with {recording.code}; its observed calls are used")
+    observations = merge_observations(recording.observations)
+    print_error(f"{pluralize(len(observations), 'model')} observed")
+    if flags["check"]:
+        return _check(observations, _list_models(root), root)
+    return _write_entries(observations, root, yes=flags["yes"], dry_run=flags["dry_run"])
+
+
+@click.command()
+@click.argument("source")
+@click.option("--input", "inputs", multiple=True, help="NAME=SIZES:DTYPE, image=2x3x64x64.")
+@click.option("--call", default="", help="FILE.py:FUNCTION that returns the arguments.")
+@click.option("--config", type=click.Path(path_type=Path), help="Of a model of transformers.")
+@click.option("--init", multiple=True, help="NAME=VALUE, an argument of the class; repeatable.")
+@dry_run_option
+@yes_option
+@root_option
+def add(
+    source: str,
+    inputs: tuple[str, ...],
+    call: str,
+    config: Path | None,
+    init: tuple[str, ...],
+    root: Path,
+    **flags: bool,
+) -> int:
+    """Write an entry for a class or a function.
+
+    SOURCE is FILE.py:CLASS or package.module:CLASS. The model runs at several sizes, which shows
+    its dynamic axes. The entry is proved before it is written.
+    """
+    root = root.absolute()
+    if sum(map(bool, (inputs, call, config))) > 1:
+        message = "--input, --call and --config: pass one of the three"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    environment = make_worker_environment(os.environ)
+    if config:
+        observation = describe_configuration(source, config, root, environment)
+    elif call:
+        observation = describe_with_function(source, call, init, root, environment)
+    else:
+        observation = describe_source(source, inputs, init, root)
+    return _write_entries([observation], root, yes=flags["yes"], dry_run=flags["dry_run"])
+
+
+def _list_models(root: Path) -> tuple[ModelSpec, ...]:
+    folder = root / load_settings(root).manifests
+    if not any(folder.rglob("*.toml")):
+        return ()
+    return load_project(root, keep_invalid=True).models
+
+
+def _check(observations: Iterable[Observation], models: Sequence[ModelSpec], root: Path) -> int:
+    missing = {
+        (each.class_file, each.label): each
+        for each in observations
+        if not find_builders(each, models, root)
+    }
+    for each in missing.values():
+        file = Path(each.class_file)
+        name = file.relative_to(root) if file.is_relative_to(root) else file
+        print_line(f"{name}:{each.label}: has no entry; run `exporter record` without --check")
+    if not missing:
+        print_line("each observed model has an entry", color="green")
+    return ExitCode.RED if missing else ExitCode.OK
+
+
+def _write_entries(
+    observations: Sequence[Observation], root: Path, *, yes: bool, dry_run: bool
+) -> int:
+    models = _list_models(root)
+    project = load_settings(root)
+    folder = root / project.manifests
+    files = {path.stem for pattern in ("*.toml", "models/*.py") for path in folder.glob(pattern)}
+    context = Context(
+        root=root,
+        project=project,
+        environment=os.environ,
+        taken={spec.id for spec in models} | files,
+    )
+    code = ExitCode.OK
+    for observation in observations:
+        if spec := _find_same(observation, models, root):
+            print_line(f"{spec.id}: exists at {spec.location}; remove it to record it again")
+            continue
+        with stage_entry(observation, context) as (entry, contract):
+            if contract is None:
+                print_error(f"{observation.label}: no entry: {entry.problem}")
+                code = ExitCode.RED
+                continue
+            is_green = _show(entry, contract, context)
+            code = code if is_green else ExitCode.RED
+            if dry_run:
+                continue
+            is_asked = not yes and is_terminal() and sys.stdin.isatty()
+            if is_asked and not click.confirm(f"write {entry.id}?", default=True):
+                continue
+            apply_changes(entry.changes)
+            context.taken.add(entry.id)
+            for change in entry.changes:
+                print_line(f"created {change.path.relative_to(root).as_posix()}")
+    return code
+
+
+def _find_same(
+    observation: Observation, models: Sequence[ModelSpec], root: Path
+) -> ModelSpec | None:
+    """Return an entry of the same class with the same name or arguments, or None."""
+    name, init = choose_id(observation, ()), observation.construction.init
+    same = (
+        spec
+        for spec in find_builders(observation, models, root)
+        if spec.id == name or (init is not None and spec.init == init)
+    )
+    return next(same, None)
+
+
+def _show(entry: PreparedEntry, contract: ModelSpec, context: Context) -> bool:
+    """Print the files and the verdict of an entry; return whether all cells are green."""
+    for change in entry.changes:
+        print_line(f"# {change.path.relative_to(context.root).as_posix()}", color="cyan")
+        print_line(change.text)
+    devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
+    contract = contract.model_copy(update={"devices": devices})
+    with closing(make_starter(os.environ, context.project.environment)) as starter:
+        records = prove_spec(context.project, contract, starter)
+    for each in records:
+        message = "" if each.status.is_green else f": {each.check or each.stage}: {each.message}"
+        color = choose_color(each.status)
+        print_line(f"{each.cell}: {each.status}{join_lines(message)}", color=color, wraps=True)
+    return all(each.status.is_green for each in records)

@@ -1,0 +1,237 @@
+"""The command `init`: the files of a new project, beside the files that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomlkit
+import tomlkit.exceptions
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
+from exporter.tools.file_changes import FileChange, read_text
+
+#: The distribution, as pip installs it.
+DISTRIBUTION = "onnx-exporter-matrix[export]"
+
+_MODEL = '''\
+"""An example: replace it by your own model."""
+
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """A small network on pictures of 8 x 8 pixels."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(3 * 8 * 8, 32), nn.ReLU(), nn.Linear(32, classes)
+        )
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Return one number for each class."""
+        return self.layers(image)
+'''
+_MANIFEST = """\
+#:schema manifest.schema.json
+# One table for each model. `exporter record -- python export.py` writes entries from a script with
+# torch.onnx.export, `exporter add` from a class.
+format = 1
+
+[models.example]
+# A class, a function that returns a module, or a module: "file.py:name" or "package.module:name".
+source = "models/example.py:Classifier"
+init = { classes = 10 }               # keyword arguments of the class
+# weights = "models/example.safetensors"  # trained weights; without it: initial values of seed 0
+# A name is a dynamic axis, a number a fixed size. Each file is proved at several batch sizes.
+inputs = [{ name = "image", shape = ["batch", 3, 8, 8] }]
+outputs = [{ name = "logits", shape = ["batch", 10] }]
+opsets = [17, 18]                     # one file for each; also "17..21"
+"""
+_SETTINGS = """\
+[tool.exporter]
+manifests = "manifests"  # folder of the TOML files
+reports = "reports"      # folder of the tables and the baseline; commit it
+build = "build"          # folder of the ONNX files; git ignores it
+"""
+_IGNORED = ("build/",)
+_SESSION = '''
+
+@nox.session
+def onnx(session: nox.Session) -> None:
+    """Prove the ONNX files of `manifests/`; `-- gate` compares them with the baseline."""
+    session.install({packages})
+    session.run("exporter", *(session.posargs or ["export"]))
+'''
+_WORKFLOW = """\
+name: onnx
+
+on:
+  push:
+    branches: [main]
+  pull_request:
+
+permissions:
+  contents: read
+
+jobs:
+  onnx:
+    runs-on: ubuntu-latest
+    timeout-minutes: 60
+    steps:
+      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683  # v4.2.2
+        with:
+          persist-credentials: false
+      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065  # v5.6.0
+        with:
+          python-version: "3.11"
+          cache: pip
+          cache-dependency-path: pyproject.toml
+      - run: python -m pip install {packages}
+      # Exits with 1 if a cell is red; the gate decides which of them are accepted.
+      - run: exporter export || test -f build/results.json
+      - run: exporter gate
+"""
+_HOOK = """\
+- repo: local
+  hooks:
+    - id: exporter-check
+      name: manifests and tables of exports
+      entry: exporter check
+      language: system
+      files: \\.(toml|py|jinja)$|^reports/
+      pass_filenames: false
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewProject:
+    """The changes that make a folder a project, and the files that cannot be changed."""
+
+    changes: tuple[FileChange, ...]
+    notes: tuple[str, ...]
+
+
+def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject:
+    """Return the changes that a folder needs; a second call returns none.
+
+    Raises:
+        ExporterError: MANIFEST if pyproject.toml is invalid, ENVIRONMENT if a file is unreadable.
+    """
+    settings = _add_settings(root)
+    table = tomlkit.parse(settings.text).unwrap()
+    folder = (find_settings(table)[0] or {}).get("manifests", "manifests")
+    is_package = "project" in table
+    changes, notes = [settings], []
+    if not any((root / folder).rglob("*.toml")):
+        for name, text in (("example.toml", _MANIFEST), ("models/example.py", _MODEL)):
+            path = root / folder / name
+            before = read_text(path)
+            changes.append(FileChange(path=path, text=before or text, before=before))
+    changes.append(_add_ignored_folders(root))
+    noxfile = root / "noxfile.py"
+    if (before := read_text(noxfile)) is not None:
+        text, note = _add_session(before, is_package=is_package)
+        changes.append(FileChange(path=noxfile, text=text, before=before))
+        notes += [f"noxfile.py: {note}"] if note else []
+    if github:
+        path = root / ".github" / "workflows" / "onnx.yml"
+        before = read_text(path)
+        packages = f"'{DISTRIBUTION}'" + (" -e ." if is_package else "")
+        text = before or _WORKFLOW.format(packages=packages)
+        changes.append(FileChange(path=path, text=text, before=before))
+    if pre_commit:
+        path = root / ".pre-commit-config.yaml"
+        before = read_text(path)
+        text, note = _add_hook(before)
+        changes.append(FileChange(path=path, text=text, before=before))
+        notes += [f"{path.name}: {note}"] if note else []
+    return NewProject(changes=tuple(changes), notes=tuple(notes))
+
+
+def _add_settings(root: Path) -> FileChange:
+    path = root / SETTINGS_FILE
+    before = read_text(path)
+    if before is None:
+        return FileChange(path=path, text=_SETTINGS)
+    content = read_toml_table(path)
+    if content.problem:
+        line = f":{content.line}" if content.line else ""
+        message = f"{SETTINGS_FILE}{line}: {content.problem}; correct the file first"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    settings, wrong_keys = find_settings(content.table)
+    if wrong_keys:
+        message = f"{SETTINGS_FILE}: {'.'.join(wrong_keys)} is no table; rename it"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    if settings is not None:
+        return FileChange(path=path, text=before, before=before)
+    tool = content.table.get("tool", {})
+    text = f"{before.rstrip()}\n\n{_SETTINGS}".lstrip()
+    try:
+        is_extended = tomlkit.parse(text).unwrap() == {
+            **content.table, "tool": {**tool, **tomlkit.parse(_SETTINGS).unwrap()["tool"]},
+        }  # fmt: skip
+    except tomlkit.exceptions.TOMLKitError:
+        is_extended = False
+    if not is_extended:  # `tool = { ... }` accepts no header
+        message = (
+            f"{SETTINGS_FILE}: [tool.exporter] cannot be appended; write `tool` as [tool.NAME]"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return FileChange(path=path, text=text, before=before)
+
+
+def _add_ignored_folders(root: Path) -> FileChange:
+    path = root / ".gitignore"
+    before = read_text(path)
+    lines = (before or "").splitlines()
+    known = {line.strip().strip("/") for line in lines}
+    missing = [line for line in _IGNORED if line.strip("/") not in known]
+    end = "" if not before or before.endswith("\n") else "\n"
+    text = f"{before or ''}{end if missing else ''}" + "".join(f"{line}\n" for line in missing)
+    return FileChange(path=path, text=text, before=before)
+
+
+def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
+    """Return the text of noxfile.py with a session, and why there is none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        return text, f"is not valid Python: {error}; no session is added"
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if "onnx" in names:
+        return text, ""
+    imports = (node for node in tree.body if isinstance(node, ast.Import))
+    if not any(alias.asname is None and alias.name == "nox" for i in imports for alias in i.names):
+        return text, "has no `import nox`; no session is added"
+    packages = f'"{DISTRIBUTION}"' + (', "-e", "."' if is_package else "")
+    return f"{text.rstrip()}\n{_SESSION.format(packages=packages)}", ""
+
+
+def _add_hook(text: str | None) -> tuple[str, str]:
+    """Return the configuration of pre-commit with the hook, and why it has none."""
+    if text is None or not text.strip():
+        return f"repos:\n{_HOOK}", ""
+    if "exporter-check" in text:
+        return text, ""
+    lines = text.splitlines()
+    start = next((n for n, line in enumerate(lines) if re.fullmatch(r"repos:\s*(#.*)?", line)), -1)
+    item = next((line for line in lines[start + 1 :] if re.match(r" *- ", line)), None)
+    if start < 0 or item is None:
+        return text, "has no list `repos`; no hook is added"
+    indent = " " * (len(item) - len(item.lstrip()))
+    others = (n for n in range(start + 1, len(lines)) if re.match(r"[^\s#-]", lines[n]))
+    end = next(others, len(lines))
+    hook = [f"{indent}{line}" for line in _HOOK.splitlines()]
+    return "\n".join((*lines[:end], *hook, *lines[end:], "")), ""
+
+
+def list_actions(root: Path, project: NewProject) -> Iterator[tuple[str, str]]:
+    """Yield the action and the name of each file."""
+    for change in project.changes:
+        yield change.action, change.path.relative_to(root).as_posix()

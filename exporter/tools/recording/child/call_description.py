@@ -1,0 +1,198 @@
+"""Describe the call of a model: tensors, constants, containers, and the names of a script."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.import_object import load_attribute
+from exporter.manifest.syntax.call_paths import parse_call_path
+from exporter.tools.recording.observation import Observation
+from exporter.worker.inputs.inputs_from import FlattenedCall
+from exporter.worker.process.failure import Failure
+
+#: Elements that are read for the range of the values.
+_READ = 1 << 24
+
+
+def describe_call(
+    names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of the call in an `Observation`; `names` are those of `forward`."""
+    call = FlattenedCall()
+    while args and args[-1] is None and len(args) <= len(names):  # a default, nearly always
+        args = args[:-1]
+    try:
+        call.add("args", (), args)
+        call.add("kwargs", (), kwargs)
+    except Failure as failure:
+        return {"problem": str(failure).removeprefix("inputs_from: ")}
+    tensors, used = [], set[str]()
+    for at, tensor in call.tensors.items():
+        name = name_input(at, names, used)
+        used.add(name)
+        tensors.append({"at": at, "name": name, **describe_tensor(tensor)})
+    constants = [{"at": at, "value": value} for at, value in call.constants.items()]
+    containers = [{"at": at, "type": kind} for at, kind in call.containers.items()]
+    return {"tensors": tensors, "constants": constants, "containers": containers}
+
+
+def list_parameters(model: Any) -> list[str]:
+    """Return the names of the parameters of `forward`; `*args` has a star."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError, AttributeError):
+        return []
+    return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters]
+
+
+def name_input(at: str, names: Sequence[str], used: set[str]) -> str:
+    """Return a name from the path: the parameter of `forward`, and the keys in it."""
+    root, (first, *steps) = parse_call_path(at)
+    name = str(first)
+    if root == "args":
+        index = int(first)
+        name = names[index] if index < len(names) else f"input_{index}"
+        if names and (index >= len(names) or name.startswith("*")) and names[-1][:1] == "*":
+            name = f"{names[-1][1:]}_{index - len(names) + 1}"
+    name = "_".join((name, *map(str, steps)))
+    return name if name not in used else f"{name}_{len(used)}"
+
+
+def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
+    """Return dtype, shape and the range of the finite values."""
+    description: dict[str, Any] = {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+    }
+    if 0 < tensor.numel() <= _READ and not tensor.is_complex():
+        values = tensor.detach().to("cpu", torch.float64)
+        finite = values[torch.isfinite(values)]
+        if finite.numel():
+            description |= {"low": float(finite.min()), "high": float(finite.max())}
+    return description
+
+
+def add_declarations(content: dict[str, Any], model: Any, bound: Mapping[str, Any]) -> None:
+    """Add the names and the dynamic dimensions that a script passes to `torch.onnx.export`."""
+    tensors = content.get("tensors", [])
+    output_names = list(bound.get("output_names") or ())
+    axes = dict(bound.get("dynamic_axes") or {})
+    shapes = bound.get("dynamic_shapes")
+    parameters = list_parameters(model)
+    for tensor in tensors:
+        if shapes is not None:
+            tensor["dynamic"] = _read_dims(_find_shape(shapes, tensor["at"], parameters))
+    for tensor, name in zip(tensors, bound.get("input_names") or (), strict=False):
+        tensor["name"] = name
+    for tensor in tensors:
+        if tensor["name"] in axes:
+            tensor["dynamic"] = _read_dims(axes.pop(tensor["name"]), len(tensor["shape"]))
+    content["outputs"] = [
+        {"name": name, "dynamic": _read_dims(axes.get(name))} for name in output_names
+    ]
+
+
+def _find_shape(shapes: Any, at: str, parameters: Sequence[str]) -> Any:
+    """Return the part of `dynamic_shapes` for a tensor, or None."""
+    root, steps = parse_call_path(at)
+    first, *inner = steps
+    if isinstance(shapes, Mapping):
+        name = parameters[int(first)] if root == "args" and int(first) < len(parameters) else first
+        key = str(name).removeprefix("*")
+        part = shapes.get(key)
+        if str(name).startswith("*") and isinstance(part, tuple | list):
+            inner = [int(first) - len(parameters) + 1, *inner]
+    else:
+        index = first if root == "args" else list(parameters).index(str(first))
+        part = shapes[int(index)] if int(index) < len(shapes) else None
+    for step in inner:
+        if isinstance(part, Mapping):
+            part = part.get(step)
+        elif isinstance(part, tuple | list) and isinstance(step, int) and step < len(part):
+            part = part[step]
+        else:
+            return None
+    return part
+
+
+def _read_dims(declared: Any, rank: int = 0) -> dict[int, dict[str, Any]]:
+    """Return the dynamic dimensions of one tensor, from any notation of torch."""
+    if isinstance(declared, Mapping):
+        items = dict(declared)
+    elif isinstance(declared, tuple | list):
+        is_axes = all(isinstance(each, int) for each in declared) and rank
+        items = dict.fromkeys(declared, "") if is_axes else dict(enumerate(declared))
+    else:
+        return {}
+    dims: dict[int, dict[str, Any]] = {}
+    for index, value in items.items():
+        position = index + rank if index < 0 else index
+        if isinstance(value, str):
+            dims[position] = {"name": value}
+        elif hasattr(value, "min") and hasattr(value, "__name__"):
+            dims[position] = {"name": value.__name__, **_read_range(value)}
+        elif value is not None and not isinstance(value, int) and "STATIC" not in str(value):
+            dims[position] = {"name": ""}
+    return dims
+
+
+def _read_range(dim: Any) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for key in ("min", "max"):
+        value = getattr(dim, key)
+        # torch has limits of its own for dimensions without a range.
+        if isinstance(value, int) and 1 < value < 1 << 31:
+            limits[key] = value
+    return limits
+
+
+def describe_function(function: str, folder: str, names: list[str]) -> Observation:
+    """Return the call that a function returns: tensors, `args`, or `(args, kwargs)`."""
+    returned = load_attribute(function, Path(folder))()
+    match returned:
+        case (tuple() | list() as args, dict() as kwargs):
+            args = tuple(args)
+        case dict() as kwargs:
+            args = ()
+        case _:
+            args = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+            kwargs = {}
+    return Observation.model_validate_json(json.dumps(describe_call(names, args, kwargs)))
+
+
+def describe_transformers(name: str, config: str, names: list[str]) -> Observation:
+    """Return a call of a model of transformers with a configuration, by its usual inputs.
+
+    Raises:
+        ExporterError: MANIFEST if the model has other inputs.
+    """
+    cls = getattr(importlib.import_module("transformers"), name)
+    settings = cls.config_class.from_json_file(config)
+    names = list_parameters(cls)[1:]
+    kwargs: dict[str, Any] = {}
+    if "input_ids" in names:
+        kwargs["input_ids"] = torch.randint(0, settings.vocab_size, (2, 8))
+        if "attention_mask" in names:
+            kwargs["attention_mask"] = torch.ones(2, 8, dtype=torch.long)
+        if "decoder_input_ids" in names:
+            kwargs["decoder_input_ids"] = torch.randint(0, settings.vocab_size, (2, 5))
+        if "use_cache" in names:
+            kwargs["use_cache"] = False
+    elif "pixel_values" in names:
+        size = settings.image_size
+        height, width = size if isinstance(size, list | tuple) else (size, size)
+        kwargs["pixel_values"] = torch.randn(2, settings.num_channels, height, width)
+    else:
+        message = f"{name}: has neither input_ids nor pixel_values; pass --input for {names}"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    call = describe_call(names, (), kwargs)
+    call["class_name"], call["class_file"] = name, str(inspect.getsourcefile(cls))
+    return Observation.model_validate_json(json.dumps(call))

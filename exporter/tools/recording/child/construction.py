@@ -1,0 +1,225 @@
+"""Describe how a module was constructed: its class with plain arguments, or Python code."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import enum
+import functools
+import inspect
+import pprint
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+import torch
+
+#: Elements of a tensor that code contains.
+_ELEMENTS = 64
+_WIDTH = 88
+
+
+class Inexpressible(Exception):
+    """A value has no Python expression; the text is the reason."""
+
+
+class Describer:
+    """Describes modules by the observed calls of their constructors.
+
+    Args:
+        calls: By `id` of the module: a reference to it, the arguments and the keyword arguments.
+    """
+
+    def __init__(self, calls: Mapping[int, tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> None:
+        self._calls = calls
+        self._modules: dict[str, str] = {}
+
+    def describe_class(self, model: Any) -> dict[str, str]:
+        """Return name and file of the class of a model."""
+        cls = type(model)
+        return {"class_name": cls.__qualname__, "class_file": _find_file(cls)}
+
+    def describe(self, model: Any) -> dict[str, Any]:
+        """Return a `Construction`."""
+        self._modules = {}
+        try:
+            module, name = self._name(type(model))
+            call = self._find_call(model)
+            named = _bind(type(model), *call)
+            is_plain = named is not None and all(map(_is_plain, named.values()))
+            code = "" if is_plain and "." not in name else self._express(model)
+        except Inexpressible as failure:
+            return {"init": None, "reason": str(failure)}
+        except (ValueError, TypeError, RecursionError) as error:
+            return {"init": None, "reason": f"{type(error).__name__}: {error}"}
+        folders = {
+            str(Path(file).parents[each.count(".")])
+            for each, file in self._modules.items()
+            if file and "site-packages" not in file
+        }
+        others = [key for key, value in (named or {}).items() if not _is_plain(value)]
+        words = ", ".join(f"`{each}`" for each in others) or "an argument"
+        reason = f"{words} of {name} has no notation in TOML"
+        return {
+            "module": module,
+            "file": self._modules.get(module, ""),
+            "name": name,
+            "init": None if code else named,
+            "code": code,
+            "imports": sorted(self._modules),
+            "folders": sorted(folders),
+            "reason": reason if code else "",
+        }
+
+    def _find_call(self, model: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        reference, args, kwargs = self._calls.get(id(model), (None, (), {}))
+        if reference is None or reference() is not model:
+            name = type(model).__qualname__
+            raise Inexpressible(f"the constructor of {name} was not observed")
+        return args, kwargs
+
+    def _name(self, value: Any) -> tuple[str, str]:
+        """Return module and name of a class or function that an import finds."""
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        for owner in (torch, torch.nn.functional) if module is None else ():
+            if getattr(owner, name, None) is value:
+                return self._use(owner.__name__), name
+        if "<lambda>" in name:
+            raise Inexpressible("a lambda has no name that can be imported")
+        if "<locals>" in name:
+            raise Inexpressible(f"{name.rpartition('.')[2]} is defined inside a function")
+        target: Any = sys.modules.get(str(module))
+        for part in name.split("."):
+            target = getattr(target, part, None)
+        if target is not value or not name:
+            raise Inexpressible(f"{name or value!r} cannot be imported from {module}")
+        return self._use(str(module)), name
+
+    def _use(self, module: str) -> str:
+        """Return the name of a module for an import, and store its file."""
+        loaded = sys.modules[module]
+        file = str(Path(getattr(loaded, "__file__", None) or "").resolve())
+        if module == "__main__":
+            spec = getattr(loaded, "__spec__", None)
+            module = spec.name if spec else Path(file).stem
+            if not all(part.isidentifier() for part in module.split(".")):
+                raise Inexpressible(f"{Path(file).name} has no name that can be imported")
+        if module != "builtins":
+            self._modules[module] = file
+        return module
+
+    def _express(self, value: Any) -> str:
+        """Return a Python expression of a value.
+
+        Raises:
+            Inexpressible: If there is none.
+        """
+        match value:
+            case None | bool() | str() | bytes() | int() if type(value) in _LITERALS:
+                return repr(value)
+            case float() if type(value) is float:
+                return repr(value) if value - value == 0 else f'float("{value}")'
+            case list() | tuple() | set() | frozenset() | dict() if type(value) in _COLLECTIONS:
+                return self._express_items(value)
+            case torch.dtype() | torch.device():
+                text = str(value) if isinstance(value, torch.dtype) else f"torch.{value!r}"
+            case enum.Enum():
+                text = f"{self._refer(type(value))}.{value.name}"
+            case type() | types.FunctionType() | types.BuiltinFunctionType():
+                text = self._refer(value)
+            case functools.partial():
+                self._modules["functools"] = ""
+                text = self._call("functools.partial", (value.func, *value.args), value.keywords)
+            case torch.nn.Module():
+                text = self._call(self._refer(type(value)), *self._find_call(value))
+            case _:
+                text = self._express_object(value)
+        if text.startswith("torch."):
+            self._modules["torch"] = ""
+        return text
+
+    def _express_items(self, value: Any) -> str:
+        if isinstance(value, dict):
+            pairs = (f"{self._express(k)}: {self._express(v)}" for k, v in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        items = [self._express(each) for each in value]
+        if isinstance(value, list):
+            return f"[{', '.join(items)}]"
+        if isinstance(value, tuple):
+            return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        name = type(value).__name__
+        return f"{name}([{', '.join(items)}])"
+
+    def _express_object(self, value: Any) -> str:
+        cls = type(value)
+        if isinstance(value, PurePath):
+            self._modules["pathlib"] = ""
+            return f"pathlib.Path({str(value)!r})"
+        if isinstance(value, torch.Tensor) and value.numel() <= _ELEMENTS:
+            return f"torch.tensor({value.detach().cpu().tolist()}, dtype={value.dtype})"
+        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+            return self._call(self._refer(cls), (), value._asdict())
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {
+                each.name: getattr(value, each.name)
+                for each in dataclasses.fields(cls)
+                if each.init
+            }
+            return self._call(self._refer(cls), (), fields)
+        if hasattr(value, "to_diff_dict") and hasattr(cls, "from_dict"):  # of transformers
+            values = pprint.pformat(value.to_diff_dict(), width=_WIDTH, sort_dicts=False)
+            if isinstance(ast.literal_eval(values), dict):  # else a value has no literal
+                return f"{self._refer(cls)}.from_dict({values})"
+        if cls.__module__ in ("argparse", "types") and cls.__name__ in (
+            "Namespace",
+            "SimpleNamespace",
+        ):
+            return self._call(self._refer(cls), (), vars(value))
+        raise Inexpressible(f"a value of the class {cls.__qualname__} has no expression")
+
+    def _refer(self, value: Any) -> str:
+        module, name = self._name(value)
+        return name if module == builtins.__name__ else f"{module}.{name}"
+
+    def _call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        words = [self._express(each) for each in args]
+        words += [f"{key}={self._express(each)}" for key, each in kwargs.items()]
+        return f"{function}({', '.join(words)})"
+
+
+_LITERALS = (type(None), bool, int, str, bytes)
+_COLLECTIONS = (list, tuple, set, frozenset, dict, torch.Size)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether TOML expresses the value, and `init` gives the same one."""
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(each) for key, each in value.items())
+    is_number = type(value) in (bool, int) or (type(value) is float and value - value == 0)
+    return is_number or (type(value) is str and value.isprintable())
+
+
+def _bind(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of a constructor by name, or None if some have no name."""
+    named = dict(inspect.signature(cls).bind(*args, **kwargs).arguments)
+    for parameter in inspect.signature(cls).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= named.pop(parameter.name, {})
+        elif parameter.name in named and parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.POSITIONAL_ONLY,
+        ):
+            return None
+    return named
+
+
+def _find_file(cls: type) -> str:
+    try:
+        return str(Path(inspect.getsourcefile(cls) or "").resolve())
+    except (TypeError, OSError):
+        return ""

@@ -1,0 +1,216 @@
+"""Turn an observation and the facts of its runs into the text of an entry."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.items import InlineTable, Table
+
+from exporter.manifest.loader import RESERVED_IDS
+from exporter.manifest.resolved.call import Dim
+from exporter.tools.recording.observation import Observation, ObservedTensor
+from exporter.tools.recording.probe_result import ProbeResult
+from exporter.tools.recording.sources import Source
+
+#: The opset of `add`: the lowest one that both exporters write without a conversion.
+DEFAULT_OPSET = 18
+_WIDTH = 96
+
+
+def choose_id(observation: Observation, taken: Collection[str]) -> str:
+    """Return an ID from the name of the file or of the class, which no entry has."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", observation.label)
+    text = observation.title or words.rpartition(".")[2]
+    name = re.sub(r"[^a-z0-9_.-]+", "-", text.casefold()).strip("-_.")[:90] or "model"
+    used = {each.casefold() for each in taken} | RESERVED_IDS
+    numbers = (f"{name}-{number}" for number in range(2, len(used) + 3))
+    return next(each for each in (name, *numbers) if each not in used)
+
+
+def format_entry(
+    id: str, observation: Observation, source: Source, probe: ProbeResult | None, folder: str
+) -> str:
+    """Return the manifest file of one entry.
+
+    Args:
+        id: The ID.
+        observation: The call.
+        source: The way to build the model.
+        probe: The measured facts; None for an entry with the observed sizes and any output.
+        folder: The absolute folder of the file.
+    """
+    document = tomlkit.document()
+    document.add("format", tomlkit.item(1))
+    document.add(tomlkit.nl())
+    table = tomlkit.table()
+    _add_source(table, observation, source, folder)
+    _add_call(table, observation, probe)
+    _add_settings(table, observation)
+    notes = (*observation.notes, *(probe.notes if probe else ()))
+    for note in notes:
+        _add_comment(table, note)
+    models = tomlkit.table(is_super_table=True)
+    models.add(id, table)
+    document.add("models", models)
+    return tomlkit.dumps(document)
+
+
+def _add_comment(table: Table, text: str) -> None:
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    for line in textwrap.wrap(printable, _WIDTH):
+        table.add(tomlkit.comment(line))
+
+
+def _add_source(table: Table, observation: Observation, source: Source, folder: str) -> None:
+    if source.reason:
+        _add_comment(table, f"a function builds the model, because {source.reason}")
+    table.add("source", source.text)
+    if source.init:
+        table.add("init", _inline(source.init))
+    if observation.weights:
+        table.add("weights", Path(os.path.relpath(observation.weights, folder)).as_posix())
+
+
+def _add_call(table: Table, observation: Observation, probe: ProbeResult | None) -> None:
+    """Add inputs, outputs, axes, constants and containers."""
+    observed = [each.shape for each in observation.tensors]
+    shapes: Sequence[Sequence[Dim]] = probe.inputs if probe and probe.inputs else observed
+    names = _distinct([each.name for each in observation.tensors])
+    inputs = []
+    for index, (tensor, name) in enumerate(zip(observation.tensors, names, strict=True)):
+        fill, reason = choose_fill(tensor, shapes[index], probe.rows.get(name) if probe else None)
+        inputs.append(
+            {
+                "name": name,
+                "shape": list(shapes[index]),
+                "dtype": tensor.dtype if tensor.dtype != "float32" else None,
+                "at": tensor.at if tensor.at != f"args[{index}]" else None,
+                "fill": fill,
+            }
+        )
+        if reason and probe:
+            _add_comment(table, f"guessed: values of {name}: {reason}")
+    _add_axis_comment(table, observation, shapes if probe else ())
+    outputs: list[dict[str, Any]] = [{"name": "output", "shape": []}]
+    if probe:
+        outputs = list(_list_outputs(observation, probe, names))
+        if len(observation.outputs) < len(outputs):
+            _add_comment(table, "guessed: names of outputs that no script names")
+    _add_tables(table, "inputs", inputs)
+    _add_tables(table, "outputs", outputs)
+    for name, limits in (_list_axes(observation, probe) if probe else {}).items():
+        table.add(tomlkit.key(["axes", name]), _inline(limits))
+    constants = [_format_constant(each.at, each.value) for each in observation.constants]
+    _add_tables(table, "constants", constants)
+    _add_tables(table, "containers", [each.model_dump() for each in observation.containers])
+
+
+def _list_outputs(
+    observation: Observation, probe: ProbeResult, inputs: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    names = [each.name for each in observation.outputs[: len(probe.outputs)]]
+    for index, output in enumerate(probe.outputs[len(names) :], len(names)):
+        default = f"output_{index}" if len(probe.outputs) > 1 else "output"
+        names.append(output.name or default)
+    names = _distinct([*inputs, *names])[len(inputs) :]
+    for name, output in zip(names, probe.outputs, strict=True):
+        dtype = output.dtype if output.dtype != "float32" else None
+        yield {"name": name, "shape": list(output.shape), "dtype": dtype}
+
+
+def _add_tables(table: Table, key: str, items: Sequence[Mapping[str, Any]]) -> None:
+    """Add an array with one line for each table, without keys that are None."""
+    array = tomlkit.array().multiline(multiline=True)
+    for item in items:
+        array.append(_inline({name: each for name, each in item.items() if each is not None}))
+    if items:
+        table.add(key, array)
+
+
+def _add_settings(table: Table, observation: Observation) -> None:
+    opsets = observation.opsets or (observation.opset or DEFAULT_OPSET,)
+    if observation.kind != "export" or not (observation.opsets or observation.opset):
+        _add_comment(table, "guessed: the opset, since no script exports with one")
+    table.add("opsets", opsets[0] if len(opsets) == 1 else list(opsets))
+    if observation.exporter:
+        table.add("exporter", observation.exporter)
+    if observation.options:
+        table.add("options", _inline(observation.options))
+
+
+def _format_constant(at: str, value: object) -> dict[str, Any]:
+    return {"at": at, "none": True} if value is None else {"at": at, "value": value}
+
+
+def _add_axis_comment(
+    table: Table, observation: Observation, shapes: Sequence[Sequence[Dim]]
+) -> None:
+    declared = {dim.name for each in observation.tensors for dim in each.dynamic.values()}
+    axes = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - declared
+    if axes:
+        names = ", ".join(sorted(axes))
+        _add_comment(table, f"guessed: axes {names}: the model ran at several sizes of each")
+
+
+def _list_axes(observation: Observation, probe: ProbeResult) -> dict[str, dict[str, Any]]:
+    """Return the limits of each axis; those of the script take precedence."""
+    axes = {name: dict(limits) for name, limits in probe.axes.items()}
+    for tensor in observation.tensors:
+        for dim in tensor.dynamic.values():
+            limits = {"min": dim.min, "max": dim.max}
+            if dim.name in axes:
+                axes[dim.name] |= {key: each for key, each in limits.items() if each is not None}
+    return {name: limits for name, limits in axes.items() if limits}
+
+
+def choose_fill(tensor: ObservedTensor, shape: Sequence[Dim], rows: int | None) -> tuple[Any, str]:
+    """Return the fill of an input, or None for the default, and the reason if it is a guess."""
+    if rows is not None:  # of the embedding that the input selects
+        return {"randint": [0, rows]}, ""
+    low, high = tensor.low, tensor.high
+    if tensor.dtype == "bool" or "int" in tensor.dtype:
+        return _choose_integers(tensor, shape)
+    if low is None or high is None or low == high or -8 < low < 0 < high < 8:
+        return None, ""
+    if low >= 0 and high <= 1:
+        return {"uniform": [0.0, 1.0]}, "0 to 1, as observed"
+    if low >= 0 and 8 < high <= 255:
+        return {"uniform": [0.0, 255.0]}, "0 to 255, near the observed ones"
+    return {"uniform": [float(f"{low:.3g}"), float(f"{high:.3g}")]}, "the observed range"
+
+
+def _choose_integers(tensor: ObservedTensor, shape: Sequence[Dim]) -> tuple[Any, str]:
+    first, last = int(tensor.low or 0), int(tensor.high or 0)
+    name = tensor.name.casefold()
+    is_row = len(shape) > 1 or isinstance(shape[-1] if shape else 0, str)
+    if {first, last} <= {0, 1} and is_row and "pad" in name:
+        return {"padding": "right"}, "1 is padding, by its name"
+    if {first, last} <= {0, 1} and is_row and "mask" in name:
+        return {"mask": "right"}, "a mask of rows, by its name"
+    if tensor.dtype == "bool":
+        return {"bernoulli": 0.5}, "half of them true"
+    if first == last:
+        return {"randint": [first, first + 2]}, f"only {first} was observed"
+    return {"randint": [first, last + 1]}, f"{first} to {last} were observed"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names with a number after each repeated one."""
+    result: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in range(2, len(names) + 2))
+        result.append(next(each for each in (name, *numbered) if each not in result))
+    return result
+
+
+def _inline(value: Mapping[str, Any]) -> InlineTable:
+    table = tomlkit.inline_table()
+    for key, each in value.items():
+        table.add(key, _inline(each) if isinstance(each, dict) else each)
+    return table

@@ -1,0 +1,150 @@
+"""The observed call of a model: the value that `record` and `add` turn into an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest.resolved.call import Constant, Container
+
+
+class DynamicDim(FrozenModel):
+    """A dynamic dimension, as a script declares it."""
+
+    name: str = ""
+    """Empty if the script gives no name."""
+    min: int | None = None
+    max: int | None = None
+
+
+class ObservedTensor(FrozenModel):
+    """A tensor of the call."""
+
+    at: str
+    """The path in the call: `args[0]`, `kwargs.mask`."""
+    name: str
+    """By the script, or else the parameter of `forward`."""
+    dtype: str
+    shape: Items[int]
+    low: float | None = None
+    """The smallest finite value; None if there is none."""
+    high: float | None = None
+    dynamic: dict[int, DynamicDim] = Field(default_factory=dict)
+    """The dimensions that the script declares as dynamic, or that calls had in several sizes."""
+
+
+class ObservedOutput(FrozenModel):
+    """An output that the script names."""
+
+    name: str
+    dynamic: dict[int, DynamicDim] = Field(default_factory=dict)
+
+
+class Construction(FrozenModel):
+    """The way to build the model again."""
+
+    module: str = ""
+    """The module of the class; `__main__` has the name of its file. Empty if it has no name."""
+    file: str = ""
+    """The absolute path of its source."""
+    name: str = ""
+    """The class or the function."""
+    init: dict[str, Plain] | None = Field(default_factory=dict)
+    """The keyword arguments, or None if only code can express them."""
+    code: str = ""
+    """A Python expression that builds the model; empty if there is none."""
+    imports: Items[str] = ()
+    """The modules of the expression."""
+    folders: Items[str] = ()
+    """The absolute folders in which these modules are."""
+    reason: str = ""
+    """Why the class and `init` are not enough, or why no expression exists."""
+
+
+class ScriptRun(FrozenModel):
+    """The process that made the call."""
+
+    file: str = ""
+    """The absolute path of the script; empty if the process has none, such as pytest's."""
+    module: str = ""
+    """The name of `python -m`, or ""."""
+    arguments: Items[str] = ()
+    folder: str = ""
+    """The working directory at the start."""
+    index: int = 0
+    """The number of the export in its process, from 1."""
+
+
+class Observation(FrozenModel):
+    """One call of `torch.onnx.export`, or of a model."""
+
+    kind: Literal["export", "call", "source"] = "source"
+    class_name: str = ""
+    class_file: str = ""
+    construction: Construction = Construction()
+    script: ScriptRun = ScriptRun()
+    state: str = ""
+    """A digest of the names, types and shapes of weights and submodules; "" if it is unknown."""
+    tensors: Items[ObservedTensor] = ()
+    outputs: Items[ObservedOutput] = ()
+    constants: Items[Constant] = ()
+    containers: Items[Container] = ()
+    opset: int | None = None
+    exporter: Literal["", "dynamo", "torchscript"] = ""
+    options: dict[str, Plain] = Field(default_factory=dict)
+    weights: str = ""
+    """The absolute path of the file that the script loads into the model."""
+    title: str = ""
+    """The name of the script's ONNX file without its suffix, or ""."""
+    notes: Items[str] = ()
+    """Facts that an entry cannot express."""
+    problem: str = ""
+    """Why there can be no entry; "" if there can be one."""
+    opsets: Items[int] = ()
+    """All opsets of the same call, after a merge."""
+
+    @property
+    def label(self) -> str:
+        """The class, for messages."""
+        return self.class_name or self.construction.name or "a model"
+
+
+def merge_observations(observations: Iterable[Observation]) -> list[Observation]:
+    """Return one observation for each model and form of its call.
+
+    Calls at other sizes show dynamic dimensions; exports at other opsets add an opset.
+    """
+    groups: dict[str, list[Observation]] = {}
+    for each in observations:
+        tensors = [(tensor.at, tensor.dtype, len(tensor.shape)) for tensor in each.tensors]
+        is_call = each.kind == "call"
+        call = (each.kind, each.constants if is_call else (), each.options, each.exporter)
+        names = () if is_call else [tensor.model_dump_json() for tensor in each.tensors]
+        model = (each.class_name, each.class_file, each.construction, each.state, each.problem)
+        key = repr((model, call, tensors, names, each.outputs, each.weights))
+        groups.setdefault(key, []).append(each)
+    return [_merge(group) for group in groups.values()]
+
+
+def _merge(group: Sequence[Observation]) -> Observation:
+    first = group[0]
+    opsets = tuple(sorted({each.opset for each in group if each.opset}))
+    tensors = []
+    for index, tensor in enumerate(first.tensors):
+        others = [each.tensors[index] for each in group]
+        dynamic = dict(tensor.dynamic)
+        for dim in range(len(tensor.shape)):
+            if len({each.shape[dim] for each in others}) > 1:
+                dynamic.setdefault(dim, DynamicDim())
+        lows = [each.low for each in others if each.low is not None]
+        highs = [each.high for each in others if each.high is not None]
+        update = {
+            "dynamic": dynamic,
+            "low": min(lows, default=None),
+            "high": max(highs, default=None),
+        }
+        tensors.append(tensor.model_copy(update=update))
+    return first.model_copy(update={"tensors": tuple(tensors), "opsets": opsets})

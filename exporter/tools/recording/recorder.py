@@ -1,0 +1,276 @@
+"""Run a command with the observer, and prepare entries from its observations."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.manifest import ModelSpec, Project
+from exporter.manifest.loader import load_layers
+from exporter.manifest.syntax.python_source import UnreadableForward, find_class, find_module_file
+from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
+from exporter.processes.environment import make_worker_environment
+from exporter.processes.spawner import run_program
+from exporter.tools.file_changes import FileChange
+from exporter.tools.recording.entry import choose_id, format_entry
+from exporter.tools.recording.observation import Observation
+from exporter.tools.recording.probe_result import ProbeRequest, ProbeResult
+from exporter.tools.recording.sources import Source, list_sources
+
+_CHILD = "exporter.tools.recording.child"
+#: Seconds for the runs of one model at all sizes.
+_PROBE_SECONDS = 600.0
+#: The class that a function of `record` builds.
+_RECORDED = re.compile(r'^BUILDS = "([^"]+):([^":]+)"', re.MULTILINE)
+_HOOK = """\
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+folder = {folder!r}
+sys.path[:] = [each for each in sys.path if each != folder]
+# The environment may have such a module, too.
+if spec := importlib.machinery.PathFinder.find_spec("sitecustomize"):
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+try:
+    from exporter.tools.recording.child.observer import install
+
+    install({output!r}, {model!r}, {package!r})
+except ImportError:
+    open(os.path.join({output!r}, str(os.getpid()) + ".missing"), "w").close()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The observations of one command."""
+
+    observations: tuple[Observation, ...]
+    code: int
+
+
+def record_command(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    *,
+    model: str = "",
+    package: str = "",
+    seconds: float | None = None,
+) -> Recording:
+    """Run a command and return the calls that its Python processes made.
+
+    Args:
+        command: The program and its arguments.
+        environment: All variables of the command.
+        on_line: Called with each line of its output.
+        model: Observe the calls of this class, `FILE.py:Class` or `module:Class`, not exports.
+        package: Observe the outermost calls of modules of this package.
+        seconds: The time after which the command is killed.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the command does not start; NOTHING_SELECTED without a call.
+    """
+    if shutil.which(command[0], path=environment.get("PATH")) is None:
+        message = f"{command[0]}: no such program; correct the command after `--`"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    with tempfile.TemporaryDirectory(prefix="exporter-record-") as folder:
+        hook, output = Path(folder, "hook"), Path(folder, "output")
+        hook.mkdir()
+        output.mkdir()
+        text = _HOOK.format(folder=str(hook), output=str(output), model=model, package=package)
+        (hook / "sitecustomize.py").write_text(text, encoding="utf-8")
+        # The exporter may be on the path only because it was started in its folder.
+        checkout = str(Path(__file__).parents[3])
+        paths = [str(hook), environment.get("PYTHONPATH", "")]
+        paths += [] if "site-packages" in checkout else [checkout]
+        variables = {**environment, "PYTHONPATH": ":".join(filter(None, paths))}
+        code = run_program(command, {**variables, "PYTHONUNBUFFERED": "1"}, on_line, seconds)
+        calls = tuple(_read_observations(output))
+        if not calls:
+            raise ExporterError(ExitCode.NOTHING_SELECTED, _explain(output, code, model or package))
+    return Recording(observations=calls, code=code)
+
+
+def _read_observations(folder: Path) -> Iterator[Observation]:
+    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    for path in paths:
+        try:
+            yield Observation.model_validate_json(read_regular_file(path, CELL_LIMIT))
+        except (ValidationError, OSError) as error:
+            yield Observation(problem=f"the observation cannot be read: {str(error)[:300]}")
+
+
+def _explain(output: Path, code: int, chosen: str) -> str:
+    """Return why there is no observation, with the fix."""
+    end = f"; the command {describe_exit(code)}" if code else ""
+    if any(output.glob("*.missing")):
+        return f"the Python of the command has no exporter; install it there{end}"
+    if not any(output.glob("*.started")):
+        return f"the command started no Python that reads PYTHONPATH; remove `-I` and `-E`{end}"
+    if code:
+        return f"no export was observed{end}; make it run without `exporter record` first"
+    if chosen:
+        return f"no call of {chosen} was observed; check the name"
+    return (
+        "the command made no call of torch.onnx.export; name a class with --model net.py:Net, or a "
+        "package with --modules"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The project that gets the entries."""
+
+    root: Path
+    project: Project
+    environment: Mapping[str, str]
+    taken: set[str] = field(default_factory=set)
+    """The IDs of entries that exist."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the manifests."""
+        return self.root / self.project.manifests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedEntry:
+    """An entry that is not written yet."""
+
+    id: str
+    text: str = ""
+    """The manifest."""
+    changes: tuple[FileChange, ...] = ()
+    problem: str = ""
+    """Why there is no complete entry; "" if there is one."""
+
+
+@contextmanager
+def stage_entry(
+    observation: Observation, context: Context
+) -> Iterator[tuple[PreparedEntry, ModelSpec | None]]:
+    """Yield a probed entry, with its contract in a temporary folder of the project for a proof.
+
+    The contract is None if the entry has a problem.
+    """
+    build = context.root / context.project.build
+    is_new = not build.exists()
+    build.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".record-", dir=build) as folder:
+            yield _prepare(observation, context, Path(folder))
+    finally:
+        if is_new:
+            with suppress(OSError):  # not empty
+                build.rmdir()
+
+
+def _prepare(
+    observation: Observation, context: Context, stage: Path
+) -> tuple[PreparedEntry, ModelSpec | None]:
+    """Return the entry of the first source that builds the observed model."""
+    id = choose_id(observation, context.taken)
+    reason = observation.problem or observation.construction.reason or "no source was observed"
+    finals = list_sources(observation, id, context.root, context.folder)
+    staged = list_sources(observation, id, context.root, stage)
+    for source, final in zip(staged, finals, strict=True) if not observation.problem else ():
+        draft = format_entry(id, observation, source, None, str(stage))
+        spec = _load(id, draft, source, stage, context)
+        probe = (
+            ProbeResult(problem=spec)
+            if isinstance(spec, str)
+            else _probe(spec, observation, context)
+        )
+        if not probe.problem and not probe.is_same:
+            reason = f"{source.text} builds another model than the observed one"
+        if probe.problem or not probe.is_same:
+            reason = probe.problem or reason
+            continue
+        draft = format_entry(id, observation, source, probe, str(stage))
+        spec = _load(id, draft, source, stage, context)
+        text = format_entry(id, observation, final, probe, str(context.folder))
+        files = {context.folder / f"{id}.toml": text}
+        if final.builder:
+            files[context.folder / "models" / f"{id}.py"] = final.builder
+        changes = tuple(FileChange(path=path, text=each) for path, each in files.items())
+        if isinstance(spec, str):
+            return PreparedEntry(id=id, text=text, problem=spec), None
+        return PreparedEntry(id=id, text=text, changes=changes), spec
+    return PreparedEntry(id=id, problem=reason), None
+
+
+def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> ModelSpec | str:
+    """Return the contract of an entry in the temporary folder, or its problems."""
+    (stage / "entry.toml").write_text(text, encoding="utf-8")
+    (stage / "models").mkdir(exist_ok=True)
+    if source.builder:
+        (stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
+    try:
+        folder = stage.relative_to(context.root).as_posix()
+        return load_layers(context.root, manifests=folder).manifest.find_model(id)
+    except ExporterError as error:
+        return "; ".join(problem.message for problem in error.problems)
+
+
+def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:
+    request = ProbeRequest(
+        state=observation.state,
+        names=tuple(
+            {dim: each.name if each.name.isidentifier() else "" for dim, each in t.dynamic.items()}
+            for t in observation.tensors
+        ),
+        is_free=observation.kind != "export",
+    )
+    environment = make_worker_environment(context.environment, context.project.environment)
+    try:
+        return call_in_child(
+            f"{_CHILD}.probe:probe",
+            {"spec": spec, "root": str(context.root), "request": request},
+            ProbeResult,
+            environment,
+            seconds=_PROBE_SECONDS,
+        )
+    except ChildFailure as failure:
+        return ProbeResult(problem=f"the process of the model {failure}")
+
+
+def find_builders(
+    observation: Observation, models: Iterable[ModelSpec], root: Path
+) -> list[ModelSpec]:
+    """Return the entries that build the class of an observation."""
+    return [
+        spec
+        for spec in models
+        if _find_class(spec, root) == (observation.class_file, observation.class_name)
+    ]
+
+
+def _find_class(spec: ModelSpec, root: Path) -> tuple[str, str]:
+    """Return the file and the class of an entry; empty if they cannot be read."""
+    location, _, name = spec.source.rpartition(":")
+    folder = (root / spec.manifest).parent
+    folders = [str(folder), str(root)]
+    is_file = location.endswith(".py")
+    file = folder / location if is_file else find_module_file(location, folders)
+    if file is None:
+        return "", ""
+    with suppress(OSError, ValueError, SyntaxError):
+        if written := _RECORDED.search(file.read_text(encoding="utf-8")):
+            return str((root / written[1]).resolve()), written[2]
+    try:
+        file, name = find_class(file, name, folders)
+        return str(file.resolve()), name
+    except UnreadableForward:
+        return "", ""
