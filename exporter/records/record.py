@@ -266,6 +266,8 @@ class Culprit(StrEnum):
     """The cause of a wrong output."""
 
     EXPORTER = "exporter"
+    EXPORTER_OPTIMIZER = "exporter's optimizer"
+    """The same export is right without dynamo's graph optimizer."""
     OPTIMIZER = "ONNX Runtime optimizer"
     KERNEL = "kernel"
     """The file is correct and the runtime computes one of its operators wrong."""

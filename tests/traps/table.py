@@ -15,6 +15,7 @@ from tests.traps import (
     derived_axes,
     detection,
     ends,
+    fusions,
     graphs,
     headers,
     histories,
@@ -51,6 +52,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Graphs that were changed": graphs.GRAPHS,
     "Weights that were changed": graphs.WEIGHTS,
     "Headers and signatures that were changed": headers.HEADERS,
+    "Fusions of the exporter's optimizer": fusions.FUSIONS,
     "External data": data.DATA,
 }
 ALL = tuple(trap for traps in GROUPS.values() for trap in traps)

@@ -38,6 +38,7 @@ from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.reexport import (
     ReExport,
     export_with_other_exporter,
+    is_optimized,
     repeat_export,
 )
 from exporter.worker.diagnose.replay import SampleReplay, TimeLimitExceeded, limit_time
@@ -264,6 +265,19 @@ def advise_other_exporter(
     return ()
 
 
+def advise_unoptimized(
+    context: ExportContext, check_context: CheckContext, seconds: float
+) -> tuple[str, ...]:
+    """Return one line if the file passes all checks without dynamo's graph optimizer."""
+    if not is_optimized(context) or not check_context.reference.samples:
+        return ()
+    with suppress(TimeLimitExceeded), limit_time(seconds):
+        again = repeat_export(context, check_context.folder.path, optimize=False)
+        if _passes_all_checks(again, context, check_context):
+            return ("options.optimize = false: its file passes all checks",)
+    return ()
+
+
 def advise_lower_opset(
     context: ExportContext, check_context: CheckContext, seconds: float
 ) -> tuple[str, ...]:
@@ -367,8 +381,11 @@ def _explain(
 ) -> Record:
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
         blame = blame_load_failure(check_context, device, seconds)
+        unoptimized = advise_unoptimized(context, check_context, seconds)
+        if unoptimized and (blame is None or blame.culprit is not Culprit.RUNTIME):
+            blame = _blame_optimizer(check_context, unoptimized)
         lower = advise_lower_opset(context, check_context, seconds)
-        return record.model_copy(update={"blame": blame, "advice": lower})
+        return record.model_copy(update={"blame": blame, "advice": (*unoptimized, *lower)})
     if record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
         return _explain_structure(record, context, check_context, seconds)
     if record.stage is not Stage.PARITY:
@@ -383,6 +400,8 @@ def _explain(
     advice: tuple[str, ...] = ()
     if blame is not None and blame.culprit is Culprit.EXPORTER:
         advice = advise_other_exporter(context, check_context, seconds)
+    if blame is not None and blame.culprit is Culprit.EXPORTER_OPTIMIZER:
+        advice = advise_unoptimized(context, check_context, seconds)
     if blame is not None and blame.culprit in _FAULTS:
         advice += advise_lower_opset(context, check_context, seconds)
     if context.program is not None and blame is not None:
@@ -395,11 +414,19 @@ def _explain(
 def _explain_structure(
     record: Record, context: ExportContext, check_context: CheckContext, seconds: float
 ) -> Record:
-    """Add the contract as the culprit, or else advice to use the other exporter."""
+    """Add the contract or the optimizer as the culprit, or advice to use the other exporter."""
     if record.check in _CHECKS_OF_SIZES and (blame := blame_contract(check_context)):
         return record.model_copy(update={"blame": blame})
+    if unoptimized := advise_unoptimized(context, check_context, seconds):
+        blame = _blame_optimizer(check_context, unoptimized)
+        return record.model_copy(update={"blame": blame, "advice": unoptimized})
     advice = advise_other_exporter(context, check_context, seconds)
     return record.model_copy(update={"advice": advice})
+
+
+def _blame_optimizer(check_context: CheckContext, evidence: tuple[str, ...]) -> Blame:
+    sample = check_context.reference.samples[0].name
+    return Blame(culprit=Culprit.EXPORTER_OPTIMIZER, sample=sample, evidence=evidence)
 
 
 def explain_failure(

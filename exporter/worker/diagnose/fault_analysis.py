@@ -2,13 +2,14 @@
 
 Each experiment runs the sample that shows the fault. Cheap experiments come first: PyTorch's own
 outputs, float64, ONNX Runtime without optimization, other runtimes, a new model, the same export
-again, the other exporter.
+again, without the exporter's optimizer, the other exporter.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,12 @@ from exporter.runtimes import (
 )
 from exporter.runtimes.session import OnnxValue
 from exporter.worker.diagnose.divergence import DivergenceLocator
-from exporter.worker.diagnose.reexport import ReExport, export_with_other_exporter, repeat_export
+from exporter.worker.diagnose.reexport import (
+    ReExport,
+    export_with_other_exporter,
+    is_optimized,
+    repeat_export,
+)
 from exporter.worker.diagnose.replay import (
     ExpectedSession,
     ReplayResult,
@@ -447,7 +453,7 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
     """Export the model again, and with the other exporter."""
     folder = cell.check_context.folder.path
     yield from _compare_declared(cell)
-    is_file_wrong = False
+    is_file_wrong, may_be_optimizer = False, is_optimized(cell.context)
     try:
         with repeat_export(cell.context, folder) as repeated:
             result = cell.replay.compare(cell.open(repeated.path))
@@ -458,13 +464,21 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
             if locator.is_capture_right(repeated):
                 yield Finding(first=locator.compare_with_pytorch(cell.open, repeated))
             else:
-                is_file_wrong = False
+                is_file_wrong = may_be_optimizer = False
                 text = "the program that torch.export captured is wrong too"
                 yield Finding(text, Culprit.EXPORTER)
     except (Failure, LoadFailure, RuntimeUnavailable) as error:
         yield Finding(f"the same export again: {error}")
-    if not is_file_wrong:
-        yield from _compare_other_exporter(cell, folder)
+    if is_file_wrong:
+        return
+    if may_be_optimizer:
+        unoptimized = repeat_export(cell.context, folder, optimize=False)
+        name, culprit = "the same export without its optimizer", Culprit.EXPORTER_OPTIMIZER
+        finding = _try_export(cell, name, culprit, unoptimized)
+        yield replace(finding, is_final=finding.culprit is not None)
+    exporter = "TorchScript" if cell.context.route.exporter == "dynamo" else "dynamo"
+    other = export_with_other_exporter(cell.context, folder)
+    yield _try_export(cell, f"{exporter} at the same opset", Culprit.EXPORTER, other)
 
 
 def _blame_artifact(cell: FaultyCell) -> Iterator[Finding]:
@@ -483,19 +497,21 @@ def _compare_declared(cell: FaultyCell) -> Iterator[Finding]:
         yield Finding(f"on the declared inputs: {result.text}{reason}")
 
 
-def _compare_other_exporter(cell: FaultyCell, folder: Path) -> Iterator[Finding]:
-    exporter = "TorchScript" if cell.context.route.exporter == "dynamo" else "dynamo"
-    name = f"{exporter} at the same opset"
+def _try_export(
+    cell: FaultyCell,
+    name: str,
+    culprit: Culprit,
+    export: AbstractContextManager[ReExport | None],
+) -> Finding:
+    """Return the result of another export, with the culprit if its file is right."""
     try:
-        with export_with_other_exporter(cell.context, folder) as other:
+        with export as other:
             if other is None:
-                return
+                return Finding()
             result = cell.replay.compare(cell.open(other.path))
     except (Failure, LoadFailure, RuntimeUnavailable) as error:
-        yield Finding(f"{name}: {error}")
-        return
-    text = cell.format_evidence(name, result)
-    yield Finding(text, Culprit.EXPORTER if result.is_right else None)
+        return Finding(f"{name}: {error}")
+    return Finding(cell.format_evidence(name, result), culprit if result.is_right else None)
 
 
 def _run_sample(session: Session, replay: SampleReplay) -> list[OnnxValue] | None:

@@ -28,6 +28,7 @@ from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.process.error_origin import find_node_line
 from exporter.worker.reference.python_state import ModelSnapshot
 
+UNOPTIMIZED = {"optimize": False}
 #: The highest opset of TorchScript's exporter.
 _LAST_TORCHSCRIPT_OPSET = 20
 
@@ -43,9 +44,18 @@ class ReExport:
     """The line of the model by the name of a value."""
 
 
+def is_optimized(context: ExportContext) -> bool:
+    """Return True if dynamo's graph optimizer changed the file."""
+    spec = context.spec
+    is_dynamo = context.route.exporter == "dynamo" and context.program is not None
+    return is_dynamo and not spec.weights_are_inputs and spec.options.get("optimize", True) is True
+
+
 @contextmanager
-def repeat_export(context: ExportContext, folder: Path) -> Iterator[ReExport]:
-    """Export again in the same way; the files are temporary.
+def repeat_export(
+    context: ExportContext, folder: Path, *, optimize: bool = True
+) -> Iterator[ReExport]:
+    """Export again in the same way, or without dynamo's graph optimizer; the files are temporary.
 
     Raises:
         Failure: If this export fails.
@@ -53,9 +63,10 @@ def repeat_export(context: ExportContext, folder: Path) -> Iterator[ReExport]:
     with _create_scratch(folder) as scratch:
         program = None
         if context.route.exporter == "dynamo":
+            options = context.spec.options if optimize else {**context.spec.options, **UNOPTIMIZED}
             exported = translate_program(
                 context.program,
-                context.spec,
+                context.spec.model_copy(update={"options": options}),
                 context.opset,
                 scratch,
                 context.decompositions,

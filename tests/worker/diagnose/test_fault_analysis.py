@@ -16,6 +16,9 @@ from exporter.worker.diagnose import explanation
 from exporter.worker.diagnose import fault_analysis as blame
 from exporter.worker.diagnose.explanation import diagnosis_seconds
 from exporter.worker.verify import run_checks as prove
+from tests.traps.fusions import FUSIONS
+from tests.traps.prove import make_record
+from tests.traps.trap import Trap
 from tests.worker.contracts import declare_input, declare_output
 from tests.worker.diagnose.cases import blame_of, case_of, check_export, wrong_contract
 
@@ -170,6 +173,18 @@ def test_culprit_is_the_optimizer_if_the_file_is_right_without(tmp_path: Path) -
     assert result.first.error_before == 0
 
 
+WRONG_FUSIONS = [trap for trap in FUSIONS if not trap.is_sound]
+
+
+@pytest.mark.parametrize("trap", WRONG_FUSIONS, ids=lambda trap: trap.name)
+def test_culprit_of_a_wrong_fusion_is_the_optimizer_of_the_exporter(
+    trap: Trap, tmp_path: Path
+) -> None:
+    record = make_record(trap, tmp_path / "trap", diagnose=True)
+    assert blame_of(record).culprit is Culprit.EXPORTER_OPTIMIZER
+    assert record.advice == ("options.optimize = false: its file passes all checks",)
+
+
 def test_culprit_is_the_kernel_if_the_reference_is_right(
     wrong_runtime: Callable[[], None], tmp_path: Path
 ) -> None:
@@ -208,6 +223,7 @@ def test_wrong_capture_has_no_first_node(tmp_path: Path) -> None:
     record = check_export(case_of(spec, 18, dynamo=True), tmp_path)
     result = blame_of(record)
     assert result.culprit is Culprit.EXPORTER
+    assert not any("without its optimizer" in line for line in result.evidence)
     assert result.first is None
     assert "the program that torch.export captured is wrong too" in result.evidence
     assert record.advice == (
