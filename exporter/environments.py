@@ -78,6 +78,8 @@ _LISTED_VERSIONS = 5
 _MIN_NODE = 18
 #: The beginning of a line with an error; the one that names a log has no reason.
 _ERROR = re.compile(r"ERROR: |npm (?:error|ERR!) (?!A complete log)(?:code |network )?(?=\S)")
+#: `pip index` lists the newest version first.
+_AVAILABLE = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 #: Run by an environment's own Python: print the version of each package.
 _LIST_PACKAGES = """
 import json, importlib.metadata as metadata
@@ -169,7 +171,20 @@ def install_environment(
             return _create(definition, location, interpreter)
         except InstallationFailure:
             shutil.rmtree(location, ignore_errors=True)
+            (folder / f"{definition.key}.lock").unlink(missing_ok=True)
             raise
+
+
+def list_releases(package: str) -> tuple[str, ...]:
+    """Return the releases that pip can install here, in ascending order.
+
+    Raises:
+        InstallationFailure: if the index has no such package, or no release for this Python.
+    """
+    command = [sys.executable, "-m", "pip", "index", "versions", "--no-input", "--", package]
+    output = _run(command, f"{package} has no release here")
+    listed = _AVAILABLE.search(output)
+    return tuple(reversed(listed[1].split(", "))) if listed else ()
 
 
 def find_interpreter(location: Path) -> Path:

@@ -27,7 +27,9 @@ from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.git import check_out, list_changed_files
 from exporter.jobs import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
+from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.resolved.project import EngineKind
+from exporter.manifest.rules.sources import select_exporter
 from exporter.pipeline import (
     BuildFolder,
     BuildObserver,
@@ -85,6 +87,8 @@ class ExportOptions:
     toolchain: str = ""
     """Only the cells of this toolchain, whose packages this process has; `current` for those with
     the project's own packages. If it is empty, all cells."""
+    exporter: ExporterName | None = None
+    """Export every model by this exporter. None for the manifests' choice."""
 
     def make_build_options(
         self, manifest: Manifest, environment: Mapping[str, str]
@@ -108,6 +112,8 @@ class ExportOptions:
         if self.toolchain:
             require_toolchain(manifest.project, self.toolchain)
             manifest = manifest.select_toolchain(self.toolchain)
+        if self.exporter:
+            manifest = select_exporter(manifest, self.exporter)
         if self.build is None:
             return manifest
         folders = {

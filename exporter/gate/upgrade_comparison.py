@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from exporter.core.known_names import find_first_release, format_release
 from exporter.gate.baseline_comparison import compare_baselines
 from exporter.gate.finding import NO_RESULT, FindingKind, GateFinding
 from exporter.manifest import Gate
-from exporter.records.baseline import make_baseline
-from exporter.records.record import Artifact, CellId, RunRecord
+from exporter.records.baseline import format_outcome, make_baseline
+from exporter.records.record import Artifact, CellId, Record, RunRecord
 
 #: Findings that need a new acceptance after the upgrade. They lose nothing, or an expectation with
 #: `torch` foresees the loss: any other one would also apply to the results in place.
@@ -27,6 +28,26 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellChange:
+    """The outcome of a cell in both results."""
+
+    cell: CellId
+    before: str
+    after: str
+    """`error at convert`, or the text for a cell without a result."""
+    is_red: bool
+    message: str
+    runtime: str
+    """`1.9 -> 1.18`: the first release of ONNX Runtime that loads the file, if it is newer."""
+
+    @property
+    def text(self) -> str:
+        """The outcomes, and the release that the file needs."""
+        change = self.after if self.after == self.before else f"{self.before} -> {self.after}"
+        return f"{change}, ONNX Runtime {self.runtime}" if self.runtime else change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeComparison:
     """The differences between two results of the same cells."""
 
@@ -39,6 +60,8 @@ class UpgradeComparison:
     files: int
     """The number of files that both results have."""
     changed_files: tuple[FileChange, ...]
+    outcomes: tuple[CellChange, ...]
+    """For each cell."""
 
     @property
     def changed_tools(self) -> dict[str, tuple[str, str]]:
@@ -71,7 +94,35 @@ def compare_upgrade(
         ),
         files=len(files),
         changed_files=tuple(_list_changes(files)),
+        outcomes=tuple(
+            _compare_outcomes(cell, old.by_cell().get(cell), new.by_cell().get(cell))
+            for cell in sorted(cells, key=lambda cell: cell.sort_key)
+        ),
     )
+
+
+def _compare_outcomes(cell: CellId, before: Record | None, after: Record | None) -> CellChange:
+    artifacts = [each.artifact for each in (before, after) if each is not None and each.artifact]
+    releases = [find_first_release(cell.opset, each.ir_version) for each in artifacts]
+    runtime = ""
+    if len(releases) == 2 and releases[0] and releases[1] and releases[0] < releases[1]:
+        runtime = " -> ".join(format_release(each) for each in releases if each)
+    return CellChange(
+        cell=cell,
+        before=format_record(before),
+        after=format_record(after),
+        is_red=after is None or after.status.is_red,
+        message=after.message if after is not None else "",
+        runtime=runtime,
+    )
+
+
+def format_record(record: Record | None) -> str:
+    """Return the outcome of a record: `error at convert`."""
+    if record is None:
+        return NO_RESULT
+    checks = (record.check,) if record.check else ()
+    return format_outcome(record.status, record.stage, checks)
 
 
 def _list_lost_cells(

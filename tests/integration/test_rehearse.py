@@ -84,3 +84,84 @@ def test_results_in_place_are_necessary(tmp_path: Path) -> None:
     assert command.returncode == 5
     assert "no results yet; run `exporter export` first" in command.stderr
     assert not (root / "build").exists()
+
+
+def test_the_cells_of_torchscript_are_exported_by_dynamo(exported: Path) -> None:
+    before = hash_files(exported)
+    command = run_exporter(exported, "rehearse", "--exporter", "dynamo", "--json")
+    assert command.returncode == 0, command.stderr
+    report = json.loads(command.stdout)
+    outcomes = {each["cell"]: (each["after"], each["runtime"]) for each in report["outcomes"]}
+    # IR version 10 needs a newer release than the opset does.
+    assert set(outcomes.values()) == {("pass", "1.12 -> 1.18")}
+    assert (report["exporter"], len(outcomes)) == ("dynamo", report["cells"])
+    command = run_exporter(exported, "rehearse", "--exporter", "dynamo", "--markdown")
+    assert "with a newer ONNX Runtime; 0 fail" in command.stdout
+    assert hash_files(exported) == before
+
+
+def test_cells_that_dynamo_cannot_write_are_listed(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", good="Good")
+    manifest = root / "manifests/tiny.toml"
+    manifest.write_text(manifest.read_text().replace("[16, 17]", "[9, 18]"))
+    assert run_exporter(root, "export").returncode == 0
+    command = run_exporter(root, "rehearse", "--exporter", "dynamo")
+    assert (command.returncode, len(command.stdout.splitlines())) == (1, 2)
+    assert "good/9/cpu  pass -> fail at structure (opset)" in command.stdout
+    assert "0 of 1 cell pass by dynamo" in command.stdout
+    command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--opset", "18")
+    assert command.returncode == 3
+    assert "no selected cell has another exporter than dynamo" in command.stderr
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the settings of pip for a folder of releases: only 1.0 and those from 3.0 install."""
+    folder = tmp_path_factory.mktemp("releases")
+    write_wheel(folder, "1.0", "return 1")
+    write_wheel(folder, "2.0", "return 1", needs="no-such-package-of-test")
+    write_wheel(folder, "3.0", "raise RuntimeError('no scale since version 3')")
+    write_wheel(folder, "4.0", "raise RuntimeError('no scale since version 3')")
+    write_wheel(folder, "5.0", "return 1", python="cp39")
+    return {"PIP_FIND_LINKS": str(folder), "PIP_NO_INDEX": "1"}
+
+
+def test_a_bisect_finds_the_first_release_that_breaks_a_cell(
+    exported: Path, index: dict[str, str]
+) -> None:
+    arguments = ("rehearse", "--bisect", "scale-of-test>=1", "--cells", "scaled")
+    command = run_exporter(exported, *arguments, **index)
+    assert command.returncode == 0, command.stderr
+    change, message = command.stdout.splitlines()
+    assert change == "scaled/17/cpu: scale-of-test 1.0 pass -> 3.0 error at source"
+    assert "no scale since version 3" in message
+    assert "scale-of-test 2.0 is skipped: pip cannot install scale-of-test==2.0" in command.stderr
+    folder = exported / "build/.environments"
+    assert {path.stem for path in folder.iterdir()} == {
+        path.parent.name for path in folder.glob("*/environment.json")
+    }
+
+    command = run_exporter(exported, *arguments, "--json", **index)
+    (row,) = json.loads(command.stdout)
+    assert (row["last"], row["first"], row["is_repaired"]) == ("1.0", "3.0", False)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "code", "message"),
+    [
+        ("no-such-package-of-test>=1", 4, "No matching distribution found"),
+        ("scale-of-test>=9", 4, "a bisect needs two releases, got none"),
+        ("scale-of-test>=5", 4, "the index has 1.0, 2.0, 3.0, 4.0"),
+        ("scale-of-test>=4", 4, "a bisect needs two releases, got only 4.0"),
+        ("scale-of-test about 2", 4, "scale-of-test about 2: expected comparisons of versions"),
+        ("scale-of-test>=3", 3, "no selected cell differs between 3.0 and 4.0"),
+        ("scale-of-test<3", 4, "change the range so that this release is outside"),
+    ],
+)
+def test_a_bisect_without_an_answer_gives_the_reason(
+    requirement: str, code: int, message: str, exported: Path, index: dict[str, str]
+) -> None:
+    arguments = ("rehearse", "--bisect", requirement, "--cells", "scaled")
+    command = run_exporter(exported, *arguments, **index)
+    assert (command.returncode, message in command.stderr) == (code, True), command.stderr
+    assert command.stdout == ""

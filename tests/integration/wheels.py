@@ -22,21 +22,26 @@ class Scaled(Good):
 """
 
 
-def write_wheel(folder: Path, version: str, code: str) -> Path:
+def write_wheel(
+    folder: Path, version: str, code: str, *, needs: str = "", python: str = "py3"
+) -> Path:
     """Write the package `scale-of-test`.
 
     Args:
         folder: The folder of the wheel.
         version: The version of the package.
         code: The body of its function `read_scale`.
+        needs: A requirement of the package.
+        python: The tag of the Python that can install it.
     """
-    path = folder / f"scale_of_test-{version}-py3-none-any.whl"
+    path = folder / f"scale_of_test-{version}-{python}-none-any.whl"
     info = f"scale_of_test-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("scale_of_test.py", f"def read_scale():\n    {code}\n")
         metadata = f"Metadata-Version: 2.1\nName: scale-of-test\nVersion: {version}\n"
+        metadata += f"Requires-Dist: {needs}\n" if needs else ""
         archive.writestr(f"{info}/METADATA", metadata)
-        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        tags = f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {python}-none-any\n"
         archive.writestr(f"{info}/WHEEL", tags)
         archive.writestr(f"{info}/RECORD", "")
     return path

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: How often cells run again at once because a file changed meanwhile: a model may change its own.
 _MAX_REPEATS = 2
 #: Flags with which an export without changes is more than its last summary.
-_OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
+_OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch", "dynamo")
 _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
 
 
@@ -61,6 +61,7 @@ _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
     help="Use this build folder instead of the project's, and write no reports.",
 )
 @click.option("--toolchain", default="", hidden=True, help="Only the cells of this toolchain.")
+@click.option("--dynamo", is_flag=True, hidden=True, help="Export every model by dynamo.")
 @click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
 @click.option("--stats", is_flag=True, help="Print the use of the store; write it as JSON.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
@@ -118,6 +119,7 @@ def export(
             keeps_starter=flags["watch"],
             build=build,
             toolchain=toolchain,
+            exporter="dynamo" if flags["dynamo"] else None,
         )
         if flags["watch"]:
             _watch(root, options, starter, flags)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.model import (
@@ -18,8 +18,11 @@ from exporter.manifest.resolved.model import (
     CustomOp,
     Depends,
     ExporterName,
+    ModelSpec,
+    Override,
     ParameterNames,
 )
+from exporter.manifest.resolved.project import Manifest
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import FUNCTIONS, SAVED_MODELS, References
@@ -67,6 +70,36 @@ WEIGHTS_AS_INPUTS: dict[ExporterName, dict[str, Plain]] = {
     },
 }
 _FOLDING_OPTIONS = ("optimize", "do_constant_folding")
+
+
+_Settings = TypeVar("_Settings", ModelSpec, Override)
+
+
+def select_exporter(manifest: Manifest, exporter: ExporterName) -> Manifest:
+    """Return the manifest with all models exported by one exporter.
+
+    Captures and options of the other exporter are dropped.
+    """
+    models = (
+        _drop_others(model, exporter).model_copy(
+            update={
+                "exporter": exporter,
+                "overrides": tuple(_drop_others(each, exporter) for each in model.overrides),
+            }
+        )
+        for model in manifest.models
+    )
+    return Manifest(project=manifest.project, models=tuple(models), problems=manifest.problems)
+
+
+def _drop_others(settings: _Settings, exporter: ExporterName) -> _Settings:
+    options, is_own = settings.options, settings.capture in _CAPTURES[exporter]
+    update = {
+        "exporter": settings.exporter if settings.exporter == exporter else None,
+        "capture": settings.capture if is_own else None,
+        "options": {key: options[key] for key in options if key in EXPORTER_OPTIONS[exporter]},
+    }
+    return settings.model_copy(update=update)
 
 
 def check_exporter(model: EffectiveSettings) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.text import DEFAULT_COMMAND
+from exporter.core.text import DEFAULT_COMMAND, pluralize
 from exporter.gate import FileChange, UpgradeComparison
+from exporter.gate.upgrade_comparison import CellChange
 from exporter.manifest import Action
+from exporter.manifest.resolved.model import ExporterName
 from exporter.records.baseline import CellText
-from exporter.report.rows.cells import OpsetGroup, group_by_opset
+from exporter.report.formats import clean_message
+from exporter.report.rows.cells import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.rows.failure_clusters import cluster_findings
 
 _TEMPLATE = "rehearsal.md"
@@ -38,11 +43,24 @@ class ReportedFile(FrozenModel):
     """`+2 Cast, -1 Identity`; empty if only other content differs."""
 
 
+class ReportedOutcome(FrozenModel):
+    """The outcome of a cell in the JSON form."""
+
+    cell: CellText
+    before: str
+    after: str
+    message: str
+    runtime: str
+    """`1.9 -> 1.18`: the file needs a newer ONNX Runtime; empty if it does not."""
+
+
 class RehearsalReport(FrozenModel):
     """The JSON form of a rehearsal."""
 
     format: Literal[1] = 1
     requirements: Items[str]
+    exporter: str = ""
+    """The exporter of all cells; empty if the manifests choose it."""
     before: dict[str, str]
     """The tools of the results in place."""
     after: dict[str, str]
@@ -52,13 +70,20 @@ class RehearsalReport(FrozenModel):
     files: int
     """The number of files that both results have."""
     changed_files: Items[ReportedFile]
+    outcomes: Items[ReportedOutcome]
+    """For each cell."""
 
 
-def format_rehearsal_json(requirements: Sequence[str], comparison: UpgradeComparison) -> str:
+def format_rehearsal_json(
+    requirements: Sequence[str],
+    comparison: UpgradeComparison,
+    exporter: ExporterName | None = None,
+) -> str:
     """Return the comparison as JSON."""
     regressions = set(comparison.regressions)
     report = RehearsalReport(
         requirements=tuple(requirements),
+        exporter=exporter or "",
         before=comparison.before,
         after=comparison.after,
         cells=comparison.cells,
@@ -79,6 +104,16 @@ def format_rehearsal_json(requirements: Sequence[str], comparison: UpgradeCompar
         changed_files=tuple(
             ReportedFile(cell=each.cell, operators=each.change) for each in comparison.changed_files
         ),
+        outcomes=tuple(
+            ReportedOutcome(
+                cell=each.cell,
+                before=each.before,
+                after=each.after,
+                message=each.message,
+                runtime=each.runtime,
+            )
+            for each in comparison.outcomes
+        ),
     )
     return report.to_json()
 
@@ -88,6 +123,7 @@ def render_rehearsal(
     comparison: UpgradeComparison,
     templates: Path | None = None,
     command: str = DEFAULT_COMMAND,
+    exporter: ExporterName | None = None,
 ) -> str:
     """Return the comparison as markdown.
 
@@ -108,6 +144,30 @@ def render_rehearsal(
         improvements=cluster_findings([each for each in others if each.is_improvement]),
         warnings=cluster_findings([each for each in others if not each.is_improvement]),
         operators=group_operator_changes(comparison),
+        outcomes=group_outcomes(comparison) if exporter else (),
+        summary=summarize_outcomes(comparison, exporter) if exporter else "",
+    )
+
+
+def group_outcomes(comparison: UpgradeComparison) -> tuple[OpsetGroup[CellChange], ...]:
+    """Return the outcomes, in groups that differ only in the opset."""
+    shortened = (replace(each, message=clean_message(each.message)) for each in comparison.outcomes)
+    return group_by_opset(
+        shortened, lambda each: each.cell, lambda each: (each.text, mask_numbers(each.message))
+    )
+
+
+def summarize_outcomes(comparison: UpgradeComparison, exporter: ExporterName) -> str:
+    """Return the numbers of the cells that survive, fail and need another runtime."""
+    lost = [each for each in comparison.outcomes if each.is_red]
+    older = sum(bool(each.runtime) for each in comparison.outcomes if not each.is_red)
+    kept = len(comparison.outcomes) - len(lost)
+    stages = Counter(each.after for each in lost)
+    reasons = ", ".join(f"{count} {text}" for text, count in stages.most_common())
+    return (
+        f"{kept} of {pluralize(len(comparison.outcomes), 'cell')} pass by {exporter}, "
+        f"{older} of them with a newer ONNX Runtime; {len(lost)} fail"
+        + (f" ({reasons})" if reasons else "")
     )
 
 

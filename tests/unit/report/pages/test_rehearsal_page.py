@@ -57,3 +57,10 @@ def test_the_json_has_every_finding_and_file() -> None:
 def test_a_rehearsal_without_a_difference_has_no_sections() -> None:
     page = render_rehearsal(["onnx"], compare_upgrade(BEFORE, BEFORE, CELLS, DEFAULT_GATE))
     assert "##" not in page
+
+
+def test_the_page_of_another_exporter_has_each_cell() -> None:
+    page = render_rehearsal([], COMPARISON, exporter="dynamo")
+    assert "2 of 3 cells pass by dynamo, 0 of them with a newer ONNX Runtime; 1 fail" in page
+    assert "| net/17/cpu | pass |  |" in page.replace("`", "")
+    assert "Requirements" not in page
