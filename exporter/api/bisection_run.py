@@ -132,9 +132,9 @@ def _list_releases(requirement: str, package: str) -> list[str]:
         raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
     matching = [release for release in known if is_in_range(release, versions)]
     if len(matching) < 2:
-        found = f"only {matching[0]}" if matching else "none"
+        text = f"only {matching[0]}" if matching else "none"
         message = (
-            f"{requirement}: a bisect needs two releases, got {found}; "
+            f"{requirement}: a bisect needs two releases, got {text}; "
             f"for Python {platform.python_version()} the index has {', '.join(known)}"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)

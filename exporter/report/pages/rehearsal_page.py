@@ -159,14 +159,14 @@ def group_outcomes(comparison: UpgradeComparison) -> tuple[OpsetGroup[CellChange
 
 def summarize_outcomes(comparison: UpgradeComparison, exporter: ExporterName) -> str:
     """Return the numbers of the cells that survive, fail and need another runtime."""
-    lost = [each for each in comparison.outcomes if each.is_red]
+    red = [each for each in comparison.outcomes if each.is_red]
     older = sum(bool(each.runtime) for each in comparison.outcomes if not each.is_red)
-    kept = len(comparison.outcomes) - len(lost)
-    stages = Counter(each.after for each in lost)
+    green = len(comparison.outcomes) - len(red)
+    stages = Counter(each.after for each in red)
     reasons = ", ".join(f"{count} {text}" for text, count in stages.most_common())
     return (
-        f"{kept} of {pluralize(len(comparison.outcomes), 'cell')} pass by {exporter}, "
-        f"{older} of them with a newer ONNX Runtime; {len(lost)} fail"
+        f"{green} of {pluralize(len(comparison.outcomes), 'cell')} pass by {exporter}, "
+        f"{older} of them with a newer ONNX Runtime; {len(red)} fail"
         + (f" ({reasons})" if reasons else "")
     )
 
