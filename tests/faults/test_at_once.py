@@ -92,6 +92,7 @@ def promise(root: Path, models: int) -> None:
 def test_a_second_run_and_gc_respect_the_lock(tmp_path: Path) -> None:
     campaign.make_project(tmp_path, models=8, opsets=5, pause=0.1)
     promise(tmp_path, 1)
+    assert run_exporter(tmp_path, "list").returncode == 0  # its server starts before the run
     first = campaign.start(tmp_path)
     wait_for(first, tmp_path)
     with pytest.raises(ExporterError, match="another run has locked the folder"):
