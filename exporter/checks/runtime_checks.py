@@ -15,6 +15,7 @@ from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.core.known_names import SOFTWARE
 from exporter.jobs import Sample
 from exporter.manifest import Axis
 from exporter.records.record import CheckResult, Status
@@ -63,6 +64,8 @@ class PlacementCheck:
         total = sum(sum(counts.values()) for counts in nodes.values())
         elsewhere = total - sum(nodes.get(requested, {}).values())
         metrics: dict[str, int | float | str] = {"nodes": total}
+        if placement.is_software:
+            metrics["hardware"] = SOFTWARE
         if not elsewhere:
             return CheckResult(check=self.name, status=Status.PASS, metrics=metrics)
         metrics |= {"elsewhere": elsewhere}

@@ -68,6 +68,10 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
 }
 
 
+#: The value of `hardware` in the figures of `placement` if a processor emulates the device.
+SOFTWARE = "software"
+
+
 class BuiltInRuntime(NamedTuple):
     """The properties of a runtime that the parent needs."""
 

@@ -31,19 +31,31 @@ from exporter.runtimes.session import RuntimeProcessEnd
 _SECONDS_TO_EXIT = 5.0
 
 
+#: The interpreter, the variables, and the library of a provider: a process has at most one.
+_Key = tuple[str, tuple[tuple[str, str], ...], str]
+
+
 class _Server:
     """A process of an environment, with its pipes."""
 
-    def __init__(self, interpreter: str, environment: str) -> None:
+    def __init__(self, key: _Key, environment: str) -> None:
+        self.key = key
+        interpreter, variables, _ = key
         # Isolated: neither the variables of this Python nor the current folder add modules.
         command = [interpreter, "-I", "-B", str(DRIVER_FOLDER)]
         if Path(interpreter).name == "node":
             folder = Path(interpreter).parents[1]
             command = [interpreter, str(DRIVER_FOLDER / "web_driver.mjs"), str(folder)]
         pipe = subprocess.PIPE
+        for name, value in variables:
+            for path in map(Path, value.split(os.pathsep)):
+                if path.is_absolute() and not path.exists():
+                    problem = f"{path} does not exist; install it, or correct {name} in `variables`"
+                    raise DriverFailure("unavailable", problem)
         self.parent, self.is_fresh, self.is_busy = os.getpid(), True, False
         try:
-            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe)
+            own = {**os.environ, **dict(variables)} if variables else None
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=own)
         except OSError as error:
             problem = f"the interpreter of the environment {environment} cannot be started"
             raise DriverFailure("unavailable", problem, error.strerror or "") from error
@@ -94,20 +106,23 @@ def _end(process: subprocess.Popen[bytes], parent: int) -> None:
         process.wait()
 
 
-#: Processes that run no file, by their interpreters.
-_IDLE: dict[str, list[_Server]] = {}
+#: Processes that run no file.
+_IDLE: dict[_Key, list[_Server]] = {}
 
 
 def start_runtime_processes(devices: Iterable[Device]) -> None:
     """Start a process for each environment of the devices, which imports its runtime meanwhile."""
     for device in devices:
         environment = device.environment
-        if environment and environment.interpreter and environment.interpreter not in _IDLE:
+        interpreter = environment.interpreter if environment else ""
+        variables = tuple(sorted(device.variables.items()))
+        key = (interpreter, variables, device.provider_library)
+        if environment and interpreter and key not in _IDLE:
             with contextlib.suppress(DriverFailure, OSError):  # its session reports the reason
-                server = _Server(environment.interpreter, environment.name)
+                server = _Server(key, environment.name)
                 server.send({"import": device.runtime})
                 server.is_fresh = False  # forks may use it first
-                _IDLE[environment.interpreter] = [server]
+                _IDLE[key] = [server]
 
 
 class RuntimeProcess(Driver):
@@ -128,9 +143,10 @@ class RuntimeProcess(Driver):
             DriverFailure: as the driver in the process.
             RuntimeProcessEnd: if the process ended.
         """
-        self._request, self._interpreter, self._environment = request, interpreter, environment
-        idle = [] if alone else _IDLE.get(interpreter, [])
-        self._use(idle.pop() if idle else _Server(interpreter, environment))
+        self._request, self._environment = request, environment
+        self._key = (interpreter, request.variables, request.provider_library)
+        idle = [] if alone else _IDLE.get(self._key, [])
+        self._use(idle.pop() if idle else _Server(self._key, environment))
         loaded = self._load()
         self.output_names = tuple(loaded["outputs"])
         self._placement = DriverPlacement(*loaded["placement"]) if loaded["placement"] else None
@@ -162,7 +178,7 @@ class RuntimeProcess(Driver):
 
     def _use(self, server: _Server) -> None:
         self._server = server
-        weakref.finalize(self, _release, server, self._interpreter)
+        weakref.finalize(self, _release, server)
 
     def _load(self) -> dict[str, Any]:
         header = {"load": self._request._asdict()}
@@ -182,7 +198,7 @@ class RuntimeProcess(Driver):
             self._server.end()
             if self._server.is_fresh and self._server.parent == os.getpid():
                 raise self._describe_end(action) from error
-            self._use(_Server(self._interpreter, self._environment))
+            self._use(_Server(self._key, self._environment))
             if "load" not in header:
                 self._load()
             return self._send(header, values, action)
@@ -201,7 +217,7 @@ class RuntimeProcess(Driver):
         return RuntimeProcessEnd(f"{subject} {reason} while it {action}", is_killed=is_killed)
 
 
-def _release(server: _Server, interpreter: str) -> None:
+def _release(server: _Server) -> None:
     """Free the file, and keep the process for the next one unless it did not respond."""
     try:
         if server.is_busy:
@@ -211,4 +227,4 @@ def _release(server: _Server, interpreter: str) -> None:
         server.end()
         return
     server.is_fresh = False
-    _IDLE.setdefault(interpreter, []).append(server)
+    _IDLE.setdefault(server.key, []).append(server)

@@ -183,6 +183,7 @@ class DriverSession:
             nodes=self._placement.nodes,
             strict=self._strict,
             statement=self._placement.statement,
+            is_software=self._placement.is_software,
         )
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
@@ -234,6 +235,7 @@ def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
         module=device.module,
         device=device.device,
         libraries=tuple(map(str, kernels.libraries)) if device.runtime == "onnxruntime" else (),
+        variables=tuple(sorted(device.variables.items())),
         external=_list_external_files(path) if device.runtime == "web" else (),
         operators=kernels.operators if device.runtime == "reference" else (),
     )

@@ -55,6 +55,8 @@ class Placement:
     """True if the device allows no other provider."""
     statement: str = ""
     """The statement of a runtime that cannot report single nodes, otherwise ""."""
+    is_software: bool = False
+    """Whether a processor emulates the hardware of the provider."""
 
 
 class Session(Protocol):

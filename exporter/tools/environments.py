@@ -12,9 +12,27 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.known_names import RUNTIMES
 from exporter.environments import NPM
 
+#: Plugins of ONNX Runtime: the provider, and more lines of the device's table.
+_PLUGINS: Mapping[str, tuple[str, str]] = {
+    "onnxruntime-ep-webgpu": (
+        "WebGpuExecutionProvider",
+        (
+            "# Without a GPU, with SwiftShader of Debian's package chromium:\n"
+            '# variables = { ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER = "1", '
+            'VK_ICD_FILENAMES = "/usr/lib/chromium/vk_swiftshader_icd.json", '
+            'LD_LIBRARY_PATH = "/usr/lib/chromium" }'
+        ),
+    ),
+    "onnxruntime-ep-openvino": ("OpenVINOExecutionProvider", ""),
+    "onnxruntime-qnn": (
+        "QNNExecutionProvider",
+        'provider_options = { QNNExecutionProvider = { backend_type = "htp" } }',
+    ),
+}
 #: Package -> the beginning of the device's name, and the value of `runtime`.
 RECIPES: Mapping[str, tuple[str, str]] = {
-    row.package: (row.prefix, name) for name, row in RUNTIMES.items() if row.package
+    **{row.package: (row.prefix, name) for name, row in RUNTIMES.items() if row.package},
+    **{package: (package.rpartition("-")[2], "onnxruntime") for package in _PLUGINS},
 }
 #: The first release of ONNX Runtime that accepts numpy 2.
 _FIRST_WITH_NUMPY_2 = (1, 19)
@@ -33,6 +51,10 @@ class Recipe:
     """The interpreter; empty: the running one."""
     runtime: str
     providers: tuple[str, ...]
+    library: str = ""
+    """The function that returns the library of a plugin."""
+    more: str = ""
+    """The other lines of the device's table."""
 
     def __str__(self) -> str:
         """Return the tables as TOML; JSON has the same strings and lists."""
@@ -45,6 +67,8 @@ class Recipe:
             f"runtime = {json.dumps(self.runtime)}",
             *([f"providers = {json.dumps(self.providers)}"] if self.providers else []),
             f"environment = {json.dumps(self.name)}",
+            *([f"provider_library = {json.dumps(self.library)}"] if self.library else []),
+            *([self.more] if self.more else []),
         ]
         return "\n".join(lines)
 
@@ -68,6 +92,9 @@ def make_recipe(package: str, version: str, name: str = "", python: str = "") ->
     requirements = [f"{package}=={version}{suffix}"]
     if RUNTIMES[runtime].needs_node:
         requirements = [f"{NPM}{package}@{version}"]
+    provider, more = _PLUGINS.get(package, ("CPUExecutionProvider", ""))
+    if package in _PLUGINS:
+        requirements.append("onnxruntime>=1.24")
     if package == "onnxruntime" and numbers[:2] < _FIRST_WITH_NUMPY_2:
         requirements.append("numpy<2")
     return Recipe(
@@ -75,7 +102,9 @@ def make_recipe(package: str, version: str, name: str = "", python: str = "") ->
         requirements=tuple(requirements),
         python=python or (_find_python(numbers[:2]) if package == "onnxruntime" else ""),
         runtime=runtime,
-        providers=("CPUExecutionProvider",) if runtime == "onnxruntime" else (),
+        providers=(provider,) if runtime == "onnxruntime" else (),
+        library=f"{package.replace('-', '_')}:get_library_path" if package in _PLUGINS else "",
+        more=more,
     )
 
 

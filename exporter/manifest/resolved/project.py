@@ -89,6 +89,8 @@ class Device(FrozenModel):
     """The level of ONNX Runtime's graph optimizations; empty: its default."""
     provider_library: str = ""
     """The shared library of the first provider: an absolute path, or `module:function`."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of its process."""
 
     proof: Proof = "short"
     """Whether all checks run, also after an earlier device proved the promises of the file."""

@@ -135,6 +135,7 @@ def resolve_devices(
             },
             optimization=table.optimization or "",
             provider_library=_locate_library(table.provider_library or "", root),
+            variables=table.variables,
             proof=table.proof,
         )
     return devices
@@ -168,6 +169,8 @@ def _find_environment_problems(
     name = table.environment
     needs_node = table.runtime in RUNTIMES and RUNTIMES[table.runtime].needs_node
     if name is None:
+        if table.variables:
+            yield "variables", "is only valid with `environment`: workers share their variables"
         if needs_node:
             yield "", f"needs `environment`; see `exporter environments add {_WEB_EXAMPLE}`"
         return

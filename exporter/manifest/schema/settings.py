@@ -165,6 +165,10 @@ class DeviceTable(Table):
     """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
     path from the project's folder, an absolute path, or a function of a package in the environment
     that returns the path, such as `"onnxruntime_ep_openvino:get_library_path"`."""
+    variables: dict[Variable, Line] = Field(default_factory=dict)
+    """Environment variables of the device's process, which needs `environment`, such as
+    `VK_ICD_FILENAMES = "/usr/lib/chromium/vk_swiftshader_icd.json"`. Absolute paths must exist,
+    otherwise the cells are `unavailable`."""
     proof: Proof = "short"
     """The proof after an earlier device of the entry proved the promises of the file. `"full"` runs
     all checks again. `"short"` compares the declared inputs, the cases, another size of each axis

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.core.known_names import RUNTIMES, Release, find_first_release, format_release
+from exporter.core.known_names import (
+    RUNTIMES,
+    SOFTWARE,
+    Release,
+    find_first_release,
+    format_release,
+)
 from exporter.manifest import Axis, Manifest, ModelSpec
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import Record, RunRecord
@@ -70,7 +76,12 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
     name = (known_runtime and known_runtime.title) or settings.module or settings.runtime
     tool = known_runtime.package if known_runtime else ""
     if record.runtime:
-        return f"{name} {record.runtime_packages.get(tool, '')}".strip() if tool else record.runtime
+        versions = record.runtime_packages
+        plugin = settings.provider_library.partition(":")[0].replace("_", "-")
+        text = f"{name} {versions.get(tool, '')}".strip() if tool else record.runtime
+        text += f", {plugin} {versions[plugin]}" if plugin in versions else ""
+        is_software = any(each.metrics.get("hardware") == SOFTWARE for each in record.checks)
+        return f"{text} ({SOFTWARE})" if is_software else text
     # A package that is no tool of every cell is a dependency of the record.
     loaded = record.packages.get(tool, "").split(" ")[0]
     has_toolchain = bool(record.cell.device.toolchain)

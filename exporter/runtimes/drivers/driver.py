@@ -42,6 +42,8 @@ class FileRequest(NamedTuple):
     device: str = ""
     libraries: tuple[str, ...] = ()
     """Shared libraries with kernels for ONNX Runtime."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """The environment variables of the process; only for another one."""
     external: tuple[str, ...] = ()
     """The files with external data, beside the file; only for a runtime without access to files."""
     operators: tuple[type, ...] = ()
@@ -58,6 +60,8 @@ class DriverPlacement(NamedTuple):
     """The statement of a runtime that cannot report single nodes."""
     operators: list[str] | None = None
     """`domain::operator` of each node; None if the runtime does not report it."""
+    is_software: bool = False
+    """Whether a processor emulates the hardware of the provider."""
 
 
 class DriverFailure(Exception):

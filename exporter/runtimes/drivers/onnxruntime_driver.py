@@ -38,6 +38,10 @@ _ONNX_DTYPES = {
 #: Options that keep the precision of the file: by default, CUDA's kernels round float32 to the 10
 #: bits of TF32 on every GPU that supports it, an error of 1e-3.
 _PRECISION = {"CUDAExecutionProvider": {"use_tf32": "0"}}
+#: Plugins of GPUs and NPUs, which software can emulate.
+_ACCELERATORS = ("WebGpuExecutionProvider", "QNNExecutionProvider")
+#: The libraries of this process, by the names of their providers.
+_REGISTERED: dict[str, str] = {}
 _RECORDS_PLACEMENT = "session.record_ep_graph_assignment_info"
 _LEVELS = {
     "none": "ORT_DISABLE_ALL",
@@ -111,7 +115,9 @@ class OnnxRuntimeDriver(Driver):
         if is_cpu_only:
             nodes.setdefault(_CPU, Counter())  # a graph without nodes runs there as well
         counts = {name: dict(counter) for name, counter in nodes.items()}
-        return DriverPlacement(self._requested, counts, "", operators)
+        return DriverPlacement(
+            self._requested, counts, "", operators, _is_emulated(self._requested)
+        )
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         """Return the outputs in the order of the file."""
@@ -127,6 +133,14 @@ class OnnxRuntimeDriver(Driver):
             return [_to_value(result) for result in results]
         except Exception as error:  # pybind11 classes without a common base
             raise DriverFailure("run", "", describe(error)) from error
+
+
+def _is_emulated(provider: str) -> bool:
+    """Return True for a plugin of GPUs or NPUs that has only a CPU."""
+    if provider not in _ACCELERATORS:
+        return False
+    devices = [each.device for each in onnxruntime.get_ep_devices() if each.ep_name == provider]
+    return all(device.type == onnxruntime.OrtHardwareDeviceType.CPU for device in devices)
 
 
 def _require_passable_dtypes(session: Any) -> None:
@@ -156,13 +170,18 @@ def _register_provider(library: str, name: str) -> None:
         version = onnxruntime.__version__
         problem = f"ONNX Runtime {version} has no plugin providers; use 1.23 or later"
         raise DriverFailure("unavailable", problem)
-    if any(device.ep_name == name for device in onnxruntime.get_ep_devices()):
+    if _REGISTERED.get(name) == library:
         return
+    if any(device.ep_name == name for device in onnxruntime.get_ep_devices()):
+        problem = f"this process has a provider {name} from another library; give each library an "
+        raise DriverFailure("unavailable", f"{problem}environment of its own")
+    requested = library
     try:
         module, _, function = library.rpartition(":")
         if module.isidentifier() or module.replace(".", "_").isidentifier():
             library = str(getattr(import_module(module), function)())
         onnxruntime.register_execution_provider_library(name, library)
+        _REGISTERED[name] = requested
     except Exception as error:  # pybind11 classes without a common base
         problem = f"the library of {name} cannot be loaded"
         raise DriverFailure("unavailable", problem, describe(error)) from error
@@ -211,6 +230,8 @@ def _create_session(model: Any, request: FileRequest, providers: list[str], opti
         devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name == providers[0]]
         if not devices:
             problem = f"the library of {providers[0]} finds no device of it on this machine"
+            others = {each.ep_name for each in onnxruntime.get_ep_devices()} - {_CPU}
+            problem += f"; it has {', '.join(sorted(others))}" if others else ""
             raise DriverFailure("unavailable", problem)
         options.add_provider_for_devices(devices, chosen[0])
         return onnxruntime.InferenceSession(model, options, enable_fallback=0)

@@ -34,6 +34,13 @@ def test_all_nodes_on_the_provider_pass(strict: bool, tmp_path: Path) -> None:
     assert result.metrics == {"nodes": 3}
 
 
+def test_emulated_hardware_is_named(tmp_path: Path) -> None:
+    session = ConstantSession()
+    session.placement = Placed(requested=CUDA, nodes={CUDA: {"Add": 2}}, is_software=True)
+    result = PlacementCheck()(make_subject(tmp_path), session, "cuda")
+    assert (result.status, result.metrics) == (Status.PASS, {"nodes": 2, "hardware": "software"})
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_graph_without_remaining_nodes_is_inconclusive(strict: bool, tmp_path: Path) -> None:
     result = placement(tmp_path, {}, strict=strict)

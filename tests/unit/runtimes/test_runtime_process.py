@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,77 @@ def test_a_library_that_is_no_provider_is_unavailable(tmp_path: Path) -> None:
     problem = "the library of OwnProvider cannot be loaded" if has_plugins else "use 1.23 or later"
     with pytest.raises(RuntimeUnavailable, match=problem):
         opened(tmp_path, NEGATE, device)
+
+
+def test_a_process_has_the_variables_of_its_device(tmp_path: Path) -> None:
+    devices = [
+        separate(variables={"OWN_VARIABLE": "1"}),
+        separate(variables={"OWN_VARIABLE": "2"}),
+        separate(),
+    ]
+    sessions = [opened(tmp_path, NEGATE, device) for device in devices]
+    processes = [_find_process(session) for session in sessions]
+    assert len(set(processes)) == 3
+    texts = [Path(f"/proc/{process}/environ").read_bytes() for process in processes]
+    expected = [b"OWN_VARIABLE=1", b"OWN_VARIABLE=2", None]
+    for text, variable in zip(texts, expected, strict=True):
+        found = [each for each in text.split(b"\0") if each.startswith(b"OWN_VARIABLE=")]
+        assert found == ([variable] if variable else [])
+
+
+def _find_process(session: Session) -> int:
+    assert isinstance(session, DriverSession)
+    assert isinstance(session._driver, RuntimeProcess)
+    return session._driver._server.process.pid
+
+
+def test_a_missing_file_in_a_variable_is_unavailable(tmp_path: Path) -> None:
+    device = separate(variables={"VK_ICD_FILENAMES": f"{tmp_path}:/no/icd.json", "A": "b/c"})
+    message = "/no/icd.json does not exist; install it, or correct VK_ICD_FILENAMES in `variables`"
+    start_runtime_processes([device])
+    with pytest.raises(RuntimeUnavailable, match=message):
+        opened(tmp_path, NEGATE, device)
+
+
+def test_two_libraries_with_one_provider_need_two_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ONNX Runtime has one table of providers, so the second library would never run."""
+    names: list[SimpleNamespace] = []
+    monkeypatch.setattr(onnxruntime_driver, "_REGISTERED", {})
+    monkeypatch.setattr(onnxruntime, "get_ep_devices", lambda: names, raising=False)
+    monkeypatch.setattr(
+        onnxruntime,
+        "register_execution_provider_library",
+        lambda name, library: names.append(SimpleNamespace(ep_name=name)),
+        raising=False,
+    )
+    onnxruntime_driver._register_provider("/lib/one.so", "Own")
+    onnxruntime_driver._register_provider("/lib/one.so", "Own")
+    assert len(names) == 1
+    with pytest.raises(DriverFailure) as failed:
+        onnxruntime_driver._register_provider("/lib/two.so", "Own")
+    assert "has a provider Own from another library" in failed.value.problem
+
+
+@pytest.mark.parametrize(
+    ("provider", "kinds", "is_emulated"),
+    [
+        ("WebGpuExecutionProvider", ["CPU"], True),
+        ("WebGpuExecutionProvider", ["CPU", "GPU"], False),
+        ("OpenVINOExecutionProvider", ["CPU"], False),
+    ],
+)
+def test_an_accelerator_with_only_a_processor_is_software(
+    provider: str, kinds: list[str], monkeypatch: pytest.MonkeyPatch, *, is_emulated: bool
+) -> None:
+    kind = SimpleNamespace(CPU="CPU")
+    devices = [
+        SimpleNamespace(ep_name=provider, device=SimpleNamespace(type=each)) for each in kinds
+    ]
+    monkeypatch.setattr(onnxruntime, "OrtHardwareDeviceType", kind, raising=False)
+    monkeypatch.setattr(onnxruntime, "get_ep_devices", lambda: devices, raising=False)
+    assert onnxruntime_driver._is_emulated(provider) is is_emulated
 
 
 @pytest.mark.parametrize("has_environment", [True, False])

@@ -42,7 +42,8 @@ def test_a_recipe_is_a_valid_device(package: str, tmp_path: Path) -> None:
     device = load_settings(tmp_path).find_device(recipe.name)
     assert device.environment is not None
     expected = "npm:onnxruntime-web@1.20" if package == "onnxruntime-web" else f"{package}==1.20.*"
-    assert device.environment.requirements == recipe.requirements == (expected,)
+    plugin = ("onnxruntime>=1.24",) if device.provider_library else ()
+    assert device.environment.requirements == recipe.requirements == (expected, *plugin)
     assert device.runtime == RECIPES[package][1]
 
 

@@ -94,6 +94,11 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
             'expected a requirement such as "onnxruntime==1.17.3" or "npm:onnxruntime-web@1.30"',
         ),
         (
+            DEVICE.replace('environment = "ort117"', 'variables = { A = "1" }'),
+            5,
+            "is only valid with `environment`: workers share their variables",
+        ),
+        (
             '[tool.exporter.devices.web]\nruntime = "web"\n',
             1,
             "needs `environment`; see `exporter environments add onnxruntime-web 1.30`",

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.manifest import Device, Manifest, Project, RuntimeEnvironment, Style
 from exporter.records.baseline import make_baseline
-from exporter.records.record import Record, Status
+from exporter.records.record import CheckResult, Record, Status
 from exporter.report import MARKS, NOT_RUN, render_pages
 from exporter.report.formats import LEGEND
 from exporter.report.pages.page_files import build_overview
@@ -110,6 +110,25 @@ def test_a_device_has_its_runtime_and_its_last_opset_in_the_head() -> None:
     assert ["b", "", f"{symbol} unavailable 21"] in page.rows
     reason = "ONNX Runtime 1.17 loads opsets up to 20"
     assert [symbol, "*/21/old", "unavailable by its runtime", reason] in page.rows
+
+
+def test_the_head_of_a_plugin_names_its_package_and_emulated_hardware() -> None:
+    environment = RuntimeEnvironment(name="w", requirements=("onnxruntime-ep-webgpu==0.4.*",))
+    library = "onnxruntime_ep_webgpu:get_library_path"
+    device = Device(
+        name="webgpu", runtime="onnxruntime", environment=environment, provider_library=library
+    )
+    made = make_manifest(make_spec("a", opsets=(18,), devices=("webgpu",)))
+    manifest = made.model_copy(
+        update={"project": made.project.model_copy(update={"devices": (device,)})}
+    )
+    packages = "onnxruntime-ep-webgpu 0.4.0, onnxruntime 1.31.1"
+    for metrics, suffix in (({}, ""), ({"hardware": "software"}, " (software)")):
+        check = CheckResult(check="placement", status=Status.PASS, metrics=metrics)
+        record = make_record("a/18/webgpu", runtime=packages, checks=(check,))
+        page = render_overview(manifest, record)
+        head = f"webgpu<br>ONNX Runtime 1.31.1, onnxruntime-ep-webgpu 0.4.0{suffix}"
+        assert ["model", head] in page.rows
 
 
 def test_a_table_of_few_models_has_no_index() -> None:
