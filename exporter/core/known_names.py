@@ -85,15 +85,24 @@ class BuiltInRuntime(NamedTuple):
     """Whether it takes the key `device`."""
     has_session_options: bool = False
     """Whether it takes the key `session_options`."""
+    oldest: str = ""
+    """The oldest version of the package that works; empty: `doctor` does not examine it."""
     needs_node: bool = False
     """Whether it is a package of npm, which a process of Node runs."""
 
 
 #: Value of `runtime` -> its properties.
 RUNTIMES: Mapping[str, BuiltInRuntime] = {
-    "onnxruntime": BuiltInRuntime("ONNX Runtime", "onnxruntime", "ort", has_session_options=True),
+    "onnxruntime": BuiltInRuntime(
+        "ONNX Runtime", "onnxruntime", "ort", has_session_options=True, oldest="1.20"
+    ),
     "openvino": BuiltInRuntime(
-        "OpenVINO", "openvino", "openvino", has_device=True, has_session_options=True
+        "OpenVINO",
+        "openvino",
+        "openvino",
+        has_device=True,
+        has_session_options=True,
+        oldest="2024.6",
     ),
     "reference": BuiltInRuntime("onnx.reference", "onnx", "reference"),
     "tract": BuiltInRuntime("tract", "tract", "tract"),

@@ -23,6 +23,7 @@ from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
 from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.known_names import RUNTIMES
 from exporter.core.text import format_byte_limit, format_bytes, pluralize
 from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
@@ -103,11 +104,15 @@ MINIMUM_VERSIONS = {
     "torch": "2.10",
     "onnx": "1.21",
     "onnxscript": "0.6.2",
-    "onnxruntime": "1.20",
+    "onnxruntime": RUNTIMES["onnxruntime"].oldest,
     "numpy": "2.0",
     "safetensors": "0.4.3",
 }
-OPTIONAL = {"openvino": ("2024.6", "only the device openvino needs it")}
+OPTIONAL = {
+    row.package: (row.oldest, f"only the device {name} needs it")
+    for name, row in RUNTIMES.items()
+    if row.oldest and row.package not in MINIMUM_VERSIONS
+}
 _INSTALL = "`pip install 'onnx-exporter-matrix[export]'`"
 
 
