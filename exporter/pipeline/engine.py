@@ -14,8 +14,8 @@ from typing import Protocol
 
 from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
 from exporter.jobs import Announcement, Job, JobFolder, write_json
+from exporter.processes.fork_server_client import ProcessStarter, WorkerCommand
 from exporter.processes.lifetime import CpuLimit
-from exporter.processes.spawner import ProcessStarter, WorkerCommand
 from exporter.records.record import Record
 
 

@@ -23,7 +23,7 @@ from exporter.environments import (
 )
 from exporter.manifest import Project, RuntimeEnvironment
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.processes.spawner import run_program
+from exporter.processes.fork_server_client import run_program
 from exporter.records.record import RunRecord, read_run
 
 #: The packages that every worker imports.

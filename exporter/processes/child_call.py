@@ -23,8 +23,8 @@ from pydantic_core import from_json, to_json
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import redact
+from exporter.processes.fork_server_client import signal_group
 from exporter.processes.lifetime import CpuLimit
-from exporter.processes.spawner import signal_group
 
 T = TypeVar("T")
 

@@ -10,21 +10,19 @@ A plugin in another distribution adds a runtime. It registers a function in its 
 raises `RuntimeUnavailable` or `LoadFailure`, and `Session.run` raises `RunFailure`.
 """
 
-from exporter.runtimes.custom_kernels import (
-    NO_KERNELS,
-    InvalidKernel,
-    Kernels,
-    load_kernels,
-)
 from exporter.runtimes.runtime_process import start_runtime_processes
 from exporter.runtimes.runtime_registry import import_driver, measure_file_load, open_session
 from exporter.runtimes.session import (
+    NO_KERNELS,
+    InvalidKernel,
+    Kernels,
     LoadFailure,
     Placement,
     RunFailure,
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
+    load_kernels,
 )
 
 __all__ = [

@@ -18,7 +18,6 @@ from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins
 from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
-from exporter.runtimes.custom_kernels import NO_KERNELS, Kernels
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
@@ -32,7 +31,9 @@ from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 from exporter.runtimes.graph_walk import format_dtype, iter_graphs, iter_tensors, normalize_domain
 from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.session import (
+    NO_KERNELS,
     Array,
+    Kernels,
     LoadFailure,
     OnnxValue,
     Placement,

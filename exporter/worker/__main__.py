@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import exporter.worker.dependencies.read_variables  # noqa: F401 - before torch sets variables
+import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch sets variables
 from exporter.core.errors import ExitCode
 from exporter.jobs import Job, JobFolder
 from exporter.processes.landlock import restrict_process

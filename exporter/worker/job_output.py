@@ -12,8 +12,7 @@ from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record, Stage
-from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.read_variables import VariableReads
+from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
 from exporter.worker.dependencies.source_files import (
     JobStart,
     digest_dependencies,

@@ -20,8 +20,7 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Record, Route, Stage
 from exporter.runtimes import import_driver, start_runtime_processes
-from exporter.worker.dependencies.opened_files import OpenedFiles
-from exporter.worker.dependencies.read_variables import watch_variables
+from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
 from exporter.worker.export.attempts import (
@@ -37,17 +36,19 @@ from exporter.worker.export.attempts import (
 )
 from exporter.worker.export.exporter_warnings import collect_converter_warnings
 from exporter.worker.export.file_samples import add_file_samples
-from exporter.worker.export.parameter_names import (
+from exporter.worker.export.graph_names import (
     describe_named_weights,
     rename_weights,
     resolve_weight_names,
 )
-from exporter.worker.export.weights_as_inputs import (
+from exporter.worker.export.write_onnx import (
+    copy_artifact,
     find_read_storages,
     move_weights_to_inputs,
+    rename_exporter_reports,
     store_weights,
+    write_artifact,
 )
-from exporter.worker.export.write_onnx import copy_artifact, rename_exporter_reports, write_artifact
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
@@ -56,8 +57,7 @@ from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.exported_program import require_matching_inputs
-from exporter.worker.model.second_build import LoadedModel, load_model_twice
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
@@ -69,12 +69,12 @@ from exporter.worker.torch_private.graph_operators import (
     count_traced_operators,
 )
 from exporter.worker.verify.measurement import add_measurements
-from exporter.worker.verify.recheck import recheck
 from exporter.worker.verify.run_checks import (
     REFERENCE,
     FileProver,
     SharedFields,
     StageTimes,
+    recheck,
 )
 
 

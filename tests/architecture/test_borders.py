@@ -73,7 +73,7 @@ def list_allowed(path: Path) -> set[str]:
         if path.name in {"fork_server.py", "access_tracer.py", "fork_call.py"}:
             allowed = ENTRY | {"SystemExit"}
         # The switch of private functions, and the record of the variables that a model reads.
-        if path.name in {"guards.py", "read_variables.py"}:
+        if path.name in {"guards.py", "opened_files.py"}:
             allowed = WORKER | {"os.environ"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER

@@ -9,12 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_414,
-    "lines of tests": 65_637,
-    "files": 281,
+    "lines of the package": 56_330,
+    "lines of tests": 65_700,
+    "files": 267,
     "packages": 42,
     "modules below 60 lines": 15,
-    "lines of imports in 1,000 lines": 83,
+    "lines of imports in 1,000 lines": 81,
     "private functions called once, in 1,000 functions": 215,
 }
 

@@ -206,10 +206,10 @@ class ForkServerProcess:
 def run_fork_server(_: Mapping[str, Any]) -> None:
     """Become the fork server of an export, whose imports take no time a second time."""
     from exporter.worker import fork_server
-    from exporter.worker.dependencies import read_variables
+    from exporter.worker.dependencies import opened_files
 
     os.setsid()
-    read_variables._READS = read_variables.VariableReads()  # it reads the environment first
+    opened_files._READS = opened_files.VariableReads()  # it reads the environment first
     remove_test_modules()
     sys.modules["__main__"] = fork_server
     sys.argv = [fork_server.__file__]

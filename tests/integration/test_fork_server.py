@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
-from exporter.processes.spawner import WorkerCommand, WorkerProcess
+from exporter.processes.fork_server_client import WorkerCommand, WorkerProcess
 from tests.integration.project import ROOT
 from tests.integration.test_local_engine import is_alive
 
@@ -27,7 +27,7 @@ PARENT = """
 import os, sys, time
 from pathlib import Path
 from exporter.processes import ForkServerStarter, make_worker_environment
-from exporter.processes.spawner import WorkerCommand
+from exporter.processes.fork_server_client import WorkerCommand
 folder = Path(sys.argv[1])
 command = [sys.executable, "-m", "exporter.worker.fork_server", str(folder / "worker.py")]
 starter = ForkServerStarter(make_worker_environment(os.environ), command)

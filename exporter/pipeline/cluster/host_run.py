@@ -47,8 +47,12 @@ from exporter.pipeline.cluster.archives import (
 )
 from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
 from exporter.processes.environment import list_shared_variables, make_worker_environment
-from exporter.processes.fork_server_client import make_worker_starter
-from exporter.processes.spawner import ProcessStarter, WorkerCommand, WorkerProcess
+from exporter.processes.fork_server_client import (
+    ProcessStarter,
+    WorkerCommand,
+    WorkerProcess,
+    make_worker_starter,
+)
 from exporter.records.record import Record
 
 PYTHON_PATH = "PYTHONPATH"

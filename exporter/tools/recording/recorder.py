@@ -19,7 +19,7 @@ from exporter.manifest.loader import load_layers
 from exporter.manifest.syntax.python_source import UnreadableForward, find_class, find_module_file
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 from exporter.processes.environment import make_worker_environment
-from exporter.processes.spawner import run_program
+from exporter.processes.fork_server_client import run_program
 from exporter.tools.file_changes import FileChange
 from exporter.tools.recording.entry import choose_id, format_entry
 from exporter.tools.recording.observation import Observation

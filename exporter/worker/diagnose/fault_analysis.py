@@ -54,8 +54,7 @@ from exporter.worker.inputs.call import from_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import BufferSnapshot, run_model
-from exporter.worker.reference.outputs import to_value
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model, to_value
 from exporter.worker.torch_private import internals
 
 #: The fill by which `masked_by` selects the positions with this value.

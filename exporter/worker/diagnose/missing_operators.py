@@ -18,7 +18,7 @@ from exporter.records.record import MissingOperator
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.convert import MODES
 from exporter.worker.inputs.call import build_tensor_call
-from exporter.worker.process.error_origin import find_node_line
+from exporter.worker.process.failure import find_node_line
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes

@@ -23,9 +23,12 @@ from exporter.worker.export.attempts import (
     list_routes,
 )
 from exporter.worker.export.convert import translate_program
-from exporter.worker.export.weights_as_inputs import list_state_names, move_weights_to_inputs
-from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.process.error_origin import find_node_line
+from exporter.worker.export.write_onnx import (
+    list_state_names,
+    move_weights_to_inputs,
+    write_artifact,
+)
+from exporter.worker.process.failure import find_node_line
 from exporter.worker.reference.python_state import ModelSnapshot
 
 UNOPTIMIZED = {"optimize": False}

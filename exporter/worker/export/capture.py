@@ -17,8 +17,7 @@ from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.error_origin import find_source_line
-from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.process.failure import Failure, find_source_line, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private.draft_export import (
     DraftFailure,

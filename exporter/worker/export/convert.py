@@ -32,8 +32,11 @@ from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.detached_weights import detach_weights, restore_weights
-from exporter.worker.torch_private.export_speedups import speed_up_conversion
+from exporter.worker.torch_private.export_speedups import (
+    detach_weights,
+    restore_weights,
+    speed_up_conversion,
+)
 from exporter.worker.torch_private.internals import is_fake, restore_module_hooks
 
 

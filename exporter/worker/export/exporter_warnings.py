@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from exporter.records.record import TRACER_PREFIX
-from exporter.worker.dependencies.path_groups import find_model_file
+from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.process.failure import format_message
 from exporter.worker.torch_private.internals import TracerWarning
 

@@ -15,7 +15,7 @@ import torch
 
 from exporter.jobs import SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACER_PREFIX, Route
-from exporter.worker.dependencies.path_groups import find_model_file
+from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.export.attempts import ExportContext, FileOrigin
 from exporter.worker.export.size_terms import (
     MOST_SAMPLES,
@@ -29,7 +29,7 @@ from exporter.worker.inputs.input_sets import (
     create_size_set,
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.thorough_sets import list_sweep
+from exporter.worker.inputs.perturbation import list_sweep
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.reference_run import run_further_sets

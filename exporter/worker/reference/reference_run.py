@@ -22,7 +22,7 @@ from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes
-from exporter.worker.inputs.thorough_sets import choose_all_sets
+from exporter.worker.inputs.perturbation import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
@@ -35,36 +35,31 @@ from exporter.worker.reference.call_failure import (
 )
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
+    Outputs,
     build_float64_model,
+    copy_masked_values,
+    hide_masked_values,
+    list_items,
     measure_steps,
     run_declared_inputs,
     run_in_float64,
     run_model,
-)
-from exporter.worker.reference.float64 import (
-    choose_first_samples,
-    digest_tables,
-    list_table_lengths,
+    to_value,
 )
 from exporter.worker.reference.noise import (
     NoiseMeasurement,
+    choose_first_samples,
     compute_noise,
     compute_scale,
     compute_spread,
     describe_difference,
     describe_overflow,
+    digest_tables,
     find_undefined_outputs,
     limit_noise,
+    list_table_lengths,
 )
-from exporter.worker.reference.outputs import (
-    Outputs,
-    copy_masked_values,
-    hide_masked_values,
-    list_items,
-    to_value,
-)
-from exporter.worker.reference.python_state import PythonState
-from exporter.worker.reference.reversed_calls import ReversedCalls, call_in_reverse
+from exporter.worker.reference.python_state import PythonState, ReversedCalls, call_in_reverse
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,18 +30,27 @@ from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.thorough_sets import index_sets
+from exporter.worker.inputs.perturbation import index_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
+    Outputs,
     build_float64_model,
+    from_value,
+    hide_masked_values,
     run_in_float64,
     run_model,
+    to_value,
 )
-from exporter.worker.reference.float64 import add_noise, list_table_lengths, measure_all_samples
-from exporter.worker.reference.noise import compute_noise, describe_difference, is_rounding
-from exporter.worker.reference.outputs import Outputs, from_value, hide_masked_values, to_value
+from exporter.worker.reference.noise import (
+    add_noise,
+    compute_noise,
+    describe_difference,
+    is_rounding,
+    list_table_lengths,
+    measure_all_samples,
+)
 from exporter.worker.reference.rounding_runs import (
     PLAIN_OPERATORS,
     QUANTIZING,

@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from exporter.runtimes.session import Array
-from exporter.worker.dependencies.path_groups import find_model_file
+from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import TorchDispatchMode, read_schema
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.dependencies import path_groups
-from exporter.worker.dependencies.path_groups import Group, classify_path, resolve_path
+from exporter.worker.dependencies import source_files
+from exporter.worker.dependencies.source_files import Group, classify_path, resolve_path
 
 
 def test_each_link_of_a_path_is_listed(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_project_in_the_folder_of_python_has_sources(
     root = f"{prefix}{place}"
     packages = f"{prefix}/lib/python3.11/site-packages"
     monkeypatch.setattr(sys, "prefix", prefix)
-    monkeypatch.setattr(path_groups, "list_package_folders", lambda: (packages,))
-    caches = (classify_path, path_groups._list_groups)
+    monkeypatch.setattr(source_files, "list_package_folders", lambda: (packages,))
+    caches = (classify_path, source_files._list_groups)
     for each in caches:
         each.cache_clear()
     paths = {
@@ -87,10 +87,10 @@ def test_packages_of_a_shared_environment_in_the_project_are_no_sources(
     root = tmp_path.resolve()
     shared = f"{root}/.venv/lib/python3.11/site-packages"
     path, model = f"{shared}/torch/nn.py", f"{root}/net.py"
-    caches = (classify_path, path_groups._list_groups)
+    caches = (classify_path, source_files._list_groups)
     for each in caches:
         each.cache_clear()
-    monkeypatch.setattr(path_groups, "list_package_folders", lambda: (shared,))
+    monkeypatch.setattr(source_files, "list_package_folders", lambda: (shared,))
     try:
         assert classify_path(path, str(root)) is Group.FOREIGN
         assert classify_path(model, str(root)) is Group.PROJECT
@@ -105,7 +105,7 @@ def test_created_environments_in_the_project_are_no_sources(
     root = tmp_path.resolve()
     prefix = root / "build/.environments/abc"
     prefix.mkdir(parents=True)
-    caches = (classify_path, path_groups._list_groups)
+    caches = (classify_path, source_files._list_groups)
     monkeypatch.setattr(sys, "prefix", str(prefix))
     groups = []
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.processes.environment import hash_variable
-from exporter.worker.dependencies.read_variables import VariableReads
+from exporter.worker.dependencies.opened_files import VariableReads
 
 CACHES = {"HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "XDG_CACHE_HOME"}
 

@@ -16,13 +16,12 @@ from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status
 from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.parameter_names import (
+from exporter.worker.export.graph_names import (
     describe_named_weights,
     rename_weights,
     resolve_weight_names,
 )
-from exporter.worker.export.weights_as_inputs import find_read_storages
-from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.export.write_onnx import find_read_storages, write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model

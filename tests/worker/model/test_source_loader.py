@@ -13,8 +13,7 @@ from safetensors.torch import save_file
 from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
-from exporter.worker.model.second_build import load_model_twice
-from exporter.worker.model.source_loader import load_model, require_hash
+from exporter.worker.model.source_loader import load_model, load_model_twice, require_hash
 from exporter.worker.process.failure import Failure
 from tests.traps.prove import export
 from tests.worker.contracts import ROOT, make_contract

@@ -12,8 +12,13 @@ import pytest
 import torch
 
 from exporter.records.record import Stage
-from exporter.worker.process.error_origin import ErrorOrigin, find_origin, find_source_line
-from exporter.worker.process.failure import Failure, wrap_errors
+from exporter.worker.process.failure import (
+    ErrorOrigin,
+    Failure,
+    find_origin,
+    find_source_line,
+    wrap_errors,
+)
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).relative_to(ROOT).as_posix()

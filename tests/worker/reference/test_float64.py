@@ -11,7 +11,7 @@ from exporter.checks.sample_files import read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.reference.float64 import (
+from exporter.worker.reference.noise import (
     choose_first_samples,
     measure_all_samples,
 )

@@ -10,7 +10,7 @@ import torch
 from exporter.manifest import Output
 from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.outputs import flatten_outputs, require_declared_outputs
+from exporter.worker.reference.eager_run import flatten_outputs, require_declared_outputs
 from tests.worker.contracts import make_contract
 
 ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from exporter.checks.runtime_checks import hash_table_parts
-from exporter.worker.reference.float64 import digest_tables
+from exporter.worker.reference.noise import digest_tables
 
 
 def test_an_embedding_has_a_digest_for_each_part() -> None:

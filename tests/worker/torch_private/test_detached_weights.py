@@ -16,7 +16,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
-from exporter.worker.torch_private.detached_weights import is_plain_tensor
+from exporter.worker.torch_private.export_speedups import is_plain_tensor
 from tests.worker.contracts import declare_input, declare_output, make_contract
 
 CODE = """

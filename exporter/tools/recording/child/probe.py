@@ -21,8 +21,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import call_model
-from exporter.worker.reference.outputs import list_named_leaves
+from exporter.worker.reference.eager_run import call_model, list_named_leaves
 
 #: Seconds after which no further size is tried.
 _SECONDS = 90.0

@@ -11,7 +11,7 @@ from exporter.manifest import (
     ModelSpec,
 )
 from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.thorough_sets import choose_all_sets
+from exporter.worker.inputs.perturbation import choose_all_sets
 from tests.unit.planning.test_plan import spec
 
 
