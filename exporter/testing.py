@@ -1,0 +1,277 @@
+"""`prove` exports a module in a test, with the checks of `exporter export`."""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import inspect
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from exporter.api.export_run import ExportOptions, export
+from exporter.cli.output.progress import QuietProgress
+from exporter.cli.output.summary import make_summary
+from exporter.core.errors import ExporterError
+from exporter.manifest import Manifest
+from exporter.manifest.cell_settings import format_toml_value
+from exporter.planning import Selection
+from exporter.planning.plan import make_plan
+from exporter.processes import ProcessStarter
+from exporter.processes.fork_server_client import make_starter
+from exporter.records.record import Record, RunRecord
+
+if TYPE_CHECKING:
+    import torch
+
+#: Lines of a summary that refer to the folder of a project, which a test does not have.
+_PROJECT_LINES = ("    promised at ", "    reproduce: ", "    log: ")
+#: Sizes with which an axis is found in the outputs.
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+
+_LOADER = """import importlib.util
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path += [name for name in {path!r} if name not in sys.path]
+for name, file in {modules!r}.items():
+    try:
+        is_known = importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        is_known = False
+    if not is_known:
+        spec = importlib.util.spec_from_file_location(name, file)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+
+
+def load():
+    return torch.load(Path(__file__).with_name("module.pt"), weights_only=False)
+"""
+
+
+def prove(
+    module: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor] | Sequence[torch.Tensor],
+    *,
+    axes: Mapping[str, Mapping[int, Any]] | None = None,
+    opsets: int | str | Sequence[int] = 18,
+    outputs: Mapping[str, Sequence[int | str]] | None = None,
+    **entry: object,
+) -> None:
+    """Export the module and prove the file; all checks are those of `exporter export`.
+
+    Args:
+        module: A module whose class is at the top of a Python file.
+        inputs: Example tensors by the names of parameters, or in their order.
+        axes: Dynamic dimensions by input: `{"x": {0: "batch"}}`, also as `torch.export.Dim` with
+            `min` and `max`.
+        opsets: An opset, a list, or a range such as "17..20".
+        outputs: The shapes of the outputs by name. Without it: `output`, or `output_0` and so on,
+            with the dimensions that two calls of the module show.
+        entry: More keys of a manifest entry, such as `tolerance` or `devices`.
+
+    Raises:
+        AssertionError: A cell is red; the text has the findings.
+        ValueError: The module or the inputs cannot be described by an entry.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="exporter-prove-"))
+    try:
+        table = _describe(module, inputs, axes or {}, outputs, folder / "manifests")
+        table |= {"opsets": opsets if isinstance(opsets, int | str) else list(opsets), **entry}
+        lines = [f"{key} = {format_toml_value(value)}" for key, value in table.items()]
+        text = "\n".join(("format = 1", "[models.module]", 'source = "module.py:load"', *lines))
+        (folder / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+        (folder / "manifests/module.toml").write_text(f"{text}\n", encoding="utf-8")
+        options = ExportOptions(
+            selection=Selection(), use_store=False, keeps_starter=True, build=folder / "build"
+        )
+        starter = _get_starter()
+        starter.prepare()
+        try:
+            result = export(folder, options, QuietProgress(), starter, os.environ)
+        except ExporterError as error:
+            raise ValueError(f"prove: {error}") from error
+        red = [each for each in result.results.run.records if each.status.is_red]
+        reasons = [f"{cell}: no result: {text}" for cell, text in result.results.missing.items()]
+        if red or reasons:
+            failures = describe_failures(result.manifest, red) if red else ""
+            raise AssertionError("\n".join(filter(None, (failures, *reasons))))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def describe_failures(manifest: Manifest, red: Sequence[Record]) -> str:
+    """Return the lines of the terminal for red cells, without those about a project's folder."""
+    cells = tuple(map(str, (record.cell for record in red)))
+    plan = make_plan(manifest, Selection(patterns=cells))
+    summary = make_summary(manifest, plan, RunRecord(tools={}, records=tuple(red)), grid=False)
+    lines = (line for line, _ in summary.lines)
+    return "\n".join(line for line in lines if not line.startswith(_PROJECT_LINES))
+
+
+@cache
+def _get_starter() -> ProcessStarter:
+    """Return the fork server of all calls of this process."""
+    starter = make_starter(os.environ)
+    atexit.register(starter.close)
+    return starter
+
+
+def _describe(
+    module: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor] | Sequence[torch.Tensor],
+    axes: Mapping[str, Mapping[int, Any]],
+    outputs: Mapping[str, Sequence[int | str]] | None,
+    folder: Path,
+) -> dict[str, Any]:
+    """Write the module and its inputs, and return the entry without its source."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    parameters = list(inspect.signature(module.forward).parameters)
+    if not isinstance(inputs, Mapping):
+        inputs = dict(zip(parameters, inputs, strict=False))
+    if unknown := [name for name in (*inputs, *axes) if name not in parameters]:
+        known = ", ".join(parameters)
+        raise ValueError(f"prove: forward has no parameter '{unknown[0]}'; name one of {known}")
+    dims = {_name(dim): dim for each in axes.values() for dim in each.values()}
+    limits = {name: _read_limits(dim) for name, dim in dims.items()}
+    names = {name: {i: _name(dim) for i, dim in axes.get(name, {}).items()} for name in inputs}
+    first, second = _choose_sizes(limits)
+    values = _resize(inputs, names, first)
+    items = []
+    for position, (name, tensor) in enumerate(values.items()):
+        shape = [names[name].get(i, size) for i, size in enumerate(tensor.shape)]
+        item: dict[str, Any] = {"name": name, "shape": shape, "dtype": _name_dtype(tensor)}
+        if parameters[position] != name:
+            item["at"] = f"kwargs.{name}"
+        # Equal floats, such as `torch.zeros`, would prove nothing: random ones are drawn.
+        if not tensor.is_floating_point() or bool((tensor != tensor.flatten()[:1]).any()):
+            item["fill"] = {"file": f"inputs.safetensors:{name}"}
+        items.append(item)
+    save_file(values, folder / "inputs.safetensors")
+    table: dict[str, Any] = {"inputs": items}
+    if outputs is None:
+        returned = [_call(module, values), _call(module, _resize(inputs, names, second))]
+        table["outputs"] = _find_outputs(returned, {(first[a], second[a]): a for a in limits})
+    else:
+        table["outputs"] = [{"name": name, "shape": list(s)} for name, s in outputs.items()]
+    table["axes"] = {name: {"example": first[name], **each} for name, each in limits.items()}
+    _write_module(module, folder)
+    return table
+
+
+def _name(dim: Any) -> str:
+    """Return the name of a text or of a `torch.export.Dim`."""
+    return dim if isinstance(dim, str) else str(dim.__name__)
+
+
+def _read_limits(dim: Any) -> dict[str, int]:
+    """Return the limits of a `torch.export.Dim`, which are numbers or infinite."""
+    limits = {key: getattr(dim, key, None) for key in ("min", "max")}
+    return {key: value for key, value in limits.items() if type(value) is int and value < 1 << 40}
+
+
+def _choose_sizes(limits: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, int], ...]:
+    """Return the sizes of each axis in two calls; no two sizes are equal if the limits allow it."""
+    primes = list(_PRIMES)
+    calls: tuple[dict[str, int], ...] = ({}, {})
+    for sizes in calls:
+        for axis, limit in limits.items():
+            low, high = limit.get("min", 1), limit.get("max", primes[-1])
+            sizes[axis] = next((prime for prime in primes if low <= prime <= high), high)
+            primes = [prime for prime in primes if prime != sizes[axis]]
+    return calls
+
+
+def _resize(
+    inputs: Mapping[str, torch.Tensor],
+    names: Mapping[str, Mapping[int, str]],
+    sizes: Mapping[str, int],
+) -> dict[str, torch.Tensor]:
+    """Return the inputs with other sizes of their axes: values are cut, or repeated."""
+    import torch
+
+    resized = {}
+    for name, tensor in inputs.items():
+        values = tensor.detach().cpu()
+        for dimension, axis in names[name].items():
+            rows = torch.arange(sizes[axis]) % max(values.shape[dimension], 1)
+            values = values.index_select(dimension, rows)
+        resized[name] = values.contiguous()
+    return resized
+
+
+def _call(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Return the tensors that a copy of the module returns, in the mode of an export."""
+    import torch
+
+    def list_tensors(value: object) -> Iterator[torch.Tensor]:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from list_tensors(tuple(value.values()))
+        elif isinstance(value, list | tuple):
+            for item in value:
+                yield from list_tensors(item)
+
+    with torch.no_grad():
+        return list(list_tensors(copy.deepcopy(module).eval()(**inputs)))
+
+
+def _find_outputs(
+    calls: Sequence[Sequence[torch.Tensor]], axes: Mapping[tuple[int, int], str]
+) -> list[dict[str, Any]]:
+    """Return the outputs of two calls.
+
+    A dimension with the sizes of an axis in both calls is that axis, one with equal sizes is fixed,
+    and any other has a name of its own.
+    """
+    table = []
+    for index, (first, second) in enumerate(zip(*calls, strict=True)):
+        name = "output" if len(calls[0]) == 1 else f"output_{index}"
+        shape: list[int | str] = []
+        for dimension, sizes in enumerate(zip(first.shape, second.shape, strict=True)):
+            other = sizes[0] if sizes[0] == sizes[1] else f"{name}_{dimension}"
+            shape.append(axes.get(sizes, other))
+        table.append({"name": name, "shape": shape, "dtype": _name_dtype(first)})
+    return table
+
+
+def _name_dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _write_module(module: torch.nn.Module, folder: Path) -> None:
+    """Store the module and the function that loads it in another process.
+
+    Raises:
+        ValueError: A class cannot be imported there.
+    """
+    import torch
+
+    files = {}
+    for each in module.modules():
+        kind = type(each)
+        home = sys.modules[kind.__module__]
+        if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            raise ValueError(f"prove: {name} cannot be imported; define it at the top of a module")
+        if file := getattr(home, "__file__", None):
+            files[kind.__module__] = file
+    try:
+        torch.save(module, folder / "module.pt")
+    except Exception as error:
+        message = f"prove: {type(module).__name__} cannot be stored: {error}"
+        raise ValueError(message) from error
+    path = [str(Path(name).absolute()) for name in sys.path]
+    loader = _LOADER.format(path=path, modules=files)
+    (folder / "module.py").write_text(loader, encoding="utf-8")

@@ -1,0 +1,137 @@
+"""`pytest --exporter` and `prove` have the verdicts of `exporter export`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.project import ROOT, make_project, read_cells, run_exporter
+
+TESTS = """
+import torch
+from torch import nn
+
+from exporter.testing import prove
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x, scale=1, mask=None):
+        y = self.linear(x)
+        return {"y": y if mask is None else y * mask, "sum": y.sum(1)}
+
+
+class Fixed(nn.Module):
+    def forward(self, x):
+        return x + torch.zeros(int(x.shape[0]), 4)
+
+
+def test_sound():
+    batch = torch.export.Dim("batch", max=64)
+    inputs = {"x": torch.zeros(2, 4), "mask": torch.ones(2, 3)}
+    prove(Encoder(), inputs, axes={"x": {0: "batch"}, "mask": {0: batch}}, opsets=[18])
+
+
+def test_wrong():
+    prove(Fixed(), [torch.randn(2, 4)], axes={"x": {0: "batch"}}, opsets=17)
+
+
+def test_local():
+    class Local(nn.Module):
+        def forward(self, x):
+            return x
+
+    prove(Local(), [torch.randn(2, 4)])
+
+
+def test_name():
+    prove(Encoder(), {"z": torch.zeros(2, 4)})
+"""
+
+
+def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
+    plugins = ("-p", "exporter.pytest_plugin", "-p", "xdist.plugin", "-p", "no:cacheprovider")
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "-q", "-rA", *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return process.returncode, process.stdout + process.stderr
+
+
+def test_prove_raises_the_findings_of_an_export(tmp_path: Path) -> None:
+    (tmp_path / "test_nets.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text("")
+    code, shown = run_pytest(tmp_path)
+    assert code == 1
+    assert "1 passed" in shown, shown
+    assert "AssertionError: module/17/cpu: fail at parity (axes): batch=" in shown
+    assert "code: E-axes, explained by `exporter guide E-axes`" in shown
+    assert re.search(r"the trace made constants at test_nets.py:\d+", shown)
+    assert re.search(r"ValueError: prove: test_nets\..*Local cannot be imported; define it", shown)
+    assert "ValueError: prove: forward has no parameter 'z'; name one of x, scale, mask" in shown
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) in (
+        [],
+        ["__pycache__"],
+    )
+
+
+def test_each_cell_is_an_item(tmp_path: Path) -> None:
+    root = make_project(tmp_path, good="Good", bad="Raises")
+    manifest = root / "manifests/tiny.toml"
+    manifest.write_text(
+        manifest.read_text().replace(
+            "[models.bad]", 'skip = [{ opset = 16, reason = "too old" }]\n[models.bad]'
+        )
+    )
+    (root / "test_own.py").write_text("def test_own(): pass\n")
+    code, shown = run_pytest(root, "--exporter", "-n", "2", "test_own.py")
+    assert code == 1
+    assert "2 failed, 2 passed, 1 skipped" in shown, shown
+    assert "PASSED test_own.py::test_own" in shown
+    assert "PASSED pyproject.toml::good/17/cpu" in shown
+    assert "FAILED pyproject.toml::bad/16/cpu - " in shown
+    assert "bad/16/cpu: error at source: RuntimeError: no way" in shown
+    assert "warning" not in shown
+    assert "skip: too old" in shown
+    assert "Traceback" not in shown
+    seen = {cell: record.status for cell, record in read_cells(root).items()}
+    assert not (root / "reports").exists()
+    assert run_exporter(root, "export", "--force", "--no-store").returncode == 1
+    assert seen == {cell: record.status for cell, record in read_cells(root).items()}
+
+    code, shown = run_pytest(root, "--exporter", "-k", "good and 17", "pyproject.toml")
+    assert (code, "1 passed" in shown, "4 deselected" in shown) == (0, True, False), shown
+    code, shown = run_pytest(root, "test_own.py")
+    assert "1 passed" in shown
+    assert "cpu" not in shown
+    manifest.write_text("[")
+    code, shown = run_pytest(root, "--exporter")
+    assert "tiny.toml:1: " in shown
+    assert code == 2
+
+
+def test_other_runs_of_pytest_import_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "import sys\n\n"
+        "def test_own():\n"
+        "    heavy = {'torch', 'pydantic', 'click', 'exporter.manifest'}\n"
+        "    assert heavy.isdisjoint(sys.modules)\n"
+    )
+    assert run_pytest(tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["exporter.pytest_plugin"])
+def test_the_wheel_registers_the_plugin(name: str) -> None:
+    assert f'exporter = "{name}"' in (ROOT / "pyproject.toml").read_text()
