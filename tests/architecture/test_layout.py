@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "exporter"
 HEAVY = {"numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino", "torch"}
-HEAVY_PACKAGES = {"worker", "checks", "runtimes"}
+#: `testing` runs in a process that has the module of a test.
+HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
 
 
 def packages() -> list[Path]:

@@ -100,17 +100,17 @@ def review(context: click.Context, root: Path) -> int:
             print_line("    skipped: a cell has no result; run `exporter export`")
             skipped += 1
             continue
-        answer = click.prompt(
+        choice = click.prompt(
             "accept, reject, skip or quit", type=_ANSWERS, show_choices=False, default="s"
         )
-        if answer == "q":
+        if choice == "q":
             skipped += len(groups) - number + 1
             break
-        if answer == "a":
+        if choice == "a":
             reason = click.prompt("reason", default=reason or None, value_proc=_read_reason)
             reasons |= dict.fromkeys(cells, reason)
-        rejected += [name_subject(group)] if answer == "r" else []
-        skipped += answer == "s"
+        rejected += [name_subject(group)] if choice == "r" else []
+        skipped += choice == "s"
     if reasons:
         accept(acceptance, reasons)
         _print_accepted(acceptance, len(reasons))
