@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.zoo.folders import PROJECT, VERDICTS
 from benchmarks.zoo.verdicts import read_verdicts
 from exporter.manifest import ModelSpec, load_project
-from exporter.planning.expectations import apply_expectations
+from exporter.planning.plan import apply_expectations
 from exporter.records.record import Record
 from tests.traps.prove import export
 from tests.traps.table import SOUND_MODELS

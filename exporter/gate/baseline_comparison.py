@@ -22,7 +22,7 @@ from exporter.core.text import join_lines, truncate
 from exporter.gate.contract_changes import ContractHashes, find_contract_changes
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, Manifest
-from exporter.planning.expectations import EXPIRED_PREFIX
+from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
     Baseline,
     CellOutcome,

@@ -36,8 +36,7 @@ from exporter.pipeline.build_folder import (
 )
 from exporter.pipeline.environments import locate_environment
 from exporter.pipeline.maintenance import mark_flaky
-from exporter.planning.expectations import apply_expectations
-from exporter.planning.plan import Plan, PlannedCell
+from exporter.planning.plan import Plan, PlannedCell, apply_expectations
 from exporter.records.record import CellId, Record, RunRecord, Status
 
 

@@ -13,14 +13,15 @@ from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
 from exporter.manifest.cell_settings import format_toml_value
 from exporter.manifest.syntax.versions import format_opset_run
-from exporter.planning.expectations import (
+from exporter.planning.plan import (
     CellFailure,
+    condition_matches,
     is_for_version,
     is_foreseen,
+    list_cells,
     list_failures,
     matches_failure,
 )
-from exporter.planning.plan import condition_matches, list_cells
 from exporter.records.record import CellId, Record, Status
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")

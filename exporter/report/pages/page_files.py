@@ -58,11 +58,14 @@ from exporter.report.rows.failures import (
     build_failure_rows,
     build_flaky_rows,
 )
-from exporter.report.rows.matrix import WIDE, MatrixPart, build_matrix, find_opset_runs
-from exporter.report.rows.runtime_support import (
+from exporter.report.rows.matrix import (
+    WIDE,
+    MatrixPart,
     RuntimeSupport,
+    build_matrix,
     build_support_rows,
     build_tool_table,
+    find_opset_runs,
     summarize_support,
 )
 

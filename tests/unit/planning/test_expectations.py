@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from exporter.manifest import Expectation
-from exporter.planning.expectations import apply_expectations, is_foreseen
+from exporter.planning.plan import apply_expectations, is_foreseen
 from exporter.records.record import (
     CellId,
     CheckResult,

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Expectation, Manifest, load_project
-from exporter.planning.expectations import apply_expectations
+from exporter.planning.plan import apply_expectations
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.tools.expectations import (
     ExpectationLists,

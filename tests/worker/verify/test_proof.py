@@ -23,7 +23,7 @@ from exporter.manifest import (
     RuntimeEnvironment,
     Tolerance,
 )
-from exporter.planning.expectations import apply_expectations
+from exporter.planning.plan import apply_expectations
 from exporter.records.record import Record, Route, Stage, Status
 from exporter.runtimes import Kernels, RuntimeProcessEnd, Session
 from exporter.runtimes.session import Array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.report.rows.runtime_support import build_tool_table
+from exporter.report.rows.matrix import build_tool_table
 from tests.unit.factory import make_record, make_run
 
 TOOLS = {"onnxscript": "0.7.2", "platform": "linux x86_64", "torch": "2.13.0"}
