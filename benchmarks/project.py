@@ -18,7 +18,8 @@ from exporter.cache.states import hash_source, read_package_state
 from exporter.checks.sample_files import hash_sample
 from exporter.jobs import JobFolder, Reference, Sample, write_json
 from exporter.manifest import load_project
-from exporter.pipeline import BuildFolder, RecordValidator
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import RecordValidator
 from exporter.planning.plan import PlannedCell, make_plan
 from exporter.records.record import (
     Artifact,

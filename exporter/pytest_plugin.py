@@ -124,7 +124,7 @@ def _export(items: list[CellItem]) -> dict[CellId, Record | str]:
     from exporter.api.export_run import ExportOptions, export
     from exporter.cli.output.progress import QuietProgress
     from exporter.core.errors import ExporterError
-    from exporter.pipeline import BuildFolder
+    from exporter.pipeline.build_folder import BuildFolder
     from exporter.planning import Selection
     from exporter.processes.fork_server_client import make_starter
 

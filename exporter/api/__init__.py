@@ -17,9 +17,10 @@ from exporter.api.gate_run import (
 from exporter.api.report_pages import find_stale_pages, write_reports
 from exporter.cache.noop_snapshot import ExportSummary
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
-from exporter.gate import GateFinding
+from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, load_project
-from exporter.pipeline import BuildObserver, Decisions, Results
+from exporter.pipeline.decisions import Decisions, Results
+from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, Shard
 from exporter.processes import ProcessStarter

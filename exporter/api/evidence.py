@@ -19,7 +19,7 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.core.text import format_two_digits, join_lines, truncate
 from exporter.core.toml_table import SETTINGS_FILE
-from exporter.gate import FindingKind, GateFinding, PolicySetting
+from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import CellText
@@ -31,7 +31,7 @@ from exporter.records.record import (
     Status,
     format_validation_error,
 )
-from exporter.tools.verify import FolderVerdict, VerifyReport, hash_settings
+from exporter.tools.verify.client import FolderVerdict, VerifyReport, hash_settings
 
 #: In the reports folder.
 FILE = "evidence.json"

@@ -30,21 +30,12 @@ from exporter.manifest import EngineSettings, Manifest, Project, load_layers, lo
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.resolved.project import EngineKind
 from exporter.manifest.rules.sources import select_exporter
-from exporter.pipeline import (
-    BuildFolder,
-    BuildObserver,
-    BuildOptions,
-    Decisions,
-    RecordValidator,
-    Results,
-    StoredRecords,
-    decide,
-    require_packages,
-    require_toolchain,
-    run_plan,
-)
-from exporter.pipeline.build import collect_noop_inputs
+from exporter.pipeline.build import collect_noop_inputs, run_plan
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.decisions import BuildOptions, Decisions, RecordValidator, Results, decide
 from exporter.pipeline.engine import Engine, LocalEngine
+from exporter.pipeline.environments import require_packages, require_toolchain
+from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning import EVERYTHING, Selection
 from exporter.planning.plan import (
     Plan,

@@ -16,8 +16,11 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.jobs import Announcement
 from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.resolved.project import NO_STORE
-from exporter.pipeline import BuildObserver, Decisions, require_packages, run_plan
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.engine import LocalEngine
+from exporter.pipeline.environments import require_packages
+from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning.plan import make_plan
 from exporter.processes import ProcessStarter
 from exporter.records.record import Record

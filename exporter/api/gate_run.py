@@ -20,23 +20,26 @@ from exporter.api.report_pages import (
 from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
-from exporter.gate import (
-    CAUSED_KINDS,
-    Cause,
-    ContractHashes,
-    FindingKind,
-    GateFinding,
+from exporter.gate.baseline_comparison import (
     ProjectState,
     accept_all,
     accept_some,
     compare_results,
     compare_with_revision,
+)
+from exporter.gate.contract_changes import ContractHashes
+from exporter.gate.finding import (
+    CAUSED_KINDS,
+    Cause,
+    FindingKind,
+    GateFinding,
     find_cause,
     select_blocking,
 )
 from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
-from exporter.pipeline import BuildFolder, Results, drop_changed_files, filter_valid_results
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import Plan, make_plan
 from exporter.records.baseline import (
     Baseline,

@@ -14,7 +14,7 @@ from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
 from exporter.manifest.resolved.project import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
 from exporter.manifest.schema.settings import check_store
-from exporter.pipeline import BuildFolder
+from exporter.pipeline.build_folder import BuildFolder
 
 if TYPE_CHECKING:
     from exporter.cache.store.remote_store import RemoteStore, SigningKey

@@ -13,11 +13,11 @@ from exporter.environments import (
     InstallationFailure,
     install_environment,
 )
-from exporter.gate import UpgradeComparison, compare_upgrade
 from exporter.gate.finding import FindingKind
+from exporter.gate.upgrade_comparison import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest, Project
 from exporter.manifest.resolved.model import ExporterName
-from exporter.pipeline import BuildFolder
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import run_nested_export
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, make_plan

@@ -11,14 +11,14 @@ from exporter.api.evidence import attach_evidence, find_evidence_path
 from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core.errors import ExporterError
 from exporter.core.git import find_head, list_versions
-from exporter.gate import GROWTH_KINDS, compare_results
+from exporter.gate.baseline_comparison import compare_results
+from exporter.gate.finding import GROWTH_KINDS
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import build_trend, parse_baseline, read_baseline
 from exporter.records.record import RunRecord
-from exporter.report import preload_templates, render_exports, render_pages
-from exporter.report import write_reports as write_files
 from exporter.report.exports import describe_plugins, list_plugin_folders
+from exporter.report.pages.page_files import preload_templates, render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
     compute_key,
@@ -27,6 +27,8 @@ from exporter.report.pages.templates import (
     list_written_pages,
     save_up_to_date_key,
 )
+from exporter.report.report_files import render_exports
+from exporter.report.report_files import write_reports as write_files
 from exporter.report.rows.cells import AcceptanceHistory
 
 #: In the build folder: the key of the inputs and the digests of the written files.

@@ -22,7 +22,7 @@ from exporter.cache.states import (
     read_source_state,
 )
 from exporter.core.toml_table import SETTINGS_FILE, read_setting
-from exporter.pipeline import BuildFolder, StoredRecords
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 
 #: Seconds between two comparisons, and without another change until a run starts: an editor and
 #: git replace several files one after the other.

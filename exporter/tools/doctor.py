@@ -27,7 +27,8 @@ from exporter.core.known_names import RUNTIMES
 from exporter.core.text import format_byte_limit, format_bytes, pluralize
 from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
-from exporter.pipeline import BuildFolder, RecordValidator, StoredRecords
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.decisions import RecordValidator
 from exporter.pipeline.environments import (
     list_garbage,
     locate_environment,

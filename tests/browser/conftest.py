@@ -13,7 +13,7 @@ import pytest
 
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report import render_pages
+from exporter.report.pages.page_files import render_pages
 
 api = pytest.importorskip("playwright.sync_api", reason="drives the browser; see `nox -s html`")
 

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
-from exporter.pipeline import BuildFolder, run_plan
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter, Spawner, make_worker_environment

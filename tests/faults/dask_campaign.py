@@ -17,7 +17,7 @@ from pathlib import Path
 
 from exporter.api.export_run import FailFastObserver
 from exporter.manifest import EngineSettings
-from exporter.pipeline import run_plan
+from exporter.pipeline.build import run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.planning.plan import make_plan
 from exporter.records.record import Status

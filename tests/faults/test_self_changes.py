@@ -20,7 +20,9 @@ from unittest.mock import patch
 import pytest
 
 from exporter.manifest import Manifest, load_project
-from exporter.pipeline import BuildFolder, BuildOptions, run_plan
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan

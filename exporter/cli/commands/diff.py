@@ -17,7 +17,7 @@ from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
-from exporter.gate import compare_baselines
+from exporter.gate.baseline_comparison import compare_baselines
 from exporter.records.baseline import Baseline, make_baseline, read_baseline
 from exporter.records.record import CellId, Record, RunRecord, read_run
 from exporter.report.pages.page_files import render_comparison

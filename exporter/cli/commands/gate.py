@@ -22,10 +22,15 @@ from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
-from exporter.gate import GateFinding
-from exporter.pipeline import BuildFolder
-from exporter.report import group_findings, render_gate
-from exporter.report.rows.failure_clusters import GateContext, find_context, name_subject
+from exporter.gate.finding import GateFinding
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.report.pages.page_files import render_gate
+from exporter.report.rows.failure_clusters import (
+    GateContext,
+    find_context,
+    group_findings,
+    name_subject,
+)
 
 #: GitHub rejects a longer comment; in bytes. The job adds the commit.
 _COMMENT_LIMIT = 65_000

@@ -24,8 +24,9 @@ from exporter.environments import remove_environment
 from exporter.manifest import Project, load_project
 from exporter.manifest.schema.settings import Age
 from exporter.manifest.syntax.fields import Memory
-from exporter.pipeline import BuildFolder, find_garbage, remove_garbage
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import list_garbage
+from exporter.pipeline.maintenance import find_garbage, remove_garbage
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 

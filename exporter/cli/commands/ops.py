@@ -14,7 +14,7 @@ from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.manifest.syntax.versions import format_opsets
-from exporter.pipeline import require_packages
+from exporter.pipeline.environments import require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.processes import make_worker_environment

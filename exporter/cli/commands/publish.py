@@ -14,19 +14,17 @@ from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
-from exporter.pipeline import BuildFolder, filter_valid_results, require_packages
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import filter_valid_results
+from exporter.pipeline.environments import require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan, pattern_matches
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.cells import group_by_opset
-from exporter.tools.publish import (
-    PublishOptions,
-    PublishResult,
-    choose_files,
-    prepare_destination,
-    publisher,
-)
+from exporter.tools.publish import publisher
+from exporter.tools.publish.published_folder import choose_files
+from exporter.tools.publish.publisher import PublishOptions, PublishResult, prepare_destination
 
 
 @click.command()

@@ -17,7 +17,7 @@ from exporter.cli.output.tables import open_project, require_readable_files, sho
 from exporter.cli.output.terminal import print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
-from exporter.gate import UpgradeComparison
+from exporter.gate.upgrade_comparison import UpgradeComparison
 from exporter.manifest import Manifest
 from exporter.manifest.resolved.model import ExporterName
 from exporter.planning import Selection

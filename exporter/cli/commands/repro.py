@@ -11,7 +11,8 @@ from exporter.cli.options import complete, root_option, select_one_cell
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.pipeline import BuildFolder, filter_valid_results
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import filter_valid_results
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools.repro import ReproducedCell, write_reproducer

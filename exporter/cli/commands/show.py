@@ -11,7 +11,8 @@ from exporter.cli.options import complete, root_option, select_one_cell
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.pipeline import BuildFolder, require_packages
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.environments import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.baseline import extract_outcome

@@ -19,11 +19,11 @@ from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, Manifest, load_devices, load_project
-from exporter.pipeline import require_packages
+from exporter.pipeline.environments import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import Record, Status
-from exporter.tools.verify import (
+from exporter.tools.verify.client import (
     DeviceVerdict,
     FolderVerdict,
     PublishedFile,

@@ -11,7 +11,7 @@ from pydantic import Field
 from exporter.api.export_run import BuildPlan
 from exporter.api.gate_run import GateResult
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.gate import GateFinding
+from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest
 from exporter.manifest.cell_settings import ExplainedSetting
 from exporter.planning.plan import PlannedCell

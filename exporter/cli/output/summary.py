@@ -13,7 +13,7 @@ from exporter.manifest import Manifest, Style
 from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
-from exporter.report import choose_mark
+from exporter.report.formats import choose_mark
 from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import group_by_opset, mask_numbers
 from exporter.report.rows.failures import explain_failure, summarize_failure

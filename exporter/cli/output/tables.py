@@ -11,15 +11,16 @@ from exporter.cli.output.terminal import print_error, print_line, print_problem,
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_text
 from exporter.core.text import format_bytes, pluralize
-from exporter.gate import GateFinding
+from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, load_project
 from exporter.records.record import CellId
-from exporter.report import format_fill, group_findings
 from exporter.report.rows.cells import group_by_opset
+from exporter.report.rows.contract import format_fill
 from exporter.report.rows.failure_clusters import (
     FindingContext,
     GateContext,
     find_context,
+    group_findings,
     name_subject,
     shorten_diff,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from exporter.core.device_name import DeviceName
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import replace_invisible
-from exporter.gate import GateFinding
+from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.baseline import Baseline, list_steps

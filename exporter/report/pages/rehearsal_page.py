@@ -10,8 +10,7 @@ from typing import Literal
 
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import DEFAULT_COMMAND, pluralize
-from exporter.gate import FileChange, UpgradeComparison
-from exporter.gate.upgrade_comparison import CellChange
+from exporter.gate.upgrade_comparison import CellChange, FileChange, UpgradeComparison
 from exporter.manifest import Action
 from exporter.manifest.resolved.model import ExporterName
 from exporter.records.baseline import CellText

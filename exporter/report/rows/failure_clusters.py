@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from exporter.core.text import join_lines
-from exporter.gate import GROWTH_KINDS, NOT_ACCEPTED, FindingKind, GateFinding
+from exporter.gate.finding import GROWTH_KINDS, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId, Record
 from exporter.report.formats import Mark

@@ -22,7 +22,7 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.manifest import Manifest, ModelSpec
-from exporter.pipeline import BuildFolder
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.tools.publish.published_folder import (
     MARKER,

@@ -11,7 +11,7 @@ from exporter.api.export_run import ExportOptions
 from exporter.cache.states import read_source_state
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
-from exporter.pipeline import BuildFolder, StoredRecords
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.records.record import Source, Status

@@ -16,11 +16,11 @@ from exporter.api.evidence import (
     read_evidence,
 )
 from exporter.core.errors import ExporterError
-from exporter.gate import FindingKind
+from exporter.gate.finding import FindingKind
 from exporter.manifest import Device, Manifest, Project
 from exporter.records.record import CheckResult, RunRecord, Status
-from exporter.report import choose_mark
-from exporter.tools.verify import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
+from exporter.report.formats import choose_mark
+from exporter.tools.verify.client import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 NOW = datetime(2026, 11, 23, 3, tzinfo=UTC)

@@ -13,7 +13,7 @@ from exporter.cli import entry_point
 from exporter.cli.output.progress import LineProgress
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.manifest import EngineSettings, Project
-from exporter.pipeline import Decisions
+from exporter.pipeline.decisions import Decisions
 from exporter.planning.plan import Shard, make_plan
 from exporter.records.record import Status
 from tests.unit.factory import make_manifest, make_record, make_spec

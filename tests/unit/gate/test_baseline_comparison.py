@@ -7,14 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
-from exporter.gate import (
-    NO_RESULT,
-    NOT_ACCEPTED,
-    FindingKind,
-    GateFinding,
-    compare_results,
-    select_blocking,
-)
+from exporter.gate.baseline_comparison import compare_results
+from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding, select_blocking
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import (
     UNPROVED_PREFIX,

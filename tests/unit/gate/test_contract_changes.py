@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.gate import find_contract_changes
+from exporter.gate.contract_changes import find_contract_changes
 from exporter.manifest import Gate, GatePolicy, Manifest
 from exporter.manifest.resolved.project import ModelPolicy
 from tests.unit.factory import make_manifest, make_spec

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gate import (
-    FindingKind,
-    GateFinding,
+from exporter.gate.baseline_comparison import (
+    _compare,
+    _CurrentResults,
     accept_all,
     compare_results,
+    find_drift,
 )
-from exporter.gate.baseline_comparison import _compare, _CurrentResults, find_drift
+from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
     DEFAULT_GATE,
     Gate,

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from exporter.gate import (
-    FindingKind,
-    GateFinding,
-    ProjectState,
-    accept_some,
-    compare_with_revision,
+from exporter.gate.baseline_comparison import ProjectState, accept_some, compare_with_revision
+from exporter.gate.contract_changes import (
+    _HARMLESS_KEYS,
+    _RESOLVED_KEYS,
+    DEFINING_KEYS,
     find_contract_changes,
 )
-from exporter.gate.contract_changes import _HARMLESS_KEYS, _RESOLVED_KEYS, DEFINING_KEYS
+from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import (
     Axis,
     Bound,

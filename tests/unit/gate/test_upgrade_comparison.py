@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.gate import FindingKind, UpgradeComparison, compare_upgrade
+from exporter.gate.finding import FindingKind
+from exporter.gate.upgrade_comparison import UpgradeComparison, compare_upgrade
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
 from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Status

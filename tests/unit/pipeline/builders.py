@@ -9,7 +9,7 @@ from typing import Any
 
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Manifest, ModelSpec
-from exporter.pipeline import Decisions
+from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.engine import (
     ExitKind,
     JobEvents,

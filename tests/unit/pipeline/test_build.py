@@ -10,14 +10,13 @@ from exporter.cache.states import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
-from exporter.pipeline import (
-    BuildFolder,
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.decisions import (
     BuildOptions,
     RecordValidator,
-    StoredRecords,
     collect_results,
     filter_valid_results,
-    run_plan,
 )
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection

@@ -18,7 +18,8 @@ from exporter.checks.sample_files import hash_sample
 from exporter.core.errors import ExporterError
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest
-from exporter.pipeline import BuildFolder, run_plan
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan

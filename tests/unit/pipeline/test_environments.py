@@ -13,14 +13,10 @@ from exporter.cache.store.store_entry import make_lookup_key
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
-from exporter.pipeline import (
-    BuildOptions,
-    RecordValidator,
-    environments,
-    require_packages,
-    run_plan,
-)
-from exporter.pipeline.environments import _require_versions
+from exporter.pipeline import environments
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.decisions import BuildOptions, RecordValidator
+from exporter.pipeline.environments import _require_versions, require_packages
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from tests.unit.factory import make_run

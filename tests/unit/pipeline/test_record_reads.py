@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pipeline import run_plan
+from exporter.pipeline.build import run_plan
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest

@@ -9,8 +9,9 @@ import pytest
 
 from exporter.jobs import Announcement, Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.pipeline import BuildFolder, BuildOptions, run_plan
-from exporter.pipeline.build_folder import FolderRecords, carry_over
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder, FolderRecords, carry_over
+from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.pipeline.supervisor import join_folders
 from exporter.planning.plan import make_plan

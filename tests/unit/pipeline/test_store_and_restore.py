@@ -12,14 +12,9 @@ import pytest
 from exporter.cache.store import Store, StoreLimits
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Manifest, Tolerance
-from exporter.pipeline import (
-    BuildFolder,
-    BuildOptions,
-    RecordValidator,
-    StoredRecords,
-    decide,
-    run_plan,
-)
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.decisions import BuildOptions, RecordValidator, decide
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
 from exporter.records.record import (

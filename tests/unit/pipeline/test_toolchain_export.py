@@ -14,16 +14,12 @@ from exporter.cache.states import read_package_state
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
 from exporter.manifest import Manifest, Project, Toolchain
-from exporter.pipeline import (
-    BuildFolder,
-    BuildOptions,
-    RecordValidator,
-    Results,
-    decisions,
-    require_toolchain,
-    run_plan,
-)
 from exporter.pipeline import build as build_steps
+from exporter.pipeline import decisions
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import BuildOptions, RecordValidator, Results
+from exporter.pipeline.environments import require_toolchain
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId, Record, RunRecord, Status

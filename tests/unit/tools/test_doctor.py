@@ -16,7 +16,8 @@ import pytest
 from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Device, Manifest
-from exporter.pipeline import BuildOptions, run_plan
+from exporter.pipeline.build import run_plan
+from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
 from exporter.tools import doctor

@@ -12,8 +12,7 @@ from rich.console import Console
 from exporter.cache.store.store_entry import StoreEntry
 from exporter.cli.output.progress import LineProgress, LiveProgress, observe_progress
 from exporter.jobs import Announcement
-from exporter.pipeline import Decisions
-from exporter.pipeline.decisions import StoreHit
+from exporter.pipeline.decisions import Decisions, StoreHit
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId, Stage
 from tests.unit.factory import make_manifest, make_record, make_spec

@@ -11,7 +11,7 @@ from exporter.cli.output.summary import (
     make_summary,
 )
 from exporter.cli.output.terminal import print_summary
-from exporter.pipeline import Decisions
+from exporter.pipeline.decisions import Decisions
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import parse_cell

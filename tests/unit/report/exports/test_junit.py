@@ -7,7 +7,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from exporter.manifest import Manifest
 from exporter.records.record import CheckResult, RunRecord, Status
-from exporter.report import render_exports
+from exporter.report.report_files import render_exports
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 KINDS = {

@@ -11,8 +11,8 @@ import pytest
 
 from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
-from exporter.report import MARKS, NOT_RUN, render_exports
-from exporter.report.formats import ELSEWHERE, LEGEND
+from exporter.report.formats import ELSEWHERE, LEGEND, MARKS, NOT_RUN
+from exporter.report.report_files import render_exports
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 SVG = "{http://www.w3.org/2000/svg}"

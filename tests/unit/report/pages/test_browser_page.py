@@ -29,9 +29,9 @@ from exporter.records.record import (
     RunRecord,
     Status,
 )
-from exporter.report import MARKS, render_pages
+from exporter.report.formats import MARKS
 from exporter.report.pages.browser_data import build_index_data
-from exporter.report.pages.page_files import render_index
+from exporter.report.pages.page_files import render_index, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE

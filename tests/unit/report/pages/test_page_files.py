@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.gate import compare_results
+from exporter.gate.baseline_comparison import compare_results
 from exporter.manifest import (
     Axis,
     Case,
@@ -34,13 +34,8 @@ from exporter.records.record import (
     RunRecord,
     Status,
 )
-from exporter.report import (
-    MARKS,
-    NOT_RUN,
-    render_gate,
-    render_pages,
-)
-from exporter.report.pages.page_files import MARK
+from exporter.report.formats import MARKS, NOT_RUN
+from exporter.report.pages.page_files import MARK, render_gate, render_pages
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page

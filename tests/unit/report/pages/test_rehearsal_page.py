@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from exporter.gate import compare_upgrade
+from exporter.gate.upgrade_comparison import compare_upgrade
 from exporter.manifest import DEFAULT_GATE
 from exporter.records.record import Status
 from exporter.report.pages.rehearsal_page import format_rehearsal_json, render_rehearsal

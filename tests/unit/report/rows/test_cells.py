@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gate import compare_results
+from exporter.gate.baseline_comparison import compare_results
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.baseline import Baseline
 from exporter.report.rows.cells import (

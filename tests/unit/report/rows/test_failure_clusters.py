@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from exporter.gate import GateFinding, compare_results
+from exporter.gate.baseline_comparison import compare_results
+from exporter.gate.finding import GateFinding
 from exporter.manifest import Input, Manifest, Output
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import (
@@ -18,7 +19,7 @@ from exporter.records.record import (
     Record,
     Source,
 )
-from exporter.report import render_gate, render_pages
+from exporter.report.pages.page_files import render_gate, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from exporter.report.rows.failure_clusters import (
     Cluster,

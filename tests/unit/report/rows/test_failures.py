@@ -14,7 +14,7 @@ from exporter.records.record import (
     Record,
     Stage,
 )
-from exporter.report import render_pages
+from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.failures import (
     describe_divergence,
     explain_failure,

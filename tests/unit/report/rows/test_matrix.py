@@ -11,9 +11,8 @@ import pytest
 from exporter.manifest import Device, Manifest, Project, RuntimeEnvironment, Style
 from exporter.records.baseline import make_baseline
 from exporter.records.record import CheckResult, Record, Status
-from exporter.report import MARKS, NOT_RUN, render_pages
-from exporter.report.formats import LEGEND
-from exporter.report.pages.page_files import build_overview
+from exporter.report.formats import LEGEND, MARKS, NOT_RUN
+from exporter.report.pages.page_files import build_overview, render_pages
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from exporter.report.rows.matrix import (

@@ -14,7 +14,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import CheckResult, Record, Status
-from exporter.report import render_pages
+from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.cells import collect_cells
 from exporter.report.rows.matrix import RuntimeSupport, build_support_rows
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec

@@ -7,7 +7,7 @@ import pytest
 from exporter.planning.plan import PlannedCell
 from exporter.records.baseline import parse_cell
 from exporter.records.record import CellId, Record, Status
-from exporter.tools.publish import Candidate, Omission, choose_files
+from exporter.tools.publish.published_folder import Candidate, Omission, choose_files
 from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
 
 RED = [status for status in Status if status.is_red]

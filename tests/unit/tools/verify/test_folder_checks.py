@@ -26,13 +26,8 @@ from exporter.tools.publish.published_folder import (
     PublishTarget,
     TargetResult,
 )
-from exporter.tools.verify import (
-    DeviceVerdict,
-    PublishedFile,
-    VerifyOptions,
-    verify_folders,
-)
 from exporter.tools.verify.child import check_folder
+from exporter.tools.verify.client import DeviceVerdict, PublishedFile, VerifyOptions, verify_folders
 from tests.unit.checks.contexts import make_reference, write
 from tests.unit.factory import make_record, make_spec
 
