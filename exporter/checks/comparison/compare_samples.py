@@ -130,6 +130,8 @@ def _describe_values(array: Array) -> str:
     return count
 
 
+#: The sizes that a message names besides the first that fails.
+_NAMED_FAILURES = 4
 _UNCERTAIN_FIX = (
     "rounding and a wrong value look the same; "
     "if it is rounding, declare `tolerance = { noise = 8 }`"
@@ -307,8 +309,10 @@ def _format_failures(failed: Sequence[SampleResult], count: int) -> str:
     if more := len(first.problems) - 1:
         parts.append(pluralize(more, "more problem"))
     if others:
-        names = ", ".join(result.sample.name for result in others)
-        parts.append(f"fails on {names} too ({len(failed)} of {count})")
+        # A sweep of sizes may fail on each of them: a few are enough to see the pattern.
+        names = [result.sample.name for result in others[:_NAMED_FAILURES]]
+        names += ["..."] * (len(others) > _NAMED_FAILURES)
+        parts.append(f"fails on {', '.join(names)} too ({len(failed)} of {count})")
     return "; ".join(parts)
 
 

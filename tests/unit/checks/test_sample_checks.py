@@ -52,6 +52,14 @@ def test_every_failing_size_is_named(
     assert ("fails on" in result.message) is bool(others)
 
 
+def test_a_failure_on_all_sizes_names_a_few(tmp_path: Path) -> None:
+    sizes = [at(tmp_path, size, 2) for size in range(1, 10)]
+    result = AXES(subject(tmp_path, *sizes), FunctionSession(axes_of(*range(1, 10))), "cpu")
+    assert result.message.endswith(
+        "; fails on batch=2, batch=3, batch=4, batch=5, ... too (9 of 9)"
+    )
+
+
 def test_the_declared_inputs_do_not_count_for_axes(tmp_path: Path) -> None:
     context = subject(tmp_path, declared(tmp_path), at(tmp_path, 1, 7))
     assert AXES(context, FunctionSession(axes_of(2)), "cpu").status is Status.PASS
