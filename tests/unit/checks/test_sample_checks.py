@@ -53,7 +53,7 @@ def test_every_failing_size_is_named(
 
 
 def test_a_failure_on_all_sizes_names_a_few(tmp_path: Path) -> None:
-    sizes = [at(tmp_path, size, 2) for size in range(1, 10)]
+    sizes = [at(tmp_path, size, size) for size in range(1, 10)]
     result = AXES(subject(tmp_path, *sizes), FunctionSession(axes_of(*range(1, 10))), "cpu")
     assert result.message.endswith(
         "; fails on batch=2, batch=3, batch=4, batch=5, ... too (9 of 9)"
