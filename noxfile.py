@@ -57,6 +57,9 @@ COMMANDS = {
     "environments": "List the environments of runtimes; `-- add onnxruntime 1.17` prints one.",
     "gc": "Remove everything from the build folder that no manifest needs.",
     "doctor": "Check the environment.",
+    "init": "Write an example, settings and .gitignore.",
+    "add": "Write an entry for a class or a function; `-- net.py:Net`.",
+    "record": "Write entries from the exports of a script; `-- python export.py`.",
 }
 
 

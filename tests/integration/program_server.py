@@ -1,7 +1,8 @@
 """Fork processes that have imported the program: its imports take most of the time of a command.
 
 `python -m tests.integration.program_server commands SOCKET` runs the commands of `run_exporter`.
-`... workers SOCKET` becomes the fork servers of their exports. Tests of processes do not use them.
+`... workers SOCKET` becomes the fork servers of their exports, and `... run ARGUMENTS` is a command
+for programs that a test starts. Tests of processes do not use them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ ROOT = Path(__file__).parents[2]
 _OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main__"}
 #: Variables that Python or a library reads when it starts.
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
+#: The variable that describes the servers.
+_SERVERS = "TEST_SERVERS"
 #: Bytes of a message and descriptors with it.
 _MAX_MESSAGE, _MAX_DESCRIPTORS = 1 << 20, 8
 
@@ -90,8 +93,7 @@ def run_command(
     """Run `exporter ARGUMENTS` in a folder, in a fork of the server."""
     message = {"arguments": [*arguments], "folder": str(folder), "environment": {**environment}}
     if "export" in arguments:
-        workers = start_server("workers")
-        message |= {"workers": workers.path, "variables": workers.variables}
+        message |= describe_workers()
     with (
         Path(os.devnull).open("rb") as null,
         tempfile.TemporaryFile() as output,
@@ -104,6 +106,26 @@ def run_command(
             stream.seek(0)
             texts.append(stream.read().decode())
     return subprocess.CompletedProcess([*arguments], code, *texts)
+
+
+def describe_workers() -> dict[str, Any]:
+    """Return the part of a message that lets an export use the server of workers."""
+    server = start_server("workers")
+    return {"workers": server.path, "variables": server.variables}
+
+
+def describe_servers() -> dict[str, str]:
+    """Return the variable for `python -m tests.integration.program_server run ARGUMENTS`."""
+    servers = {"commands": start_server("commands").path, **describe_workers()}
+    return {_SERVERS: json.dumps(servers)}
+
+
+def forward(arguments: Sequence[str]) -> int:
+    """Run `exporter ARGUMENTS` by the servers of another process and return its exit code."""
+    servers = json.loads(os.environ[_SERVERS])
+    environment = {name: value for name, value in os.environ.items() if name != _SERVERS}
+    message = {"arguments": [*arguments], "folder": str(Path.cwd()), "environment": environment}
+    return send(servers["commands"], {**servers, **message}, (0, 1, 2))
 
 
 def send(path: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> int:
@@ -154,6 +176,11 @@ def serve(kind: str, path: str) -> None:
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)
+    # The streams of the server may be of another kind: a pipe cannot seek.
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        stream = os.fdopen(number, mode, 1 if name == "stderr" else -1, "utf-8", closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     os.chdir(message["folder"])
     os.environ.clear()
     os.environ.update(message["environment"])
@@ -236,5 +263,7 @@ def import_modules(kind: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "run":
+        sys.exit(forward(sys.argv[2:]))
     import_modules(sys.argv[1])
     serve(*sys.argv[1:])

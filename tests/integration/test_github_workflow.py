@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from exporter.cli import registry
+from tests.integration.program_server import describe_servers
 from tests.integration.project import MODELS, ROOT, run_git
 
 WORKFLOWS = ROOT / ".github/workflows"
@@ -30,7 +31,8 @@ import nox
 for name in ("export", "merge", "gate", "report"):
 
     def session(session, name=name):
-        session.run("python", "-m", "exporter", name, *session.posargs, external=True)
+        program = ("python", "-m", "tests.integration.program_server", "run")
+        session.run(*program, name, *session.posargs, external=True)
 
     nox.session(name=name, venv_backend="none")(session)
 """
@@ -109,6 +111,7 @@ class Runner:
         github["GITHUB_WORKSPACE"] = str(workspace)
         github["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
         extra = {"PYTHONPATH": str(ROOT), "PATH": path, "NOTE": str(self.gh_log)}
+        extra |= describe_servers()
         extra["HOME"] = str(self.home)
         process = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
