@@ -17,6 +17,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import ModelSpec, load_project
 from exporter.manifest.loader import load_settings
+from exporter.processes import ProcessStarter
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
 from exporter.tools.file_changes import apply_changes
@@ -154,54 +155,53 @@ def _write_entries(
         environment=os.environ,
         taken={spec.id for spec in models} | files,
     )
-    code = ExitCode.OK
-    for observation in observations:
-        if spec := _find_same(observation, models, root):
-            print_line(f"{spec.id}: exists at {spec.location}; remove it to record it again")
-            continue
-        with stage_entry(observation, context) as (entry, contract):
-            if contract is None:
-                print_error(f"{observation.label}: no entry: {entry.problem}")
-                code = ExitCode.RED
+    codes = []
+    with closing(make_starter(os.environ, project.environment)) as starter:
+        for observation in observations:
+            if spec := _find_same(observation, models, root):
+                print_line(f"{spec.id}: exists at {spec.location}; remove it to record it again")
                 continue
-            is_green = _show(entry, contract, context)
-            code = code if is_green else ExitCode.RED
-            if dry_run:
-                continue
-            is_asked = not yes and is_terminal() and sys.stdin.isatty()
-            if is_asked and not click.confirm(f"write {entry.id}?", default=True):
+            with stage_entry(observation, context) as (entry, contract):
+                if contract is None:
+                    print_error(f"{observation.label}: no entry: {entry.problem}")
+                    codes.append(ExitCode.RED)
+                    continue
+                codes.append(_show(entry, contract, context, starter))
+            is_asked = not (yes or dry_run) and is_terminal() and sys.stdin.isatty()
+            if dry_run or (is_asked and not click.confirm(f"write {entry.id}?", default=True)):
                 continue
             apply_changes(entry.changes)
             context.taken.add(entry.id)
             for change in entry.changes:
                 print_line(f"created {change.path.relative_to(root).as_posix()}")
-    return code
+    return max(codes, default=ExitCode.OK)
 
 
 def _find_same(
     observation: Observation, models: Sequence[ModelSpec], root: Path
 ) -> ModelSpec | None:
-    """Return an entry of the same class with the same name or arguments, or None."""
-    name, init = choose_id(observation, ()), observation.construction.init
+    """Return an entry of the same class with the name of its file or its arguments, or None."""
+    name = choose_id(observation, ()) if observation.title else ""
     same = (
         spec
         for spec in find_builders(observation, models, root)
-        if spec.id == name or (init is not None and spec.init == init)
+        if spec.id == name or (not name and spec.init == observation.construction.init)
     )
     return next(same, None)
 
 
-def _show(entry: PreparedEntry, contract: ModelSpec, context: Context) -> bool:
-    """Print the files and the verdict of an entry; return whether all cells are green."""
+def _show(
+    entry: PreparedEntry, contract: ModelSpec, context: Context, starter: ProcessStarter
+) -> ExitCode:
+    """Print the files and the verdict of an entry; return RED unless all cells are green."""
     for change in entry.changes:
         print_line(f"# {change.path.relative_to(context.root).as_posix()}", color="cyan")
         print_line(change.text)
     devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
     contract = contract.model_copy(update={"devices": devices})
-    with closing(make_starter(os.environ, context.project.environment)) as starter:
-        records = prove_spec(context.project, contract, starter)
+    records = prove_spec(context.project, contract, starter)
     for each in records:
         message = "" if each.status.is_green else f": {each.check or each.stage}: {each.message}"
         color = choose_color(each.status)
         print_line(f"{each.cell}: {each.status}{join_lines(message)}", color=color, wraps=True)
-    return all(each.status.is_green for each in records)
+    return ExitCode.OK if all(each.status.is_green for each in records) else ExitCode.RED

@@ -87,7 +87,8 @@ class Observation(FrozenModel):
     construction: Construction = Construction()
     script: ScriptRun = ScriptRun()
     state: str = ""
-    """A digest of the names, types and shapes of weights and submodules; "" if it is unknown."""
+    """Digests of the names, types and shapes of weights and submodules, and of the attributes of
+    all submodules; "" if they are unknown."""
     tensors: Items[ObservedTensor] = ()
     outputs: Items[ObservedOutput] = ()
     constants: Items[Constant] = ()

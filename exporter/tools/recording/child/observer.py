@@ -27,6 +27,7 @@ _OPTIONS = (
     "do_constant_folding", "custom_opsets", "operator_export_type", "training",
     "autograd_inlining",
 )  # fmt: skip
+_PLAIN = (bool, int, float, str, type(None))
 _UNEXPRESSED = ("custom_translation_table", "export_modules_as_functions")
 
 
@@ -302,7 +303,9 @@ class _Observer:
                 content = self._describe_model(module, tuple(args), dict(kwargs))
             except Exception as error:
                 content = {"problem": f"{type(error).__name__}: {error}"}
-            self._write({"kind": "call", **content})
+            # The call may have changed attributes, such as a cache.
+            state = content.get("state", "").partition(":")[0]
+            self._write({"kind": "call", **content, "state": state})
 
     def _is_chosen(self, cls: type) -> bool:
         if cls not in self._chosen:
@@ -351,13 +354,18 @@ def _flatten(*values: Any) -> Iterator[Any]:
 
 
 def digest_state(model: Any) -> str:
-    """Return a digest of the submodules, and of the names, shapes and types of weights."""
+    """Return digests of the weights and of the plain attributes of all submodules, or ""."""
     with suppress(Exception):
         weights = [
             (name, tuple(value.shape), str(value.dtype))
             for name, value in model.state_dict(keep_vars=True).items()
             if hasattr(value, "shape")
         ]
-        modules = [(name, type(module).__qualname__) for name, module in model.named_modules()]
-        return hashlib.sha256(repr((weights, modules)).encode()).hexdigest()
+        modules, attributes = [], []
+        for name, module in model.named_modules():
+            modules.append((name, type(module).__qualname__))
+            values = sorted(vars(module).items())
+            attributes.append([e for e in values if e[0] != "training" and type(e[1]) in _PLAIN])
+        parts = ((weights, modules), attributes)
+        return ":".join(hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
     return ""

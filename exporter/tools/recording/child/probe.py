@@ -56,11 +56,13 @@ def probe(spec: ModelSpec, root: str, request: ProbeRequest) -> ProbeResult:
     try:
         with torch.no_grad():
             model = load_model(spec, Path(root))
-            is_same = not request.state or digest_state(model) in ("", request.state)
+            is_same = digest_state(model).startswith(request.state)
             model = wrap_with_call_objects(model, spec, Path(root))
             return _Prober(model, spec, root, request).probe(is_same=is_same)
     except Failure as failure:
         return ProbeResult(problem=redact(str(failure), limit=400))
+    except Exception as error:  # of the model
+        return ProbeResult(problem=redact(f"{type(error).__name__}: {error}", limit=400))
 
 
 class _Prober:
@@ -321,7 +323,8 @@ class _Prober:
                 table = fit_size(values) if is_fixed else {}
                 if isinstance(table, dict):
                     known = (key for key, each in axes.items() if table and each == table)
-                    label = next(known, f"{name or f'output_{index}'}_{dim}")
+                    number = f"output_{index}" if len(leaves) > 1 else "output"
+                    label = next(known, f"{name or number}_{dim}")
                     axes[label] = table
                     if not table:
                         self._notes.append(f"axis {label}: no relation to the inputs was measured")

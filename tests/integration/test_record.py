@@ -1,0 +1,263 @@
+"""`exporter record`, `add` and `init`: from a stranger's script to proved entries."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tomli
+
+from exporter.core.errors import ExitCode
+from tests.integration.project import ROOT, run_exporter
+
+NET = """
+import torch
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def __init__(self, vocab, width=4):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, width)
+        self.places = nn.Embedding(40, width)
+        self.head = nn.Linear(width, 5)
+
+    def forward(self, ids, mask):
+        x = self.embed(ids) + self.places(torch.arange(ids.shape[1]))
+        m = mask.unsqueeze(-1).float()
+        return {"logits": self.head((x * m).sum(1) / m.sum(1)), "hidden": x}
+
+
+class Applied(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.pool = function, nn.MaxPool1d(3, 2, 1)
+
+    def forward(self, x):
+        return self.function(self.pool(x))
+
+
+class Fixed(nn.Module):
+    '''Accepts any length; the captured program keeps the one of the example.'''
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 3, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+"""
+EXPORT = """
+import os
+import sys
+import torch
+from net import Applied, Encoder
+
+
+class Wrapper(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask):
+        return self.model(ids, mask)["logits"]
+
+
+def main():
+    os.makedirs("out", exist_ok=True)
+    os.chdir("out")
+    model = Encoder(30)
+    model.load_state_dict(torch.load("../encoder.pt"))
+    axes = {0: "batch", 1: "seq"}
+    torch.onnx.export(
+        Wrapper(model), (torch.randint(0, 30, (2, 7)), torch.ones(2, 7, dtype=torch.int64)),
+        "wrapped.onnx", input_names=["ids", "mask"], output_names=["logits"],
+        dynamic_axes={"ids": axes, "mask": axes}, opset_version=17, dynamo=False,
+    )
+    torch.onnx.export(
+        model, (torch.randint(0, 30, (1, 7)), torch.ones(1, 7)), "encoder.onnx",
+        opset_version=17, dynamo=False, do_constant_folding=False,
+    )
+    torch.onnx.export(
+        Applied(lambda x: x + 1), torch.rand(2, 3, 8), "applied.onnx", input_names=["x"],
+        dynamic_axes={"x": [2]}, opset_version=17, dynamo=False,
+    )
+    sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(NET)
+    return tmp_path
+
+
+def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
+    (root / "export.py").write_text(EXPORT)
+    weights = "import net, torch; torch.save(net.Encoder(30).state_dict(), 'encoder.pt')"
+    subprocess.run([sys.executable, "-c", weights], cwd=root, check=True)
+    own = {path: hashlib.sha256(path.read_bytes()).digest() for path in root.glob("*.*")}
+    command = ("--yes", "--", sys.executable, "export.py")
+    ran = run_exporter(root, "record", *command)
+    assert ran.returncode == ExitCode.OK, ran.stdout + ran.stderr
+    assert "the command exited with 3; its observed calls are used" in ran.stderr
+    verdicts = [line for line in ran.stdout.splitlines() if "/17/cpu: " in line]
+    assert verdicts == [f"{name}/17/cpu: pass" for name in ("wrapped", "encoder", "applied")]
+    folder = root / "manifests"
+    wrapped, encoder, applied = (
+        tomli.loads((folder / f"{name}.toml").read_text())["models"][name]
+        for name in ("wrapped", "encoder", "applied")
+    )
+    assert wrapped == {
+        "source": "models/wrapped.py:build",
+        "inputs": [
+            {
+                "name": "ids",
+                "shape": ["batch", "seq"],
+                "dtype": "int64",
+                "fill": {"randint": [0, 30]},
+            },
+            {
+                "name": "mask",
+                "shape": ["batch", "seq"],
+                "dtype": "int64",
+                "fill": {"mask": "right"},
+            },
+        ],
+        "outputs": [{"name": "logits", "shape": ["batch", 5]}],
+        "axes": {"seq": {"max": 40}},
+        "opsets": 17,
+        "exporter": "torchscript",
+    }
+    assert "return export.Wrapper(net.Encoder(30))" in (folder / "models/wrapped.py").read_text()
+    assert (encoder["source"], encoder["init"]) == ("net:Encoder", {"vocab": 30})
+    assert encoder["weights"] == "../encoder.pt"
+    assert encoder["options"] == {"do_constant_folding": False}
+    assert encoder["outputs"][0] == {"name": "logits", "shape": [1, 5]}
+    assert applied["axes"] == {"output_2": {"of": "x_2", "stride": 2, "kernel": 1}}
+    text = (folder / "models/applied.py").read_text()
+    assert "Reason: a lambda has no name that can be imported" in text
+    # The user's files are unchanged, and a second command writes nothing.
+    assert own == {path: hashlib.sha256(path.read_bytes()).digest() for path in own}
+    files = sorted(root.rglob("*.*"))
+    again = run_exporter(root, "record", *command)
+    assert "encoder: exists at manifests/encoder.toml:3" in again.stdout
+    assert sorted(root.rglob("*.*")) == files
+    check = ("record", "--check", "--", sys.executable, "export.py")
+    assert run_exporter(root, *check).returncode == ExitCode.OK
+    (folder / "encoder.toml").unlink()
+    ran = run_exporter(root, *check)
+    assert ran.returncode == ExitCode.RED
+    lines = [line for line in ran.stdout.splitlines() if "has no entry" in line]
+    assert lines == ["net.py:Encoder: has no entry; run `exporter record` without --check"]
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        ("print('done')", ExitCode.NOTHING_SELECTED, "made no call of torch.onnx.export"),
+        (
+            "raise RuntimeError('no GPU')",
+            ExitCode.NOTHING_SELECTED,
+            "no export was observed; the command exited with code 1",
+        ),
+        ("while True: pass", ExitCode.NOTHING_SELECTED, "the command was killed"),
+    ],
+)
+def test_a_script_without_an_export_has_a_message(
+    root: Path, script: str, code: int, message: str
+) -> None:
+    (root / "script.py").write_text(script)
+    command = ("--timeout", "5", "--", sys.executable, "script.py")
+    ran = run_exporter(root, "record", *command)
+    assert ran.returncode == code
+    assert message in ran.stderr
+    assert {path.name for path in root.iterdir()} <= {"net.py", "script.py"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("record", "--", "no-such-program"), "no-such-program: no such program"),
+        (("record", "--", sys.executable, "-I", "-c", ""), "remove `-I` and `-E`"),
+        (("record", "--model", "no.py:Net", "--", "true"), "--model no.py: no such file"),
+        (("add", "net.py:Nothing", "--input", "x=2"), 'no definition of "Nothing" can be read'),
+        (("add", "net.py:Fixed", "--input", "x=2y"), "expected NAME=SIZES:DTYPE"),
+        (("add", "net.py:Fixed"), "has no inputs; add --input x=2x3"),
+        (("add", "net.py:Fixed", "--input", "z=2x3"), "`forward` has the parameters x"),
+        (("list",), "or run `exporter init`"),
+    ],
+)
+def test_wrong_arguments_have_a_message(
+    root: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    ran = run_exporter(root, *arguments)
+    assert ran.returncode in (ExitCode.MANIFEST, ExitCode.NOTHING_SELECTED, ExitCode.ENVIRONMENT)
+    assert message in ran.stderr
+    assert [path.name for path in root.iterdir() if path.is_file()] == ["net.py"]
+
+
+def test_an_interrupt_leaves_nothing(root: Path) -> None:
+    (root / "endless.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(300)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "exporter", "record", "--", sys.executable, "endless.py"],
+        cwd=root,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert time.monotonic() - started < 30
+    assert sorted(path.name for path in root.iterdir()) == ["endless.py", "net.py"]
+
+
+def test_add_writes_a_wrong_guess_with_its_red_verdict(root: Path) -> None:
+    source = ("add", "net.py:Fixed", "--input", "x=2x5x3", "--yes")
+    ran = run_exporter(root, *source)
+    assert ran.returncode == ExitCode.RED, ran.stdout + ran.stderr
+    assert "fixed/18/cpu: fail: signature: axis 'length'" in ran.stdout
+    text = (root / "manifests/fixed.toml").read_text()
+    assert "# guessed: axes batch, length: the model ran at several sizes of each" in text
+
+
+def test_calls_of_a_class_and_of_a_function_become_entries(root: Path) -> None:
+    calls = "import net, torch\nmodel = net.Encoder(9)\n"
+    calls += "for n in (3, 5): model(torch.zeros(2, n).long(), torch.ones(2, n))\n"
+    (root / "calls.py").write_text(calls)
+    ran = run_exporter(
+        root, "record", "--model", "net.py:Encoder", "--yes", "--", sys.executable, "calls.py"
+    )
+    assert "1 model observed" in ran.stderr
+    entry = tomli.loads((root / "manifests/encoder.toml").read_text())["models"]["encoder"]
+    assert entry["inputs"][0]["shape"] == ["batch", "length"]
+    assert "encoder/18/cpu: pass" in ran.stdout
+    (root / "inputs.py").write_text("import torch\ndef make(): return (torch.rand(2, 3, 8),), {}\n")
+    ran = run_exporter(
+        root, "add", "torch.nn:Linear", "--init", "in_features=8", "--init", "out_features=2",
+        "--call", "inputs.py:make", "--dry-run",
+    )  # fmt: skip
+    assert "linear/18/cpu: pass" in ran.stdout, ran.stdout + ran.stderr
+    assert not (root / "manifests/linear.toml").exists()
+
+
+def test_a_new_project_runs(tmp_path: Path) -> None:
+    assert run_exporter(tmp_path, "init").returncode == ExitCode.OK
+    ran = run_exporter(tmp_path, "export")
+    assert ran.returncode == ExitCode.OK
+    assert "2 cells: 2 pass" in ran.stdout

@@ -1,0 +1,158 @@
+"""The prober finds the axes of a model, their limits, and the relations of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from exporter.manifest.loader import load_layers
+from exporter.tools.recording.child.observer import digest_state
+from exporter.tools.recording.child.probe import fit_size, probe
+from exporter.tools.recording.probe_result import ProbeRequest, ProbeResult
+
+MODELS = """
+import torch
+from torch import nn
+
+
+class Cached(nn.Module):
+    def forward(self, new, past, mask):
+        return torch.cat([past, new], 1) * mask.unsqueeze(-1)
+
+
+class Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Conv2d(3, 4, 8, 8)
+
+    def forward(self, image):
+        assert image.shape[2] % 8 == 0 and image.shape[3] == 16
+        return self.net(image).flatten(2)
+
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 4), nn.Embedding(21, 4)
+
+    def forward(self, ids):
+        return {"hidden": self.words(ids) + self.places(torch.arange(ids.shape[1]))}
+
+
+class Selected(nn.Module):
+    def forward(self, x):
+        return x[x > 0]
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("needs a GPU")
+"""
+
+
+def run(root: Path, source: str, inputs: str, request: ProbeRequest) -> ProbeResult:
+    (root / "manifests").mkdir()
+    (root / "manifests/models.py").write_text(MODELS)
+    (root / "manifests/net.toml").write_text(
+        f'format = 1\n[models.net]\nsource = "models.py:{source}"\nopsets = 18\n'
+        f'inputs = [{inputs}]\noutputs = [{{ name = "y", shape = [] }}]\n'
+    )
+    return probe(load_layers(root).manifest.models[0], str(root), request)
+
+
+FREE = ProbeRequest(is_free=True)
+
+
+def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> None:
+    inputs = ", ".join(
+        f'{{ name = "{name}", shape = {shape} }}'
+        for name, shape in (("new", [2, 5, 4]), ("past", [2, 3, 4]), ("mask", [2, 8]))
+    )
+    result = run(tmp_path, "Cached", inputs, FREE)
+    batch, new, past = result.inputs[0][0], result.inputs[0][1], result.inputs[1][1]
+    assert batch == result.inputs[1][0] == result.inputs[2][0] == "batch"
+    total = result.inputs[2][1]
+    assert result.axes[str(total)] == {"sum": [new, past]}
+    assert len({batch, new, past, total}) == 4
+    assert result.outputs[0].shape[1] == total
+
+
+def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
+    inputs = '{ name = "image", shape = [1, 3, 32, 16] }'
+    result = run(tmp_path, "Patches", inputs, FREE)
+    assert result.inputs == (("batch", 3, "height", 16),)
+    assert result.axes["height"] == {"multiple_of": 8}
+    label = str(result.outputs[0].shape[2])
+    assert result.axes[label] == {"of": "height", "stride": 4}
+
+
+def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
+    fill = 'dtype = "int64", fill = { randint = [0, 9] }'
+    inputs = f'{{ name = "ids", shape = [2, 7], {fill} }}'
+    request = ProbeRequest(names=({0: "b", 1: "seq"},))
+    result = run(tmp_path, "Table", inputs, request)
+    assert result.rows == {"ids": 50}
+    assert result.inputs == (("b", "seq"),)
+    assert result.axes == {"b": {}, "seq": {"max": 21}}
+    assert (result.outputs[0].name, result.outputs[0].shape) == ("hidden", ("b", "seq", 4))
+
+
+def test_a_size_that_depends_on_values_is_an_axis_of_its_own(tmp_path: Path) -> None:
+    result = run(tmp_path, "Selected", '{ name = "x", shape = [3, 5] }', ProbeRequest())
+    assert result.inputs == ((3, 5),)
+    assert result.axes == {"output_0": {}}
+    assert result.notes == ("axis output_0: no relation to the inputs was measured",)
+
+
+def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
+    result = run(tmp_path, "Broken", '{ name = "x", shape = [3] }', FREE)
+    assert "needs a GPU" in result.problem
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule"),
+    [
+        (lambda n, m: 7, 7),
+        (lambda n, m: n, "n"),
+        (lambda n, m: n + 2, {"sum": ["n", 2]}),
+        (lambda n, m: n - 2, {"difference": ["n", 2]}),
+        (lambda n, m: 3 * n, {"product": ["n", 3]}),
+        (lambda n, m: n // 4, {"of": "n", "stride": 4}),
+        (lambda n, m: (n - 1) // 2 + 1, {"of": "n", "stride": 2, "kernel": 1}),
+        (lambda n, m: (n + 4 - 3) // 2 + 1, {"of": "n", "stride": 2, "kernel": 1, "padding": 1}),
+        (lambda n, m: n + m, {"sum": ["n", "m"]}),
+        (lambda n, m: n * m * 2, {"product": ["n", "m", 2]}),
+        (lambda n, m: n * n, {}),
+    ],
+)
+def test_sizes_have_the_simplest_rule(compute: Callable[[int, int], int], rule: object) -> None:
+    pairs = [
+        (11, 6),
+        (12, 6),
+        (13, 6),
+        (14, 6),
+        (16, 6),
+        (19, 6),
+        (8, 6),
+        (11, 7),
+        (11, 9),
+        (12, 8),
+    ]
+    samples = [({"n": n, "m": m}, compute(n, m)) for n, m in pairs]
+    assert fit_size(samples) == rule
+
+
+def test_a_changed_model_has_another_state() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1))
+    state = digest_state(model)
+    assert digest_state(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1)).eval()) == state
+    changed = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5))
+    assert digest_state(changed) != state
+    assert digest_state(changed).startswith(state.partition(":")[0])
+    model[0] = nn.Linear(2, 4)
+    assert digest_state(model).partition(":")[0] != state.partition(":")[0]
+    assert digest_state(torch.nn.functional.relu) == ""
