@@ -386,7 +386,13 @@ def _read_copies(context: CheckContext) -> Iterator[_TableCopy]:
                 continue
             array = numpy_helper.to_array(tensor, base_dir=str(context.path.parent))
             parts = hash_table_parts(array)
-            shared = [_count_shared(parts, weight.parts) for weight in weights]
+            shared = [
+                sum(
+                    bool(one) and one == other
+                    for one, other in zip(parts, weight.parts, strict=True)
+                )
+                for weight in weights
+            ]
             if any(shared):
                 weight = weights[shared.index(max(shared))]
                 yield _TableCopy(tensor.name, shape[0], parts, weight.parts)
@@ -409,10 +415,6 @@ def _find_lookup_tables(model: ModelProto) -> Iterator[TensorProto]:
     for tensor in graph.initializer:
         if tensor.name in names and len(tensor.dims) == 2 and tensor.dims[0] >= MIN_ROWS:
             yield tensor
-
-
-def _count_shared(parts: tuple[str, ...], others: tuple[str, ...]) -> int:
-    return sum(bool(one) and one == other for one, other in zip(parts, others, strict=True))
 
 
 def _find_wrong_parts(table: _TableCopy) -> Iterator[str]:

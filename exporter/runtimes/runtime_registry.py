@@ -165,7 +165,10 @@ class DriverSession:
                 text = text or _describe_newer_format(failure.message)
             message = text or _format_failure(failure, path)
             raise _FAILURES[failure.kind](message) from failure
-        self._output_names = self._driver.output_names or _read_output_names(path)
+        self._output_names = self._driver.output_names
+        if not self._output_names:
+            model = onnx.load(str(path), load_external_data=False)
+            self._output_names = tuple(item.name for item in model.graph.output)
         if kernels.libraries:
             self._require_own_functions()
 
@@ -216,11 +219,6 @@ class DriverSession:
                 f"a registered kernel replaces {', '.join(replaced)}, a function of the file: the "
                 "function itself would not be tested"
             )
-
-
-def _read_output_names(path: Path) -> tuple[str, ...]:
-    model = onnx.load(str(path), load_external_data=False)
-    return tuple(item.name for item in model.graph.output)
 
 
 def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:

@@ -244,9 +244,14 @@ def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator
         wide = None if isinstance(exact, list) else exact
         pairs = zip(*_select_compared(expected, wide, data, output), strict=True)
     name = output.output.name
+    inputs = output.context.spec.inputs
+    mask = next((item for item in inputs if item.name == output.output.masked_by), None)
     # For an empty sequence and for an output that must be equal.
     base = Allowance(
-        output=name, atol=0.0, rtol=0.0, compared_at=_describe_compared(output.context.spec, name)
+        output=name,
+        atol=0.0,
+        rtol=0.0,
+        compared_at=f"{mask.name} = {find_allowed_value(mask)}" if mask else "",
     )
     if output.output.compare is not None and not output.output.compare.rows:
         fields = output.output.compare.model_dump(exclude_defaults=True).items()
@@ -279,13 +284,6 @@ def _select_compared(
         return [expected], [wide]
     has_wide = wide is not None and wide.shape == expected.shape
     return [expected[positions]], [wide[positions] if wide is not None and has_wide else None]
-
-
-def _describe_compared(spec: ModelSpec, name: str) -> str:
-    """Return the positions of an output that are compared: `mask = 1`, or "" for all."""
-    output = next(item for item in spec.outputs if item.name == name)
-    mask = next((item for item in spec.inputs if item.name == output.masked_by), None)
-    return f"{mask.name} = {find_allowed_value(mask)}" if mask else ""
 
 
 def _measure_distance(actual: Array, center: Array) -> float:
@@ -345,23 +343,21 @@ def _verify_file(spec: ModelSpec, root: Path, target: PublishTarget) -> TargetRe
         for device in (*target.devices, _CPU):
             code = (kernels, root)
             (record,) = prove_folder(folder, None, publication, spec, [device], code)
-            problems = [f"{device.name}: {problem}" for problem in _list_problems(record)]
+            failed = [each for each in record.checks if each.status is not Status.PASS]
+            texts = [f"{each.check}: {each.message}" for each in failed]
+            if not texts and record.status is not Status.PASS:
+                texts = [record.message]
+            problems = [f"{device.name}: {text}" for text in texts]
             if record.status is not Status.UNAVAILABLE:
                 break
             notes.append(f"not loaded on {device.name}, which is unavailable: {record.message}")
     except Exception as error:  # kernels are code of the project
         problems = [str(error)]
-    texts = (join_lines(problem.replace(f"{folder}/", "")) for problem in problems)
+    lines = (join_lines(problem.replace(f"{folder}/", "")) for problem in problems)
     return TargetResult(
-        problems=tuple(truncate(text, _PROBLEM_LENGTH) for text in texts),
+        problems=tuple(truncate(line, _PROBLEM_LENGTH) for line in lines),
         notes=tuple(notes),
     )
-
-
-def _list_problems(record: Record) -> list[str]:
-    checks = [each for each in record.checks if each.status is not Status.PASS]
-    texts = [f"{each.check}: {each.message}" for each in checks]
-    return texts or ([] if record.status is Status.PASS else [record.message])
 
 
 def prove_folder(

@@ -404,7 +404,12 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
             yield Finding(violation, blamed, first, is_final=True)
             continue
         yield Finding(text)
-        if culprit is Culprit.KERNEL and _have_same_outputs(outputs, others):
+        are_equal = (
+            outputs is others  # both fail
+            if outputs is None or others is None
+            else measure_distance(outputs, others) < _SAME
+        )
+        if culprit is Culprit.KERNEL and are_equal:
             text = f"{cell.device.name} and {name} agree with each other"
             yield Finding(text, Culprit.EXPORTER)
 
@@ -525,10 +530,3 @@ def _run_sample(session: Session, replay: SampleReplay) -> list[OnnxValue] | Non
 def _format_magnitude(share: float) -> str:
     """Return a power of ten: exact rounding errors differ between machines."""
     return f"up to 1e{math.ceil(math.log10(share))}" if 0 < share < np.inf else f"{share:g}"
-
-
-def _have_same_outputs(one: list[OnnxValue] | None, other: list[OnnxValue] | None) -> bool:
-    """Return True if two runtimes are wrong in the same way; both may also fail."""
-    if one is None or other is None:
-        return one is other
-    return measure_distance(one, other) < _SAME

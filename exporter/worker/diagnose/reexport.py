@@ -82,7 +82,12 @@ def repeat_export(
             spec = context.spec.model_copy(update={"options": options})
             current = replace(context, spec=spec)
             graph = _convert_by_torchscript(current, (context.route,), scratch)
-        lines = dict(_read_lines(graph, context.root))
+        lines = {
+            str(output.name): line
+            for node in graph.graph
+            if (line := find_node_line(node, context.root))
+            for output in node.outputs
+        }
         yield ReExport(path=_write(graph, context, scratch), program=program, lines=lines)
 
 
@@ -148,10 +153,3 @@ def _create_scratch(folder: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _read_lines(graph: ir.Model, root: Path) -> Iterator[tuple[str, str]]:
-    for node in graph.graph:
-        if line := find_node_line(node, root):
-            for output in node.outputs:
-                yield str(output.name), line

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from exporter.runtimes import LoadFailure, RunFailure, Session
-from exporter.runtimes.session import Array, OnnxValue
+from exporter.runtimes.session import Array, OnnxValue, list_items
 
 
 class FileGraph:
@@ -148,12 +148,10 @@ class RuntimeValues:
         finally:
             self._scratch.unlink(missing_ok=True)
         # A map is neither a tensor nor a sequence of tensors.
-        return [value if _is_tensor_or_list(value) else None for value in outputs]
-
-
-def _is_tensor_or_list(value: object) -> bool:
-    items = value if isinstance(value, list) else [value]
-    return all(isinstance(item, np.ndarray) for item in items)
+        return [
+            value if all(isinstance(item, np.ndarray) for item in list_items(value)) else None
+            for value in outputs
+        ]
 
 
 class KnownValues:

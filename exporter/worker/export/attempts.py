@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -317,7 +317,12 @@ def _try_routes(
     first = failures[0]
     if len(attempts) > 1:
         first.attempts = tuple(attempts)
-        others = (f"- {text}" for text in _format_others(attempts))
+        seen, *more = attempts
+        others = (
+            f"- {_name_route(each)}: "
+            + (each.message if each.message != seen.message else "the same error")
+            for each in more
+        )
         first.detail = "\n".join((first.detail, "Further attempts:", *others))
     raise first
 
@@ -352,14 +357,6 @@ def _is_optimizer_failure(error: BaseException) -> bool:
     optimize = torch.onnx.ONNXProgram.optimize.__code__
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code is optimize for frame, _ in frames)
-
-
-def _format_others(attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield the errors of all attempts after the first one."""
-    first = attempts[0].message
-    for attempt in attempts[1:]:
-        message = "the same error" if attempt.message == first else attempt.message
-        yield f"{_name_route(attempt)}: {message}"
 
 
 def _format_note(attempt: Attempt, route: Route) -> str:

@@ -253,16 +253,11 @@ def convert_module(
             graph, weights, model.buffers() if isinstance(model, torch.nn.Module) else ()
         )
     unwrap_names(graph)
-    if spec.options.get(FUNCTIONS):
-        _restore_output_names(graph, spec)
-    return graph, (*notes, *write_declared_sizes(graph, spec))
-
-
-def _restore_output_names(graph: ir.Model, spec: ModelSpec) -> None:
-    """Set the names of the outputs by position, which torch loses if a function returns them."""
-    if len(graph.graph.outputs) == len(spec.outputs):
+    if spec.options.get(FUNCTIONS) and len(graph.graph.outputs) == len(spec.outputs):
+        # By position: torch loses the names if a function returns the outputs.
         for value, item in zip(graph.graph.outputs, spec.outputs, strict=True):
             value.name = item.name
+    return graph, (*notes, *write_declared_sizes(graph, spec))
 
 
 def _require_supported(model: Model, spec: ModelSpec) -> None:

@@ -216,11 +216,8 @@ def _set_numbers(
     pairs = zip(order.tolist(), (*numbers, *inside), strict=False)
     for index, number in islice(pairs, count):
         values[index] = number
-    return _lower_row(fill, values.reshape(declared.shape))
-
-
-def _lower_row(fill: Fill, values: torch.Tensor) -> torch.Tensor:
-    """Return the values with the last of several rows negative, if the fill can draw that."""
+    values = values.reshape(declared.shape)
+    # The last of several rows is negative, if the fill can draw that.
     rows = values.shape[0] if values.ndim > 1 else 0
     if fill.kind == "normal" and rows > 1 and not values.is_complex():
         values[-1] = -values[-1].abs()

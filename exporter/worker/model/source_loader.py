@@ -280,10 +280,14 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
             other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
         model = load_model(spec, root)
         is_drawn = is_drawn or _has_drawn(spec.seed)
+    first = digest_weights(model) if other is not None else {}
+    names = dict.fromkeys((*first, *(other or ())))
+    changed = [name for name in names if first.get(name) != (other or {}).get(name)]
+    has_weights = isinstance(model, torch.nn.Module) and any(True for _ in model.parameters())
     return LoadedModel(
         model=model,
-        change="" if other is None else _describe_builds(digest_weights(model), other),
-        has_initial_weights=is_drawn and not loads and _has_parameters(model),
+        change=f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else "",
+        has_initial_weights=is_drawn and not loads and has_weights,
     )
 
 
@@ -291,10 +295,6 @@ def _has_drawn(seed: int) -> bool:
     """Return whether torch drew numbers since its generator was seeded."""
     unused = torch.Generator().manual_seed(seed).get_state()
     return not torch.equal(torch.get_rng_state(), unused)
-
-
-def _has_parameters(model: Model) -> bool:
-    return isinstance(model, torch.nn.Module) and any(True for _ in model.parameters())
 
 
 @contextmanager
@@ -323,12 +323,6 @@ def digest_weights(model: Model) -> dict[str, str]:
         **{f"the parameter '{name}'": _digest(item) for name, item in model.named_parameters()},
         **{f"the buffer '{name}'": _digest(item) for name, item in model.named_buffers()},
     }
-
-
-def _describe_builds(first: Mapping[str, str], second: Mapping[str, str]) -> str:
-    names = dict.fromkeys((*first, *second))
-    changed = [name for name in names if first.get(name) != second.get(name)]
-    return f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else ""
 
 
 def _digest(weight: torch.Tensor) -> str:

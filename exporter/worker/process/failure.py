@@ -80,7 +80,12 @@ def find_origin(error: BaseException, root: Path) -> ErrorOrigin:
     operator = format_operator(node) if node is not None else ""
     line = find_node_line(node, root) if node is not None else ""
     if not line:
-        lines = (line for cause in causes for line in _find_lines(cause, root))
+        lines = (
+            f"{path}:{line}"
+            for cause in causes
+            for frame, line in reversed(list(traceback.walk_tb(cause.__traceback__)))
+            if (path := find_model_file(frame.f_code.co_filename, root))
+        )
         line = next(lines, "")
     return ErrorOrigin(operator=operator, line=line)
 
@@ -140,14 +145,6 @@ def _list_loop_variables(frame: FrameType, line: int) -> Iterator[str]:
     for loop in ast.walk(tree):
         if isinstance(loop, ast.For) and loop.lineno <= inside <= (loop.end_lineno or 0):
             yield from (name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name))
-
-
-def _find_lines(error: BaseException, root: Path) -> Iterator[str]:
-    """Yield the lines of the model on the traceback, the innermost first."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    for frame, line in reversed(frames):
-        if path := find_model_file(frame.f_code.co_filename, root):
-            yield f"{path}:{line}"
 
 
 #: The import path and the finders before any model was loaded.
@@ -228,7 +225,9 @@ def wrap_errors(stage: Stage) -> Iterator[None]:
         message, detail = format_error(error), format_traceback_tail(error)
         # The working folder of a worker is the root of the project.
         origin = find_origin(error, Path())
-        if origin.operator and _shorten_operator(origin.operator) not in message:
+        # `add` for `aten.add.Tensor` and for `aten::add`.
+        _, _, short = origin.operator.replace("::", ".").partition(".")
+        if origin.operator and (short.partition(".")[0] or origin.operator) not in message:
             message = f"{message}; the operator is {origin.operator}"
         lines = (origin.line,) if origin.line else ()
         raise Failure(stage, message, detail=detail, status=status, lines=lines) from error
@@ -283,9 +282,3 @@ def _format_first_line(error: BaseException) -> str:
     if explanation := next((line for line in lines if line.startswith("Explanation: ")), ""):
         text = f"{text}: {explanation.removeprefix('Explanation: ')}"
     return f"{name}: {text}"
-
-
-def _shorten_operator(operator: str) -> str:
-    """Return `add` for `aten.add.Tensor` and for `aten::add`."""
-    name = operator.replace("::", ".")
-    return name.split(".")[1] if "." in name else name

@@ -188,7 +188,9 @@ def _explain_index(
     size = _find_table_size(call, message) if call is not None else None
     if call is None or size is None:
         return ""
-    for index in _list_integers(call):
+    leaves = internals.tree_leaves((call.args, call.kwargs))
+    tensors = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.numel())
+    for index in (tensor for tensor in tensors if tensor.dtype in _INTEGERS):
         low, high = int(index.min()), int(index.max())
         if low >= 0 and high < size:
             continue
@@ -212,12 +214,6 @@ def _find_table_size(call: OperatorCall, message: str) -> int | None:
     # `index_select(table, dim, index)`; a table of embeddings has its rows first.
     second = call.args[1] if len(call.args) > 1 else 0
     return tensors[0].shape[second if isinstance(second, int) else 0]
-
-
-def _list_integers(call: OperatorCall) -> Iterator[torch.Tensor]:
-    for leaf in internals.tree_leaves((call.args, call.kwargs)):
-        if isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS and leaf.numel():
-            yield leaf
 
 
 def _has_values(tensor: torch.Tensor, index: torch.Tensor) -> bool:
