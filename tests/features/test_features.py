@@ -1,25 +1,31 @@
-"""Every row of `docs/torch-onnx.md` is in a quarter, and rows can run by the command."""
+"""Each row of `docs/torch-onnx.md`, exported and proved."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
-from tests.features.feature import Support
+import pytest
+
+from tests.features.feature import Feature, Support
 from tests.features.names import DYNAMIC_AXES
 from tests.features.row_differences import differences
-from tests.features.rows import QUARTERS, quarter
 from tests.features.table import FEATURES
 
 
-def test_the_quarters_contain_all_rows() -> None:
-    rows = [param.id for number in range(QUARTERS) for param in quarter(number)]
-    assert sorted(rows) == sorted(row.name for row in FEATURES)
-    assert len(list(Path(__file__).parent.glob("test_quarter_*.py"))) == QUARTERS
+@pytest.mark.parametrize("feature", [pytest.param(row, id=row.name) for row in FEATURES])
+def test_a_row_is_right(feature: Feature, tmp_path: Path) -> None:
+    if feature.package and find_spec(feature.package) is None:
+        pytest.skip(f"{feature.package} is not installed")
+    if feature.program and which(feature.program) is None:
+        pytest.skip(f"{feature.program} is not on PATH")
+    assert differences(feature, tmp_path / "project") == []
 
 
 def test_a_row_may_run_by_the_command(tmp_path: Path) -> None:
-    # The quarters contain right rows that run by the command.
+    # The table contains right rows that run by the command.
     lines = 'outputs = [{ name = "y", shape = ["batch", 5] }]'
     wrong = replace(DYNAMIC_AXES, by_command=True, rest="opsets = [13]", facts={}, lines=lines)
     assert any(row.by_command and row.support is Support.WORKS for row in FEATURES)
