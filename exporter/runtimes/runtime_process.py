@@ -54,8 +54,8 @@ class _Server:
                     raise DriverFailure("unavailable", problem)
         self.parent, self.is_fresh, self.is_busy = os.getpid(), True, False
         try:
-            own = {**os.environ, **dict(variables)} if variables else None
-            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=own)
+            values = {**os.environ, **dict(variables)} if variables else None
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=values)
         except OSError as error:
             problem = f"the interpreter of the environment {environment} cannot be started"
             raise DriverFailure("unavailable", problem, error.strerror or "") from error

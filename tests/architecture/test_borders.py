@@ -62,7 +62,8 @@ def list_allowed(path: Path) -> set[str]:
         allowed = {"os._exit"}
     if path == PACKAGE / "cache" / "states.py":  # the switch of private functions
         allowed = {"os.environ"}
-    if path == PACKAGE / "pipeline" / "cluster" / "host_run.py":  # the program of a host
+    # The program of a host; the variables of a device in addition to those of the worker.
+    if path.name in {"host_run.py", "runtime_process.py"}:
         allowed = {"os.environ"}
     if path in (PACKAGE / "testing.py", PACKAGE / "pytest_plugin.py"):  # called by user's tests
         allowed = {"os.environ"}
