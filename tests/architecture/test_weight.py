@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_560,
-    "lines of tests": 66_380,
+    "lines of the package": 56_506,
+    "lines of tests": 66_327,
     "files": 267,
     "packages": 42,
     "modules below 60 lines": 15,
-    "lines of imports in 1,000 lines": 80,
-    "private functions called once, in 1,000 functions": 211,
+    "lines of imports in 1,000 lines": 79,
+    "private functions called once, in 1,000 functions": 210,
 }
 
 
