@@ -1,0 +1,64 @@
+"""A measurement travels from one checkout to another one, and is stale after a change."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.integration.project import ROOT, make_project, run_exporter
+
+SETTINGS = """
+[tool.exporter]
+default_devices = ["cpu", "far"]
+
+[tool.exporter.devices.far]
+runtime = "backend"
+module = "far_runtime"
+
+[tool.exporter.evidence]
+far = { age = "30d" }
+"""
+
+
+def run(root: Path, *arguments: str, code: int = 0, **environment: str) -> str:
+    done = run_exporter(root, *arguments, **environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + ("" if "--json" in arguments else done.stderr)
+
+
+def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    make_project(here, net="Good")
+    (here / "pyproject.toml").write_text(SETTINGS)
+    run(here, "export")
+    run(here, "baseline")
+    missing = run(here, "gate", code=1)
+    assert "net/16..17/far: evidence missing: at most 30 days old -> none" in missing
+    run(here, "publish", "--device", "cpu", "dist")
+
+    # Only this checkout has the runtime, the file and the settings.
+    there.mkdir()
+    shutil.copytree(here / "dist", there / "dist")
+    shutil.copy(here / "pyproject.toml", there)
+    (there / "far_runtime.py").write_text("from onnxruntime.backend import *\n")
+    text = run(there, "verify", "dist", "--device", "far", "--json", PYTHONPATH=f"{ROOT}:{there}")
+    (here / "far.json").write_text(text)
+
+    added = run(here, "evidence", "add", "far.json")
+    assert "net/17/far: pass on Linux" in added
+    assert run(here, "gate").splitlines()[0] == "4 cells as accepted"
+    run(here, "report")
+    page = (here / "reports" / "COMPATIBILITY.md").read_text()
+    assert "elsewhere 16..17 |" in page
+    assert "2 proved, 2 not run here" in page
+    assert "already" in run(here, "evidence", "add", "far.json", code=1)
+
+    source = here / "manifests" / "models.py"
+    source.write_text(source.read_text().replace("Linear(4, 3)", "Linear(4, 3, bias=False)"))
+    run(here, "export")
+    stale = run(here, "gate", code=1)
+    assert (
+        "net/16..17/far: evidence missing: at most 30 days old -> stale: is about another" in stale
+    )
+    page = (here / "reports" / "COMPATIBILITY.md").read_text()
+    assert "elsewhere" not in page.partition("## Models")[2].partition("##")[0]
