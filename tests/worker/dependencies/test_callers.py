@@ -15,8 +15,10 @@ import pytest
 
 from exporter.cache.states import read_package_state
 from exporter.core.files import hash_file
+from exporter.processes.environment import hash_variable
 from exporter.worker.dependencies import callers
 from exporter.worker.dependencies.callers import Caller, find_caller
+from exporter.worker.dependencies.opened_files import VariableReads
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +76,25 @@ def test_this_package_is_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "open", record(os.open, results))
     hash_file(tmp_path / "a")
     assert results == [Caller.TOOL]
+
+
+CACHES = {"HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "XDG_CACHE_HOME"}
+
+
+def test_a_file_in_a_cache_depends_on_the_variables_of_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    for name in CACHES - {"TORCH_HOME"}:
+        monkeypatch.delenv(name, raising=False)
+    reads, root = VariableReads(), tmp_path / "project"
+    used = [f"{root}/weights.pt", f"{tmp_path}/torch.txt", f"{tmp_path}/home/weights.pt"]
+    assert reads.read_states(used, root) == {}
+    for path in ("torch/hub/weights.pt", "home/.cache/huggingface/weights.bin"):
+        states = reads.read_states([*used, f"{tmp_path}/{path}"], root)
+        assert states.keys() == CACHES
+        assert states["TORCH_HOME"] == hash_variable("TORCH_HOME", f"{tmp_path}/torch")
+        assert states["HF_HOME"] == "missing"
+    # The copy of a project on a host of a cluster may be in a cache.
+    assert reads.read_states([f"{tmp_path}/torch/project/net.py"], tmp_path / "torch/project") == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model, load_model_twice, require_hash
 from exporter.worker.process.failure import Failure
+from exporter.worker.process.setup import apply_state
 from tests.traps.prove import export
 from tests.worker.contracts import ROOT, make_contract
 
@@ -341,3 +343,34 @@ def test_a_file_of_weights_makes_no_initial_weights(root: Path) -> None:
     torch.save(state(), root / "weights.pth")
     assert not load_model_twice(build_spec("weights.pth"), root).has_initial_weights
     assert load_model_twice(build_spec(""), root).has_initial_weights
+
+
+@pytest.fixture(autouse=True)
+def fused_path() -> Iterator[None]:
+    yield
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
+def read_state() -> tuple[bool, bool]:
+    return torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled()
+
+
+def test_the_default_has_neither_gradients_nor_the_fused_path() -> None:
+    with apply_state(make_contract("Affine")):
+        assert read_state() == (False, False)
+    assert read_state() == (True, True)
+
+
+def test_the_plain_state_has_gradients_and_keeps_the_fused_path() -> None:
+    spec = make_contract("Affine", export_state="plain")
+    with torch.no_grad(), apply_state(spec):
+        assert read_state() == (True, True)
+    torch.backends.mha.set_fastpath_enabled(False)
+    with apply_state(spec):
+        assert read_state() == (True, False)
+
+
+def test_an_error_restores_the_state() -> None:
+    with pytest.raises(ValueError, match="wrong"), apply_state(make_contract("Affine")):
+        raise ValueError("wrong")
+    assert read_state() == (True, True)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from exporter.worker.reference.rounding_runs import round_differently
+from exporter.worker.reference.rounding_runs import (
+    PLAIN_OPERATORS,
+    compute_in_float64,
+    compute_plainly,
+    record_storages,
+    round_differently,
+)
 
 X = torch.randn((8, 64), generator=torch.Generator().manual_seed(0))
 W = torch.randn((64, 8), generator=torch.Generator().manual_seed(1))
@@ -68,3 +77,120 @@ def test_normalizations_and_quantizations_have_the_rounding_of_their_input() -> 
         steps = torch.fake_quantize_per_tensor_affine(halves, 0.1, 0, -128, 127)
     assert 1e-5 < float(normal.abs().max()) < 1e-3
     assert len(steps.unique()) == 2
+
+
+COUNT = 5000
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+
+def run_plainly(model: object, x: torch.Tensor) -> torch.Tensor:
+    assert callable(model)
+    with torch.no_grad(), compute_plainly():
+        result: torch.Tensor = model(x)
+    return result
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x.cumsum(dim=1),
+        lambda x: (1 + (x > 0.5).to(x.dtype) / 1024).cumprod(dim=-1),
+        lambda x: x.sum(dim=1),
+        lambda x: x.sum(),
+        lambda x: x.mean(dim=(1,), keepdim=True),
+        lambda x: x.mean(),
+        lambda x: torch.view_as_real(torch.fft.fft(x, dim=1)),
+        lambda x: torch.view_as_real(torch.fft.rfft(x, dim=1)),
+        lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1), dim=1),
+    ],
+)
+def test_long_operators_have_a_larger_error(model: object) -> None:
+    x = draw(3, COUNT)
+    assert callable(model)
+    plain, usual, exact = run_plainly(model, x), model(x), model(x.double())
+    assert (plain.shape, plain.dtype) == (usual.shape, torch.float32)
+    error, usual_error = ((one - exact).abs().max() / exact.abs().max() for one in (plain, usual))
+    assert 2 * usual_error < error < 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.float16])
+@pytest.mark.parametrize("count", [10, COUNT])
+def test_other_dtypes_and_short_sums_are_unchanged(dtype: torch.dtype, count: int) -> None:
+    x = (draw(2, count) * 4).to(dtype)
+    assert torch.equal(run_plainly(lambda x: x.cumsum(dim=1), x), x.cumsum(dim=1))
+    short = draw(2, 10)
+    assert torch.equal(run_plainly(lambda x: x.mean(dim=1), short), short.mean(dim=1))
+    scalar = torch.tensor(2.0)
+    assert run_plainly(lambda x: x.cumsum(dim=0) + x.sum(), scalar) == 4
+
+
+def test_a_cumulative_sum_adds_from_left_to_right() -> None:
+    x = draw(2, COUNT)
+    expected = np.add.accumulate(x.numpy(), axis=1, dtype=np.float32)
+    assert np.array_equal(run_plainly(lambda x: x.cumsum(dim=1), x).numpy(), expected)
+
+
+def test_sums_over_several_axes_keep_their_order() -> None:
+    x = draw(3, 50, 2, 60)
+    for dims in ((1, 3), (3, 1), (-1, 0), (0, 1, 2, 3)):
+        plain = run_plainly(lambda x, dims=dims: x.sum(dim=dims), x)
+        assert torch.allclose(plain, x.sum(dim=dims), rtol=1e-5)
+
+
+def test_the_names_exist_in_torch() -> None:
+    names = {name.removeprefix("aten::") for name in PLAIN_OPERATORS}
+    assert all(hasattr(torch.ops.aten, name) for name in names)
+
+
+class Mixed(nn.Module):
+    """A lookup, a convolution, normalisation, attention and a buffer that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(11, 8)
+        self.conv = nn.Conv1d(8, 8, 3, padding=1)
+        self.norm = nn.BatchNorm1d(8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.linear = nn.Linear(8, 4)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, tokens: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        y = self.table(tokens) + x
+        y = self.norm(self.conv(y.transpose(1, 2))).transpose(1, 2)
+        y, _ = self.attention(y, y, y)
+        return torch.softmax(self.linear(y), -1) * self.calls
+
+
+@pytest.mark.parametrize("scripted", [False, True])
+def test_a_run_in_float64_needs_no_copy_of_the_weights(scripted: bool) -> None:
+    torch.manual_seed(0)
+    model = Mixed().eval()
+    tokens, x = torch.randint(0, 11, (2, 5)), torch.randn(2, 5, 8)
+    copied = copy.deepcopy(model).double()
+    tested: nn.Module = torch.jit.script(nn.Linear(8, 4)) if scripted else model
+    if scripted:
+        tested.load_state_dict(model.linear.state_dict())
+        expected = copied.linear(x.double())
+        with torch.no_grad(), compute_in_float64():
+            actual = tested(x.double())
+    else:
+        with torch.no_grad():
+            expected = copied(tokens, x.double())
+            with compute_in_float64():
+                actual = tested(tokens, x.double())
+        assert (model.calls, copied.calls) == (1, 1)
+    assert actual.dtype is torch.float64
+    assert torch.allclose(actual, expected, rtol=0, atol=1e-14)
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
+def test_the_storages_that_a_run_reads_are_recorded() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    with record_storages() as addresses:
+        model[0](torch.zeros(1, 4))
+    read = [weight.untyped_storage().data_ptr() in addresses for weight in model.parameters()]
+    assert read == [True, True, False, False]
