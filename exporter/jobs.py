@@ -145,6 +145,10 @@ class JobFolder:
         """Return the folder of the exporter's optional reports for `opset`."""
         return self.path / "logs" / str(opset)
 
+    def passes(self, opset: int) -> Path:
+        """Return the folder of the files before and after each pass; removed if all is right."""
+        return self.path / "passes" / str(opset)
+
     def read_records(self, skip: Collection[Path] = ()) -> dict[CellId, Record]:
         """Return every valid record by its cell.
 
@@ -315,6 +319,8 @@ class Reference(ChecksummedModel):
     """Every weight in the order of the `state_dict`, if weights are inputs of the file; see
     `JobFolder.weight`."""
 
+    metric: Items[float] = ()
+    """The metric of the entry: PyTorch's, and that of a model that returns zeros."""
     captures: Items[str] = ()
     """The groups that have their samples; see `list_groups`."""
     unproved: dict[str, Items[str]] = Field(default_factory=dict)

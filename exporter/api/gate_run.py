@@ -387,9 +387,12 @@ def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
     fills = [*(item.fill for item in spec.inputs)]
     fills += [fill for case in spec.cases for fill in case.fills.values()]
     yield from ((FindingKind.RELAXED, fill.python) for fill in fills if fill.python)
+    if spec.metric:
+        yield FindingKind.RELAXED, spec.metric.call
     comparators = (each.compare for each in spec.outputs if each.compare)
     yield from ((FindingKind.RELAXED, each.call) for each in comparators if each.call)
     others: list[str | None] = [each.type for each in spec.containers]
+    others += (each.call for each in spec.passes)
     for each in spec.custom_ops:
         others += (each.symbolic, each.onnxscript, each.translation, each.reference)
         others.append(each.ort_library)

@@ -44,7 +44,7 @@ _INSTALLERS = ("pip", "setuptools", "wheel")
 _DESCRIPTIVE_KEYS = frozenset(
     {"line", "manifest", "description", "owner", "tags", "expect", "skip", "timeout", "memory"}
     # A cell has one opset and one device. Other opsets and devices do not change it.
-    | {"opsets", "devices"}
+    | {"opsets", "devices", "parent"}
 )
 #: The default folder of manifests.
 _DEFAULT_MANIFESTS = "manifests"

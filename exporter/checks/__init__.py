@@ -5,6 +5,7 @@ from exporter.checks.runtime_checks import (
     SAMPLE_CHECKS,
     DeterminismCheck,
     LookupTableCheck,
+    MetricCheck,
     PlacementCheck,
     PowerCheck,
 )
@@ -20,9 +21,10 @@ RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     PowerCheck(),
     *SAMPLE_CHECKS,
     LookupTableCheck(),
+    MetricCheck(),
 )
 
 #: Checks on a further device. The others judge the file or PyTorch, whatever device runs it.
-SHORT_CHECKS: tuple[RuntimeCheck, ...] = (PlacementCheck(), *SAMPLE_CHECKS)
+SHORT_CHECKS: tuple[RuntimeCheck, ...] = (PlacementCheck(), *SAMPLE_CHECKS, MetricCheck())
 
 __all__ = ["RUNTIME_CHECKS", "SHORT_CHECKS", "STRUCTURE_CHECKS"]

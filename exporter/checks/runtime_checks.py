@@ -17,11 +17,11 @@ from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.core.known_names import SOFTWARE
 from exporter.jobs import Sample
-from exporter.manifest import Axis
+from exporter.manifest import Axis, Metric
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
 from exporter.runtimes.graph_walk import normalize_domain
-from exporter.runtimes.session import Array, list_items
+from exporter.runtimes.session import Array, OnnxValue, list_items
 
 #: Number of operators that a message names.
 _MAX_OPERATORS = 5
@@ -427,6 +427,80 @@ def _find_wrong_parts(table: _TableCopy) -> Iterator[str]:
             f"{len(wrong)} of {len(table.parts)} parts of the table '{table.name}' are not "
             f"PyTorch's, the first near row {row} of {table.rows}"
         )
+
+
+class InvalidMetric(Exception):
+    """The function of a metric fails or returns no number."""
+
+
+def compute_metric(
+    function: Callable[..., object], name: str, run: Callable[..., Mapping[str, OnnxValue]]
+) -> float:
+    """Return the number that a function of the project computes with a model or a file.
+
+    Raises:
+        InvalidMetric: If it raises an exception, or returns something else.
+    """
+    try:
+        value = function(run)
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise InvalidMetric(f"{name} raises {type(error).__name__}: {text}") from error
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, int | float) or not is_number or not np.isfinite(value):
+        raise InvalidMetric(f"{name} returns {str(value)[:80]!r}, expected a finite number")
+    return float(value)
+
+
+class MetricCheck:
+    """The metric of the manifest, for the file and for PyTorch; see `RuntimeCheck`."""
+
+    name = "metric"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the contract has a metric."""
+        return context.spec.metric is not None
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the metric with both promises; a file of zeros must break one of them."""
+        metric, known = context.spec.metric, context.reference.metric
+        if metric is None or not known:
+            message = "PyTorch's metric is missing; export the model again"
+            return CheckResult(check=self.name, status=Status.ERROR, message=message)
+        names = [output.name for output in context.spec.outputs]
+
+        def run(**inputs: Array) -> Mapping[str, OnnxValue]:
+            return dict(zip(session.output_names, session.run(inputs), strict=True))
+
+        try:
+            if set(session.output_names) != set(names):
+                raise InvalidMetric(f"the outputs are {', '.join(session.output_names)}")
+            value = compute_metric(context.load_function(metric.call), metric.call, run)
+        except InvalidMetric as error:
+            return CheckResult(check=self.name, status=Status.ERROR, message=str(error))
+        problems = find_metric_problems(metric, value, known[0])
+        status, message = Status.PASS, ""
+        if problems:
+            status, message = Status.FAIL, "; ".join(problems)
+        elif not find_metric_problems(metric, known[-1], known[0]):
+            status = Status.INCONCLUSIVE
+            message = f"a file that returns zeros has the metric {known[-1]:.6g}, which passes, too"
+        figures: dict[str, int | float | str] = {"metric": value, "pytorch": known[0]}
+        return CheckResult(check=self.name, status=status, message=message, metrics=figures)
+
+
+def find_metric_problems(metric: Metric, value: float, pytorch: float) -> list[str]:
+    """Return the promises of a metric that a value breaks."""
+    problems = []
+    if metric.least is not None and value < metric.least:
+        text = f"{metric.call} is {value:.6g}, at least {metric.least:g} is promised"
+        problems.append(f"{text} (PyTorch: {pytorch:.6g})")
+    if metric.drop is not None and pytorch - value > metric.drop:
+        text = f"{metric.call} drops by {pytorch - value:.4g}, from {pytorch:.6g} to {value:.6g}"
+        problems.append(f"{text}; at most {metric.drop:g} is promised")
+    return problems
 
 
 #: Check -> kind of its samples.

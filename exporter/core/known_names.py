@@ -22,10 +22,10 @@ CHECK_STAGES: Mapping[str, str] = {
     **dict.fromkeys(("opset", "wellformed", "signature"), "structure"),
     LOAD_CHECK: "load",
     **dict.fromkeys(("placement", DETERMINISM_CHECK, "power"), "parity"),
-    **dict.fromkeys(("parity", "axes", "cases", "values", "tables"), "parity"),
+    **dict.fromkeys(("parity", "axes", "cases", "values", "tables", "metric"), "parity"),
 }
 #: The checks that compare a file with runs of PyTorch.
-COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values"})
+COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values", "metric"})
 #: Code -> the fields of a red record, as regular expressions; the first code whose fields all match
 #: is its code. Codes never change their meaning. `docs/failures.md` explains each one.
 FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
@@ -33,6 +33,7 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-killed": {"status": "killed"},
     "E-timeout": {"status": "timeout"},
     "E-crash": {"status": "crash"},
+    "E-pass": {"message": r"pass \d+ of \d+ \("},
     "E-entry": {"stage": "source", "message": r"\S+\.toml(:\d+)?: "},
     "E-contract": {"stage": "source", "status": "fail"},
     "E-import": {
@@ -64,6 +65,7 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-cases": {"check": "cases"},
     "E-values": {"check": "values"},
     "E-tables": {"check": "tables"},
+    "E-metric": {"check": "metric"},
     "E-worker": {},
 }
 

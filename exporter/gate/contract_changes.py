@@ -30,6 +30,7 @@ from exporter.manifest import (
     GatePolicy,
     Input,
     Manifest,
+    Metric,
     ModelSpec,
     select_bound,
 )
@@ -43,14 +44,14 @@ from exporter.records.record import CellId
 DEFINING_KEYS = frozenset(
     {
         *("source", "weights", "weights_sha256", "init", "seed", "export_device", "export_state"),
-        *("artifact", "options", "custom_ops", "containers", "depends"),
+        *("artifact", "passes", "options", "custom_ops", "containers", "depends"),
     }
 )
 #: Keys that describe an entry or limit its job. The records contain the route of the file.
 _HARMLESS_KEYS = frozenset(
     {
         *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
-        *("problems", "exporter", "capture"),
+        *("problems", "exporter", "capture", "parent"),
     }
 )
 #: Keys that `_list_promises` replaces by their effect on the cell.
@@ -228,6 +229,14 @@ def _is_comparator_as_strict(old: Comparator | None, new: Comparator | None) -> 
     return old.sqnr is not None and new.sqnr is not None and new.sqnr >= old.sqnr
 
 
+def _is_metric_as_strict(old: Metric | None, new: Metric | None) -> bool:
+    if old is None or new is None:
+        return old is None
+    least = [-math.inf if each.least is None else each.least for each in (old, new)]
+    drop = [math.inf if each.drop is None else each.drop for each in (old, new)]
+    return old.call == new.call and least[1] >= least[0] and drop[1] <= drop[0]
+
+
 #: Keys of which another value can be as strict -> whether the new value is.
 _DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
@@ -237,6 +246,7 @@ _DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "expect": lambda old, new: all(any(_is_covered(item, by) for by in old) for item in new),
     "ir_version": _is_at_most,
     "masked_by": lambda _, new: new == "",
+    "metric": _is_metric_as_strict,
     "measure": lambda old, new: {*old} <= {*new},
     "parameters": lambda old, _: old is None,
     "probe": lambda old, new: {*old} <= {*new},

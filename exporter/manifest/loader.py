@@ -54,8 +54,10 @@ from exporter.manifest.rules.sources import (
     resolve_artifact,
     resolve_custom_ops,
     resolve_depends,
+    resolve_metric,
     resolve_options,
     resolve_parameters,
+    resolve_passes,
     resolve_weights,
 )
 from exporter.manifest.rules.validation import ManifestFile, validate_manifest
@@ -153,6 +155,10 @@ def _resolve_source(model: EffectiveSettings, references: References) -> dict[st
     if model.has_valid("source"):
         fields["source"] = references.check_source(model, ("source",), settings.source)
     fields |= resolve_weights(model, references)
+    if model.has_valid("passes"):
+        fields |= resolve_passes(model, references)
+    if model.has_valid("metric"):
+        fields["metric"] = resolve_metric(model, references)
     if not has_artifact(model):
         check_exporter(model)
         check_sequences(model)

@@ -28,7 +28,7 @@ from exporter.processes.lifetime import CpuLimit
 
 T = TypeVar("T")
 
-_MODULE = "exporter.processes.child_call"
+CALL_MODULE = "exporter.processes.child_call"
 _MESSAGE_LENGTH = 2000
 #: Bytes of stderr that a failure reads: the error message is at the end.
 _LOG_BYTES = 2000
@@ -90,7 +90,7 @@ def call_in_child(
         request, response = Path(folder) / "request.json", Path(folder) / "response"
         request.write_bytes(call)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE, str(request), str(response)],
+            [sys.executable, "-P", "-m", CALL_MODULE, str(request), str(response)],
             env=None if environment is None else dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if on_line else subprocess.DEVNULL,

@@ -81,6 +81,8 @@ class Figures(FrozenModel):
     """Whether more sizes and values were tried than by default."""
     is_short: bool = False
     """Whether another device proved the promises of the file, so that fewer samples ran here."""
+    metric: float | None = None
+    """The metric of the file with four digits. None if the entry has none."""
     latency: float | None = None
     """The file's time divided by PyTorch's in the same run, with two digits. None if the manifest
     does not request it with `measure`."""
@@ -202,6 +204,11 @@ def _extract_figures(record: Record) -> Figures | None:
         return None
     domains = {name.rpartition("::")[0] for name in artifact.operators} - {""}
     metrics = [result.metrics.get("of_limit") for result in record.checks]
+    known_metrics = [
+        value
+        for result in record.checks
+        if isinstance(value := result.metrics.get("metric"), int | float)
+    ]
     errors = [float(error) for error in metrics if isinstance(error, int | float)]
     is_measured = errors and all(math.isfinite(error) for error in errors)
     measured = record.measurements or Measurements()
@@ -213,6 +220,7 @@ def _extract_figures(record: Record) -> Figures | None:
         is_short=bool(record.proved_on),
         domains=tuple(sorted(domains)),
         error=float(f"{max(errors):.2g}") if is_measured else None,
+        metric=next((float(f"{value:.4g}") for value in known_metrics), None),
         latency=_round_ratio(measured.latency),
         load=_round_ratio(measured.load),
         memory=_round_ratio(measured.memory),

@@ -281,6 +281,8 @@ class Culprit(StrEnum):
     FILE = "file"
     """The export is correct in memory and the written file differs from it, or the finished file
     that the manifest names is wrong."""
+    PASS = "pass after the export"
+    """The file is right before a pass of the manifest and wrong after it."""
     UNKNOWN = "unknown"
 
 
@@ -318,6 +320,8 @@ class Record(ChecksummedModel):
     """Every operator that the exporter lacks, if the conversion failed because of one."""
     obstacles: Items[str] = ()
     """Every place at which the model cannot be captured, with file and line, if that failed."""
+    broken_pass: int = 0
+    """The pass that failed or broke the file, counted from 1; 0 if none did."""
     advice: Items[str] = ()
     """Changes of the manifest, if PyTorch reports the sizes that it supports."""
     foreseen: str = ""

@@ -31,7 +31,7 @@ DECLARED, SHOWING = "declared", "showing"
 #: It needs numpy only; this process does not import it.
 _COMPARATORS = Path(__file__).parents[2] / "checks" / "comparison" / "comparators.py"
 #: All names in a reproducer's folder.
-_NAMES = {SOURCES, DECLARED, SHOWING, "repro.py", "README.md", "comparators.py"}
+_NAMES = {SOURCES, DECLARED, SHOWING, "repro.py", "README.md", "comparators.py", "passes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,8 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     for target, source in ((DECLARED, reference.samples[0]), (SHOWING, sample)):
         _copy_tensors(cell.built.sample(source.index), folder / target)
     _copy_sources(cell, folder)
+    if cell.record.broken_pass:
+        _copy_passes(cell, folder / "passes")
     script = render_repro_script(spec, cell.record, cell.device, sample, reference)
     write_text(folder / "repro.py", script)
     if any(output.compare for output in spec.outputs):
@@ -136,6 +138,16 @@ def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
         target = folder / SOURCES / source.file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(cell.root / source.file, target)
+
+
+def _copy_passes(cell: ReproducedCell, folder: Path) -> None:
+    """Copy the files before and after the broken pass, with their external data."""
+    source, last = cell.built.passes(cell.record.cell.opset), cell.record.broken_pass
+    for name, number in (("before", last - 1), ("after", last)):
+        if not (source / str(number)).is_dir():
+            message = f"{source / str(number)}: is missing; export the model again"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
+        shutil.copytree(source / str(number), folder / name)
 
 
 def _copy_tensors(sample: Path, target: Path) -> None:
@@ -467,6 +479,7 @@ def render_repro_script(
             is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
             for item in spec.inputs
         ),
+        broken_pass=record.broken_pass,
         has_comparators=bool(_list_comparators(spec)),
         has_masks=any(item.masked_by for item in spec.outputs),
         checks_names=record.check == "signature",

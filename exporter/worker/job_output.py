@@ -44,6 +44,9 @@ class JobOutput:
     search_path: str
     """Its state before the code of the model could change it."""
     custom: CustomOps = NO_CUSTOM_OPS
+    packages: dict[str, str] = field(default_factory=dict)
+    """The packages and variables that passes loaded and read in other processes, with states."""
+    variables: dict[str, str] = field(default_factory=dict)
     operators: Mapping[str, int] = field(default_factory=dict)
     """The counted operators of the captured program or traced graph."""
 
@@ -89,6 +92,7 @@ class JobOutput:
                     lines=failure.lines,
                     missing=failure.missing,
                     obstacles=failure.obstacles,
+                    broken_pass=failure.broken_pass,
                     advice=(*failure.advice, *self._advise_variables()),
                     route=opset.route,
                     attempts=failure.attempts,
@@ -106,8 +110,10 @@ class JobOutput:
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""
         names = self.spec.list_data_files((record.cell.opset,))
-        declared = (*(self.root / name for name in names), *self.custom.kernels.libraries)
         folder = (self.root / self.spec.manifest).parent
+        passes = (folder / each.call.rpartition(":")[0] for each in self.spec.passes)
+        data = (self.root / name for name in names)
+        declared = (*data, *self.custom.kernels.libraries, *passes)
         files, folders = expand_globs(folder, self.spec.depends.files)
         accesses = self.opened.list_accesses()
         accesses = replace(accesses, listed=(*accesses.listed, *folders))
@@ -136,10 +142,11 @@ class JobOutput:
                 "sources": dependencies.sources,
                 "packages": {
                     **list_loaded_packages(self.root),
+                    **self.packages,
                     **dependencies.external,
                     SEARCH_PATH: self.search_path,
                 },
-                "variables": self.read.read_states(paths, root),
+                "variables": self.read.read_states(paths, root) | self.variables,
                 "untracked": accesses.untracked,
                 "torch_operators": dict(sorted(self.operators.items())),
             }

@@ -18,7 +18,15 @@ from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import SampleCache
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
-from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Record, Route, Stage
+from exporter.records.record import (
+    INITIAL_WEIGHTS,
+    UNPROVED_PREFIX,
+    CellId,
+    Record,
+    Route,
+    Stage,
+    Status,
+)
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.source_files import JobStart
@@ -58,11 +66,16 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.custom_ops import load_custom_ops
 from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
+from exporter.worker.passes import PassFailure, apply_passes, explain_passes, remove_sources
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.reference.python_state import ModelSnapshot
-from exporter.worker.reference.reference_run import compute_reference, format_overflow_notes
+from exporter.worker.reference.reference_run import (
+    compute_reference,
+    format_overflow_notes,
+    measure_metric,
+)
 from exporter.worker.reference.review import is_worth_review, review_reference
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
@@ -169,6 +182,14 @@ def check_file(
 ) -> Samples:
     """Check the file on all devices; return the samples, with float64 outputs if needed."""
     opset = context.job
+    if context.spec.passes:
+        try:
+            with times.measure(Stage.CONVERT):
+                sources, notes = apply_passes(output, context.spec, opset.opset, samples.reference)
+        except PassFailure as failure:
+            output.write_failures((opset,), failure, times)
+            return samples
+        exported = replace(exported, sources=sources, notes=(*exported.notes, *notes))
     with times.measure(Stage.STRUCTURE):
         facts = measure_artifact(output.folder.model(opset.opset), output.spec.id)
     with times.measure(REFERENCE):
@@ -194,6 +215,7 @@ def check_file(
     )
     with times.measure(Stage.STRUCTURE):
         prover = FileProver(output.spec, check_context, shared)
+    is_right = True
     for device in opset.devices:
         cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
         output.announce(Stage.PARITY, (opset,), only=cell)
@@ -207,7 +229,14 @@ def check_file(
             record, device_context = prover.check(device, StageTimes(times), is_full=True)
         record = add_measurements(record, context, device_context, device)
         seconds = limit_diagnosis(output)
-        output.write_record(explain_record(record, context, device_context, device, seconds))
+        if exported.sources and record.status.is_red:
+            record = explain_passes(record, exported.sources, prover, context, device, seconds)
+        else:
+            record = explain_record(record, context, device_context, device, seconds)
+        is_right = is_right and record.status is Status.PASS
+        output.write_record(record)
+    if is_right and exported.sources:
+        remove_sources(output, opset.opset)
     return samples
 
 
@@ -328,7 +357,8 @@ def _compute_reference(
     storages = find_read_storages(model, spec, inputs, names)
     weights = describe_named_weights(model, names, storages)
     weight_inputs = store_weights(model, spec, storages, names, folder)
-    update = {"weights": weights, "weight_inputs": weight_inputs}
+    metric = measure_metric(model, spec, root)
+    update = {"weights": weights, "weight_inputs": weight_inputs, "metric": metric}
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)
     initial = (f"{INITIAL_WEIGHTS}{spec.seed}",) if loaded.has_initial_weights else ()

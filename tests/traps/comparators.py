@@ -1,11 +1,12 @@
 """Traps: comparators in place of a tolerance.
 
-Output: `COMPARATORS`.
+Output: `COMPARATORS` and `METRICS`.
 """
 
 from __future__ import annotations
 
 from exporter.manifest import Axis, Comparator
+from exporter.records.record import Stage
 from tests.traps.trap import (
     SOUND,
     Trap,
@@ -15,6 +16,7 @@ from tests.traps.trap import (
     declare_output,
     inconclusive,
     parity,
+    refused,
 )
 
 _FILE = "comparators.py"
@@ -53,6 +55,22 @@ def _detected(name: str, story: str, fault: str, verdict: Verdict = SOUND) -> Tr
 
 def _function(name: str) -> dict[str, object]:
     return {"call": f"tests/traps/models/{_FILE}:{name}"}
+
+
+def _measured(
+    name: str,
+    story: str,
+    function: str,
+    verdict: Verdict = SOUND,
+    promise: dict[str, float] | None = None,
+    **init: object,
+) -> Trap:
+    """Return a trap whose outputs keep their order, so that only the metric can be wrong."""
+    output = declare_output("y", "batch", 10)
+    output = output.model_copy(update={"compare": Comparator(top_k=3)})
+    metric = {"call": f"tests/traps/models/{_FILE}:{function}", **(promise or {"drop": 0.05})}
+    spec = contract(f"{_FILE}:Noisy", outputs=(output,), init=init, metric=metric)
+    return Trap(name=name, story=story, spec=spec, verdict=verdict)
 
 
 _COSINE, _SQNR, _TOP = {"cosine": 0.999}, {"sqnr": 40.0}, {"top_k": 3}
@@ -164,3 +182,39 @@ COMPARATORS = (
         parity("parity", "raises ZeroDivisionError: no norm"),
     ),
 )
+
+METRICS = (
+    _measured("metric: the same", "PyTorch and the file have the same figure", "usual_size"),
+    _measured(
+        "metric: a drop",
+        "the file's figure is half of PyTorch's",
+        "usual_size",
+        parity("metric", "usual_size drops by"),
+        scale=0.5,
+    ),
+    _measured(
+        "metric: too low",
+        "below the promise, in PyTorch too",
+        "usual_size",
+        parity("metric", "at least 100 is promised (PyTorch: "),
+        {"least": 100.0},
+    ),
+    _measured(
+        "metric: a constant",
+        "zeros in place of the outputs have the same figure",
+        "constant",
+        inconclusive("metric", "a file that returns zeros has the metric 0.9, which passes, too"),
+    ),
+    _measured(
+        "metric: NaN", "the function returns no number", "not_a_number",
+        refused(Stage.SOURCE, "not_a_number returns 'nan', expected a finite number"),
+    ),
+    _measured(
+        "metric: text", "the function returns text", "words",
+        refused(Stage.SOURCE, "words returns 'good', expected a finite number"),
+    ),
+    _measured(
+        "metric: another input", "the function calls the model with a wrong name", "wrong_input",
+        refused(Stage.SOURCE, "TypeError: the model needs the inputs x"),
+    ),
+)  # fmt: skip

@@ -224,6 +224,27 @@ class Override(Condition):
         return spec.model_copy(update=update)
 
 
+class FilePass(FrozenModel):
+    """A function of the project that writes another file from the exported one."""
+
+    call: str
+    """`file.py:function`, relative to the manifest, called with the paths `source` and `target`."""
+    arguments: dict[str, Plain] = Field(default_factory=dict)
+
+
+class Metric(FrozenModel):
+    """A figure of the model and of the file; a larger one is better."""
+
+    call: Line
+    """`"file.py:function"`, relative to the manifest: called with a function that runs the model or
+    the file, it returns a number. That function takes arrays by the names of the inputs, and
+    returns arrays by the names of the outputs."""
+    least: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """The smallest figure of the file."""
+    drop: Amount | None = None
+    """The largest difference by which the file's figure may be below PyTorch's."""
+
+
 class Depends(FrozenModel):
     """Dependencies that the manifest lists, because no tracing can see them."""
 
@@ -271,6 +292,11 @@ class ModelSpec(FrozenModel):
     """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
     opsets: Items[int]
     devices: Items[DeviceName]
+    passes: Items[FilePass] = ()
+    """The functions that make the file that ships from the exported one, in order."""
+    metric: Metric | None = None
+    parent: str = ""
+    """The entry that a variant with passes extends; empty for other entries."""
     ir_version: int | None = None
     consumers: Items[str] = ()
     """`onnxruntime>=1.17`: the releases that load the file."""

@@ -18,6 +18,8 @@ from exporter.manifest.resolved.model import (
     CustomOp,
     Depends,
     ExporterName,
+    FilePass,
+    Metric,
     ModelSpec,
     Override,
     ParameterNames,
@@ -280,6 +282,31 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
                     model.add_problem(("parameters", index), message)
                 owners.setdefault(name, ("parameters", index))
             return ParameterNames(names=names)
+
+
+def resolve_passes(model: EffectiveSettings, references: References) -> dict[str, object]:
+    """Return the passes with checked functions, and the entry that their variant extends."""
+    passes = []
+    for index, item in enumerate(model.settings.passes):
+        path: KeyPath = ("passes", index)
+        arguments = {} if isinstance(item, str) else dict(item.__pydantic_extra__ or {})
+        call = references.check_function(model, path, item if isinstance(item, str) else item.call)
+        if reserved := arguments.keys() & {"source", "target", "samples"}:
+            message = "is a parameter that the tool sets; give the argument another name"
+            model.add_problem((*path, min(reserved)), message)
+        passes.append(FilePass(call=call, arguments=arguments))
+    is_variant = bool(passes) and model.is_own(("passes",))
+    parent = getattr(model.entry.table, "extends", "") if is_variant else ""
+    return {"passes": tuple(passes), "parent": parent}
+
+
+def resolve_metric(model: EffectiveSettings, references: References) -> Metric | None:
+    """Return the metric with its checked function, or None if there is none."""
+    table = model.settings.metric
+    if table is None:
+        return None
+    call = references.check_function(model, ("metric", "call"), table.call)
+    return Metric(call=call, least=table.least, drop=table.drop)
 
 
 def check_saved_source(model: EffectiveSettings) -> None:

@@ -135,6 +135,8 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("constants", tables.ConstantTable),
     ("containers", tables.ContainerTable),
     ("cases", tables.CaseTable),
+    ("passes", tables.PassTable),
+    ("metric", tables.MetricTable),
     ("tolerance", tables.ToleranceTable),
     ("options", entry.OptionsTable),
     ("custom_ops", tables.CustomOpTable),

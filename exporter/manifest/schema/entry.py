@@ -22,8 +22,10 @@ from exporter.manifest.schema.tables import (
     DependsTable,
     DynamicAxes,
     InputTable,
+    MetricTable,
     OutputTable,
     ParametersField,
+    PassField,
     Table,
     ToleranceTable,
 )
@@ -226,8 +228,8 @@ class OverrideTable(Table):
             (
                 "artifact", "axes", "cases", "constants", "consumers", "containers", "description",
                 "dynamic_axes", "export_device", "export_state", "init", "inputs", "inputs_from",
-                "mode", "owner", "parameters", "precision", "seed", "source", "tags", "weights",
-                "weights_sha256",
+                "metric", "mode", "owner", "parameters", "passes", "precision", "seed", "source",
+                "tags", "weights", "weights_sha256",
             ),
             _ONE_MODEL,
         ),
@@ -340,6 +342,14 @@ class Settings(Table):
     devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)
     """The devices that check each file. `"cpu@NAME"` exports and checks it with the packages of
     `[tool.exporter.toolchains.NAME]`."""
+    passes: Items[PassField] = ()
+    """`["passes.py:slim", { call = "passes.py:quantize", per_channel = true }]`: functions of the
+    project that make the file that ships, in order. Each one reads the file `source` and writes the
+    file `target`; a parameter `samples` receives input sets for calibration. All checks are for the
+    last file: see `passes.md`."""
+    metric: MetricTable | None = None
+    """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
+    PyTorch and for the file. The cell is red if the file breaks one of the promises."""
     ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
     """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
     1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file

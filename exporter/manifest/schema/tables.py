@@ -16,6 +16,7 @@ from exporter.manifest.resolved.model import (
     CustomOp,
     Depends,
     Kind,
+    Metric,
 )
 from exporter.manifest.syntax.fields import (
     AXIS_KEYS,
@@ -302,6 +303,32 @@ class CaseTable(Table):
     inputs_from: Line = Field(default="")
     """All inputs of this case: `"file.py:function"`, as the model's own `inputs_from`. Neither
     `values` nor the fills of the inputs change them."""
+
+
+class PassTable(Table):
+    """A pass with keyword arguments."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, PlainField] = Field(init=False)
+
+    call: Line
+    """`"file.py:function"`, relative to the manifest. All other keys are its keyword arguments."""
+
+
+PassField = Annotated[
+    Annotated[Line, Tag("<text>")] | Annotated[PassTable, Tag("<table>")],
+    discriminate_form('expected "file.py:function" or a table with `call`'),
+]
+
+
+class MetricTable(Metric, Table):
+    """A figure of the model and of the file, such as an accuracy; a larger one is better."""
+
+    @model_validator(mode="after")
+    def _check_promise(self) -> MetricTable:
+        if self.least is None and self.drop is None:
+            raise ValueError("promises nothing; add `least` or `drop`")
+        return self
 
 
 class CustomOpTable(CustomOp, Table):

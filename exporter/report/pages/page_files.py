@@ -26,7 +26,9 @@ from exporter.report.rows.artifacts import (
     FileRow,
     build_check_table,
     build_measurement_rows,
+    build_metric_rows,
     build_timing_rows,
+    build_variant_rows,
     count_operators,
     group_files,
     group_notes,
@@ -197,6 +199,10 @@ class Overview:
     matrix: tuple[MatrixPart, ...]
     support: tuple[tuple[str, str, str], ...]
     """Of each model: its name, the releases of ONNX Runtime that load it, its dynamic axes."""
+    variants: tuple[Row, ...]
+    """Variants with passes, below the entry that they extend."""
+    metrics: tuple[Row, ...]
+    """The metric of each model with one, for PyTorch and for its files."""
     red: Row
     not_run: Row
     expected: Row
@@ -235,6 +241,8 @@ def build_overview(
             for row in [summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
+        variants=build_variant_rows(manifest.models, by_model),
+        metrics=build_metric_rows(by_model),
         red={"cells": len(red), "clusters": cluster_cells(red, manifest, history)},
         not_run=_build_section(cells, None),
         expected=_build_section(cells, Status.XFAIL),

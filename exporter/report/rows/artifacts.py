@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from exporter.core.known_names import (
     format_release,
 )
 from exporter.core.text import format_bytes
+from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record, Stage, Status
 from exporter.report.formats import (
@@ -61,6 +62,67 @@ def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
         )
         opsets.setdefault(row, []).append(opset)
     return tuple(replace(row, opsets=_format_files(group)) for row, group in opsets.items())
+
+
+def build_variant_rows(
+    models: Iterable[ModelSpec], by_model: Mapping[str, Sequence[Cell]]
+) -> tuple[Row, ...]:
+    """Return each entry that variants with passes extend, followed by its variants."""
+    specs = list(models)
+    rows: list[Row] = []
+    for parent in dict.fromkeys(spec.parent for spec in specs if spec.parent):
+        exported = _collect_artifacts(by_model.get(parent, ()))
+        rows += _list_sizes(parent, "", by_model.get(parent, ()), exported)
+        for spec in specs:
+            if spec.parent == parent:
+                calls = ", ".join(each.call for each in spec.passes)
+                rows += _list_sizes(spec.id, calls, by_model[spec.id], exported)
+    return tuple(rows)
+
+
+def build_metric_rows(by_model: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
+    """Return the metric of each file and of PyTorch, one row for opsets with equal figures."""
+    rows: list[Row] = []
+    for model, cells in by_model.items():
+        opsets: dict[tuple[float, float], list[_FileKey]] = {}
+        for cell in cells:
+            for result in cell.record.checks if cell.record else ():
+                figures = [result.metrics.get(key) for key in ("pytorch", "metric")]
+                if result.check == "metric" and all(isinstance(each, float) for each in figures):
+                    pytorch, value = (float(f"{float(each or 0):.4g}") for each in figures)
+                    opsets.setdefault((pytorch, value), []).append(_find_key(cell))
+        rows += [
+            {"model": model, "opsets": _format_files(group), "pytorch": pytorch, "metric": value}
+            for (pytorch, value), group in opsets.items()
+        ]
+    return tuple(rows)
+
+
+def _list_sizes(
+    model: str,
+    passes: str,
+    cells: Sequence[Cell],
+    exported: Mapping[_FileKey, tuple[Record, Artifact]],
+) -> Iterator[Row]:
+    """Yield one row for the opsets with equal figures; sizes are relative to the parent's."""
+    opsets: dict[tuple[str, str, str], list[_FileKey]] = {}
+    for key, (record, artifact) in _collect_artifacts(cells).items():
+        before = exported[key][1].bytes if key in exported else 0
+        share = f" ({artifact.bytes / before - 1:+.0%})" if before and passes else ""
+        errors = [item.metrics.get("max_abs") for item in record.checks]
+        known = [float(error) for error in errors if isinstance(error, int | float)]
+        error = format_magnitude(max(known)) if known else ""
+        figures = (format_bytes(artifact.bytes) + share, format_count(artifact.nodes), error)
+        opsets.setdefault(figures, []).append(key)
+    for (size, nodes, error), group in opsets.items():
+        yield {
+            "model": model,
+            "passes": passes,
+            "opsets": _format_files(group),
+            "size": size,
+            "nodes": nodes,
+            "error": error,
+        }
 
 
 def group_releases(cells: Iterable[Cell]) -> tuple[Row, ...]:

@@ -114,6 +114,8 @@ def _list_settings(spec: ModelSpec) -> Iterable[Row]:
         if names
         else "",
         "containers": _format_table({each.at: each.type for each in spec.containers}),
+        "metric": _format_table(spec.metric.model_dump(exclude_none=True)) if spec.metric else "",
+        "passes": _format_table({each.call: each.arguments for each in spec.passes}),
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "",
         "options": _format_table(spec.options),
     }

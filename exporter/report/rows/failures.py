@@ -46,6 +46,8 @@ def find_repro_obstacle(record: Record) -> str:
     """
     if record.stage is Stage.SOURCE:
         return f"fails before the export: {record.message}"
+    if record.broken_pass and record.blame is None:
+        return "a pass fails; run it with the files in the model's folder `passes`"
     if record.route is None:
         return "was never exported; run `exporter export` first"
     if not record.route.is_export:

@@ -142,11 +142,15 @@ def _check_files(problems: list[str]) -> CheckResult:
 
 def _trust_functions(spec: ModelSpec, entry: ModelSpec | None) -> ModelSpec:
     """Return the contract with the functions of the project, not those that the folder names."""
-    calls = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
-    known = [each.compare.call for each in entry.outputs if each.compare] if entry else []
+    calls, known = _list_functions(spec), _list_functions(entry) if entry else []
     if not set(calls) <= set(known):
         raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
     return spec.model_copy(update={"manifest": entry.manifest}) if entry else spec
+
+
+def _list_functions(spec: ModelSpec) -> list[str]:
+    calls = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
+    return [*calls, spec.metric.call] if spec.metric else calls
 
 
 def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kernels:

@@ -205,7 +205,8 @@ def _request_verdicts(
 
 def _find_kernels(spec: ModelSpec, manifest: Manifest | None) -> ModelSpec | None:
     """Return the entry of the project with kernels and comparators, or None if there is none."""
-    has_code = spec.custom_ops or any(item.compare and item.compare.call for item in spec.outputs)
+    has_comparator = any(item.compare and item.compare.call for item in spec.outputs)
+    has_code = spec.custom_ops or spec.metric or has_comparator
     models = manifest.models if manifest and has_code else ()
     return next((model for model in models if model.id == spec.id and not model.problems), None)
 

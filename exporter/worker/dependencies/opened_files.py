@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
@@ -75,6 +76,7 @@ class OpenedFiles:
         self._tested: dict[str, None] = {}
         self._listings: dict[Caller, dict[str, None]] = {caller: {} for caller in Caller}
         self._untracked: dict[str, None] = {}
+        self._others: list[FileAccesses] = []
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
@@ -116,8 +118,25 @@ class OpenedFiles:
         """Record a connection to another machine."""
         self._untracked[f"data from the network ({host})"] = None
 
+    def add_accesses(self, accesses: FileAccesses) -> None:
+        """Record the files that a child process reported."""
+        self._others.append(accesses)
+
     def list_accesses(self) -> FileAccesses:
-        """Return everything that was used until now."""
+        """Return everything that was used until now, also by children that reported it."""
+        accesses = self._list_process_accesses()
+        for other in self._others:
+            keys = ("read", "tested", "listed", "searched", "untracked")
+            merged: dict[str, Any] = {
+                key: tuple(dict.fromkeys((*getattr(accesses, key), *getattr(other, key))))
+                for key in keys
+            }
+            sets = ("written", "listed_by_project")
+            merged |= {key: getattr(accesses, key) | getattr(other, key) for key in sets}
+            accesses = FileAccesses(**merged)
+        return accesses
+
+    def _list_process_accesses(self) -> FileAccesses:
         accesses = tuple(self._accesses)
         if self._tracer is not None:
             accesses = self._tracer.list_accesses()
@@ -165,6 +184,8 @@ class _AuditHook:
         self._is_installed = True
         sys.addaudithook(self._handle)
         for name, reader in _NATIVE_READERS:
+            if name.startswith("torch") and "torch" not in sys.modules:
+                continue  # a pass after the export; the import takes seconds
             with contextlib.suppress(ImportError):
                 module = importlib.import_module(name)
                 setattr(module, reader, _raise_open_event(getattr(module, reader)))
@@ -195,11 +216,13 @@ class _AuditHook:
         elif event == "os.link" and find_caller() in (Caller.PROJECT, Caller.PACKAGE):
             self._add(OpenedFiles.add_test, arguments[0])  # the other name may be removed later
         elif event in _PROCESS_EVENTS:
-            # A runtime process reads the exported file and its own environment.
-            is_runtime = event == "subprocess.Popen" and any(
-                str(each).startswith(str(DRIVER_FOLDER)) for each in arguments[1]
+            # A runtime process reads the exported file and its own environment. A child of this
+            # tool reports its files.
+            programs = (str(DRIVER_FOLDER), CALL_MODULE)
+            is_known = event == "subprocess.Popen" and any(
+                str(each).startswith(programs) for each in arguments[1]
             )
-            for files in self.watchers if not is_runtime else ():
+            for files in self.watchers if not is_known else ():
                 files.add_process(str(arguments[0]))
         elif event == _NETWORK_EVENT and isinstance(arguments[1], tuple):
             host = str(arguments[1][0])

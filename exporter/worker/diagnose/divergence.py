@@ -364,19 +364,7 @@ class DivergenceLocator:
     def _find_first(
         self, actual: GraphValues, trusted: GraphValues, lines: Mapping[str, str]
     ) -> Divergence | None:
-        """Start the search at the most wrong output that a node computes."""
-        graph = FileGraph(self.path)
-        names = [name for name in graph.outputs if graph.find_producer(name) is not None]
-        values, expected = actual.compute(names), trusted.compute(names)
-        errors = {
-            name: measure_error(values[name], value)
-            for name in names
-            if (value := expected[name]) is not None
-        }
-        worst = max(errors, key=lambda name: errors[name], default=None)
-        if worst is None or errors[worst] <= 0:
-            return None
-        divergence = DivergenceSearch(graph, actual, trusted).find_first(worst)
+        divergence = find_first_divergence(self.path, actual, trusted)
         if divergence is None:
             return None
         return divergence.model_copy(update={"source": lines.get(divergence.output, "")})
@@ -386,3 +374,21 @@ class DivergenceLocator:
             item.name: from_numpy(self.data.inputs[item.name], is_complex=item.is_complex)
             for item in self.context.spec.inputs
         }
+
+
+def find_first_divergence(
+    path: Path, actual: GraphValues, trusted: GraphValues
+) -> Divergence | None:
+    """Start the search at the most wrong output of a file that a node computes."""
+    graph = FileGraph(path)
+    names = [name for name in graph.outputs if graph.find_producer(name) is not None]
+    values, expected = actual.compute(names), trusted.compute(names)
+    errors = {
+        name: measure_error(values[name], value)
+        for name in names
+        if (value := expected[name]) is not None
+    }
+    worst = max(errors, key=lambda name: errors[name], default=None)
+    if worst is None or errors[worst] <= 0:
+        return None
+    return DivergenceSearch(graph, actual, trusted).find_first(worst)

@@ -117,6 +117,8 @@ class FileOrigin:
     notes: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     """The failed attempts before this route."""
+    sources: tuple[Path, ...] = ()
+    """The files before each pass: the exported one first; empty without passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

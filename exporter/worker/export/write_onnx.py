@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import torch
 
@@ -236,25 +237,34 @@ def copy_artifact(spec: ModelSpec, opset: int, root: Path, folder: JobFolder) ->
         Failure: At stage `convert`, if the file or its external data cannot be read.
     """
     name = spec.find_artifact(opset)
-    source, target = root / name, folder.model(opset)
     try:
-        model = read_model(source)
-        if problems := tuple(find_external_data_problems(model, source.parent)):
-            raise UnreadableModel(f"{source.name}: {'; '.join(problems)}")
+        model = copy_file(root / name, folder.model(opset))
     except UnreadableModel as error:
         message = format_message(f"artifact: {error}; correct the path or create the file again")
         raise Failure(Stage.CONVERT, message) from None
+    producer = f"{model.producer_name} {model.producer_version}".strip()
+    return (f"the file is {name}, {f'written by {producer}' if producer else 'of unknown origin'}",)
+
+
+def copy_file(source: Path, target: Path) -> onnx.ModelProto:
+    """Copy a file with its external data, which get names from their hashes; return the model.
+
+    Raises:
+        UnreadableModel: If the file or its external data cannot be read.
+    """
+    model = read_model(source)
+    if problems := tuple(find_external_data_problems(model, source.parent)):
+        raise UnreadableModel(f"{source.name}: {'; '.join(problems)}")
     if names := list_external_files(model):
         new_names = {}
         for each in names:
             new_names[each] = format_weights_name(hash_file(source.parent / each))
-            shutil.copyfile(source.parent / each, folder.path / new_names[each])
+            shutil.copyfile(source.parent / each, target.parent / new_names[each])
         rename_external_files(model, new_names)
         target.write_bytes(model.SerializeToString(deterministic=True))
     else:
         shutil.copyfile(source, target)
-    producer = f"{model.producer_name} {model.producer_version}".strip()
-    return (f"the file is {name}, {f'written by {producer}' if producer else 'of unknown origin'}",)
+    return model
 
 
 def find_read_storages(

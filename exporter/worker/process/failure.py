@@ -187,6 +187,8 @@ class Failure(Exception):
         """All places at which the model cannot be captured; the diagnosis sets them."""
         self.advice: tuple[str, ...] = ()
         """Changes of the manifest that torch proposes."""
+        self.broken_pass = 0
+        """The pass that failed, counted from 1."""
         self.attempts: tuple[Attempt, ...] = ()
         """All failed attempts, if there was more than one."""
 

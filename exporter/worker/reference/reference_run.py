@@ -7,25 +7,35 @@ samples, which measures the rounding of float32 (see `float64.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from exporter.checks.runtime_checks import HISTORY_PREFIX, STATEFUL_PREFIX
+from exporter.checks.runtime_checks import (
+    HISTORY_PREFIX,
+    STATEFUL_PREFIX,
+    InvalidMetric,
+    compute_metric,
+)
 from exporter.checks.sample_files import hash_sample, write_sample
-from exporter.core.text import is_out_of_resources
+from exporter.core.import_object import load_attribute
+from exporter.core.text import is_out_of_resources, join_names
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.worker.inputs.call import Tensors, to_numpy
+from exporter.records.record import Stage
+from exporter.runtimes.session import OnnxValue
+from exporter.worker.inputs.call import Array, Tensors, from_numpy, to_numpy
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes
 from exporter.worker.inputs.perturbation import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
-from exporter.worker.process.failure import Failure
+from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference.call_failure import (
     EagerCall,
@@ -374,3 +384,43 @@ def _run_set(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -
         error = describe_failed_call(failure, model, spec, chosen, inputs)
         return _Run(chosen, inputs, None, error=error)
     return _Run(chosen, inputs, outputs)
+
+
+def measure_metric(model: Model, spec: ModelSpec, root: Path) -> tuple[float, ...]:
+    """Return the metric of PyTorch, and of a model that returns zeros; () if there is none.
+
+    Raises:
+        Failure: Stage `source`, if the function fails or returns no number.
+    """
+    if spec.metric is None:
+        return ()
+    call = spec.metric.call
+    with wrap_errors(Stage.SOURCE):
+        function = load_attribute(call, (root / spec.manifest).parent)
+    buffers = BufferSnapshot(model)
+
+    def run(**arrays: Array) -> dict[str, OnnxValue]:
+        if missing := [item.name for item in spec.inputs if item.name not in arrays]:
+            raise TypeError(f"the model needs the inputs {join_names(missing)}")
+        tensors = {
+            item.name: from_numpy(np.asarray(arrays[item.name]), is_complex=item.is_complex)
+            for item in spec.inputs
+        }
+        outputs = run_model(model, spec, tensors)
+        buffers.restore()
+        pairs = zip(spec.outputs, outputs, strict=True)
+        return {output.name: to_value(value) for output, value in pairs}
+
+    def run_zeros(**arrays: Array) -> dict[str, OnnxValue]:
+        values = run(**arrays).items()
+        return {name: [] if isinstance(v, list) else np.zeros_like(v) for name, v in values}
+
+    try:
+        value = compute_metric(function, call, run)
+    except InvalidMetric as error:
+        message = format_message(f"metric: {error}; it is called with PyTorch's model")
+        raise Failure(Stage.SOURCE, message) from error
+    try:
+        return value, compute_metric(function, call, run_zeros)
+    except InvalidMetric:
+        return value, -math.inf

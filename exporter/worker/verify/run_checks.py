@@ -190,6 +190,11 @@ class FileProver:
             self._proofs.setdefault(bounds, device.name)
         return record, context
 
+    def prove_other(self, path: Path, device: Device) -> Record:
+        """Return the record of another file with the same promises, such as one before a pass."""
+        context = replace(self.context, file=path)
+        return FileProver(self._spec, context, self._shared).check(device, is_full=True)[0]
+
 
 def _run_checks(
     checks: Sequence[RuntimeCheck], context: CheckContext, session: Session, device: Device
@@ -244,7 +249,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     # Only an export records the files that a comparator of the project reads.
     functions = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
     model_keys = (spec.custom_ops, spec.inputs_from, reference.weight_inputs, spec.measure)
-    needs_model = any((*model_keys, functions))
+    needs_model = any((*model_keys, spec.metric, functions))
     # PyTorch's steps are stored only if a tolerance needs them.
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
     if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):

@@ -89,3 +89,30 @@ def blind(actual: Array, expected: Array) -> tuple[float, float]:
 def failing(actual: Array, expected: Array) -> tuple[float, float]:
     """Raise an exception."""
     raise ZeroDivisionError("no norm")
+
+
+def usual_size(run: Any) -> float:
+    """Return the mean size of the output for fixed inputs."""
+    x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    return float(np.abs(run(x=x)["y"]).mean())
+
+
+def constant(run: Any) -> float:
+    """Return the same number for every model."""
+    run(x=np.zeros((2, 4), np.float32))
+    return 0.9
+
+
+def not_a_number(run: Any) -> float:
+    """Return NaN, as the mean of nothing."""
+    return float("nan")
+
+
+def words(run: Any) -> str:
+    """Return text."""
+    return "good"
+
+
+def wrong_input(run: Any) -> float:
+    """Call the model with an input that it does not have."""
+    return float(run(image=np.zeros((2, 4), np.float32))["y"].mean())

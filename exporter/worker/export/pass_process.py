@@ -1,0 +1,88 @@
+"""The process of one pass: it calls a function of the project and reports its dependencies.
+
+It imports neither torch nor a runtime, unless the function does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from exporter.checks.sample_files import read_sample
+from exporter.core.import_object import load_attribute, prepend_to_path
+from exporter.core.text import redact
+from exporter.manifest import ModelSpec
+from exporter.runtimes.session import Array
+from exporter.worker.dependencies.opened_files import FileAccesses, OpenedFiles, watch_variables
+from exporter.worker.dependencies.source_files import list_loaded_packages
+
+_DETAIL_LINES = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassReport:
+    """The end of a pass, and all that it depends on."""
+
+    accesses: FileAccesses
+    packages: dict[str, str]
+    variables: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    detail: str = ""
+    is_out_of_memory: bool = False
+
+
+def run_pass(
+    root: Path, spec: ModelSpec, number: int, paths: tuple[Path, Path], samples: tuple[Path, ...]
+) -> PassReport:
+    """Call a pass of an entry.
+
+    Args:
+        root: The folder of the project.
+        spec: The entry.
+        number: The position of the pass, from 0.
+        paths: The file to read and the file to write.
+        samples: The folders of the input sets for calibration.
+    """
+    opened, reads = OpenedFiles(), watch_variables()
+    problem, detail, is_out_of_memory = "", "", False
+    with opened.watch():
+        try:
+            _call(root, spec, number, paths, samples)
+        except MemoryError:
+            problem, is_out_of_memory = "MemoryError", True
+        except BaseException as error:
+            lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
+            detail = "\n".join(redact(line, limit=1000) for line in lines[-_DETAIL_LINES:])
+            text = str(error).strip().partition("\n")[0]
+            problem = f"raises {type(error).__name__}{f': {text}' if text else ''}"
+    accesses = opened.list_accesses()
+    return PassReport(
+        accesses=accesses,
+        packages=list_loaded_packages(root),
+        variables=reads.read_states(accesses.read, root.resolve()),
+        problem=problem,
+        detail=detail,
+        is_out_of_memory=is_out_of_memory,
+    )
+
+
+def _call(
+    root: Path, spec: ModelSpec, number: int, paths: tuple[Path, Path], samples: Sequence[Path]
+) -> None:
+    each, (source, target) = spec.passes[number], paths
+    prepend_to_path(root)
+    function = load_attribute(each.call, (root / spec.manifest).parent)
+    if not callable(function):
+        raise TypeError(f"{each.call} is a {type(function).__name__}, expected a function")
+    arguments: dict[str, Any] = dict(each.arguments)
+    if "samples" in inspect.signature(function).parameters:
+        arguments["samples"] = [_read_inputs(path, spec) for path in samples]
+    function(source, target, **arguments)
+
+
+def _read_inputs(folder: Path, spec: ModelSpec) -> dict[str, Array]:
+    return {name: array.copy() for name, array in read_sample(folder, spec).inputs.items()}
