@@ -28,7 +28,7 @@ _ANSWERS = click.Choice(["a", "r", "s", "q"])
 @root_option
 @click.pass_context
 def baseline(context: click.Context, root: Path) -> int:
-    """Accept all results; `update` and `review` accept some, with a reason."""
+    """Accept all results, or some with a reason: `update`, `review`."""
     if context.invoked_subcommand is not None:
         context.obj = root
         return ExitCode.OK
