@@ -249,6 +249,15 @@ def large(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of docs/ into build/site; `-- --strict` fails on a broken link."""
+    location = build(session, (), "docs")
+    # The theme announces its successor in each build, which is no warning about the pages.
+    env = {"NO_MKDOCS_2_WARNING": "1"}
+    session.run(str(programs(location) / "mkdocs"), "build", "--strict", *session.posargs, env=env)
+
+
+@nox.session
 def html(session: nox.Session) -> None:
     """Test `reports/index.html` in the Chromium or Chrome of the system."""
     location = build(session, (), "browser")

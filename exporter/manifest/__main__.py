@@ -8,10 +8,11 @@ from exporter.manifest.schema.documents import format_reference, format_schema
 
 
 def main(docs: Path = Path("docs")) -> None:
-    """Write both files into the folder."""
+    """Write the files into the folder."""
     docs.mkdir(exist_ok=True)
     (docs / "manifest.schema.json").write_text(format_schema(), encoding="utf-8")
-    (docs / "manifest.md").write_text(format_reference(), encoding="utf-8")
+    for name, common in (("manifest.md", True), ("manifest-keys.md", False)):
+        (docs / name).write_text(format_reference(common=common), encoding="utf-8")
 
 
 if __name__ == "__main__":

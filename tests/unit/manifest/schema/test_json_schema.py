@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -9,7 +10,7 @@ import pytest
 
 from exporter.manifest import build_schema
 from exporter.manifest.schema import entry, settings, tables
-from exporter.manifest.schema.documents import format_reference, format_schema
+from exporter.manifest.schema.documents import COMMON_KEYS, format_reference, format_schema
 from exporter.manifest.schema.tables import Table
 
 _DOCS = Path(__file__).parents[4] / "docs"
@@ -23,7 +24,11 @@ _TABLES = [
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("manifest.schema.json", format_schema), ("manifest.md", format_reference)],
+    [
+        ("manifest.schema.json", format_schema),
+        ("manifest.md", format_reference),
+        ("manifest-keys.md", partial(format_reference, common=False)),
+    ],
 )
 def test_committed_files_are_up_to_date(name: str, text: object) -> None:
     assert callable(text)
@@ -36,13 +41,16 @@ def test_the_schema_is_valid() -> None:
 
 
 def test_every_key_has_a_description() -> None:
-    page = format_reference()
+    common = format_reference()
+    page = common + format_reference(common=False)
     assert len(_TABLES) > 15
     for table in _TABLES:
         for key in table.model_fields:
             assert f"| `{key}` | " in page, f"{table.__name__}.{key}"
         for key in table.unsupported_keys:
             assert f"`{key}`" in page, f"{table.__name__}.{key}"
+    assert len({key for keys in COMMON_KEYS.values() for key in keys}) == 20
+    assert common.count("\n| `") == sum(map(len, COMMON_KEYS.values()))
     for line in page.splitlines():
         if line.startswith("| `"):
             assert line.rstrip(" |").count(" | ") >= 3, f"no meaning: {line}"
