@@ -13,46 +13,12 @@ import tomlkit.exceptions
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
+from exporter.report.pages.templates import render_script
 from exporter.tools.file_changes import FileChange, read_text
 
 #: The distribution, as pip installs it.
 DISTRIBUTION = "onnx-exporter-matrix[export]"
 
-_MODEL = '''\
-"""An example: replace it by your own model."""
-
-from torch import Tensor, nn
-
-
-class Classifier(nn.Module):
-    """A small network on pictures of 8 x 8 pixels."""
-
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Flatten(), nn.Linear(3 * 8 * 8, 32), nn.ReLU(), nn.Linear(32, classes)
-        )
-
-    def forward(self, image: Tensor) -> Tensor:
-        """Return one number for each class."""
-        return self.layers(image)
-'''
-_MANIFEST = """\
-#:schema manifest.schema.json
-# One table for each model. `exporter record -- python export.py` writes entries from a script with
-# torch.onnx.export, `exporter add` from a class.
-format = 1
-
-[models.example]
-# A class, a function that returns a module, or a module: "file.py:name" or "package.module:name".
-source = "models/example.py:Classifier"
-init = { classes = 10 }               # keyword arguments of the class
-# weights = "models/example.safetensors"  # trained weights; without it: initial values of seed 0
-# A name is a dynamic axis, a number a fixed size. Each file is proved at several batch sizes.
-inputs = [{ name = "image", shape = ["batch", 3, 8, 8] }]
-outputs = [{ name = "logits", shape = ["batch", 10] }]
-opsets = [17, 18]                     # one file for each; also "17..21"
-"""
 _SETTINGS = """\
 [tool.exporter]
 manifests = "manifests"  # folder of the TOML files
@@ -60,53 +26,6 @@ reports = "reports"      # folder of the tables and the baseline; commit it
 build = "build"          # folder of the ONNX files; git ignores it
 """
 _IGNORED = ("build/",)
-_SESSION = '''
-
-@nox.session
-def onnx(session: nox.Session) -> None:
-    """Prove the ONNX files of `manifests/`; `-- gate` compares them with the baseline."""
-    session.install({packages})
-    session.run("exporter", *(session.posargs or ["export"]))
-'''
-_WORKFLOW = """\
-name: onnx
-
-on:
-  push:
-    branches: [main]
-  pull_request:
-
-permissions:
-  contents: read
-
-jobs:
-  onnx:
-    runs-on: ubuntu-latest
-    timeout-minutes: 60
-    steps:
-      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683  # v4.2.2
-        with:
-          persist-credentials: false
-      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065  # v5.6.0
-        with:
-          python-version: "3.11"
-          cache: pip
-          cache-dependency-path: pyproject.toml
-      - run: python -m pip install {packages}
-      # Exits with 1 if a cell is red; the gate decides which of them are accepted.
-      - run: exporter export || test -f build/results.json
-      - run: exporter gate
-"""
-_HOOK = """\
-- repo: local
-  hooks:
-    - id: exporter-check
-      name: manifests and tables of exports
-      entry: exporter check
-      language: system
-      files: \\.(toml|py|jinja)$|^reports/
-      pass_filenames: false
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +48,10 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
     is_package = "project" in table
     changes, notes = [settings], []
     if not any((root / folder).rglob("*.toml")):
-        for name, text in (("example.toml", _MANIFEST), ("models/example.py", _MODEL)):
-            path = root / folder / name
+        for path in (root / folder / "example.toml", root / folder / "models" / "example.py"):
             before = read_text(path)
-            changes.append(FileChange(path=path, text=before or text, before=before))
+            text = before or _render(path.name)
+            changes.append(FileChange(path=path, text=text, before=before))
     changes.append(_add_ignored_folders(root))
     noxfile = root / "noxfile.py"
     if (before := read_text(noxfile)) is not None:
@@ -143,7 +62,7 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
         path = root / ".github" / "workflows" / "onnx.yml"
         before = read_text(path)
         packages = f"'{DISTRIBUTION}'" + (" -e ." if is_package else "")
-        text = before or _WORKFLOW.format(packages=packages)
+        text = before or _render(path.name, packages=packages)
         changes.append(FileChange(path=path, text=text, before=before))
     if pre_commit:
         path = root / ".pre-commit-config.yaml"
@@ -152,6 +71,11 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
         changes.append(FileChange(path=path, text=text, before=before))
         notes += [f"{path.name}: {note}"] if note else []
     return NewProject(changes=tuple(changes), notes=tuple(notes))
+
+
+def _render(name: str, **values: str) -> str:
+    """Return the text of a new file from `templates/new/`."""
+    return render_script(f"new/{name}", **values).rstrip() + "\n"
 
 
 def _add_settings(root: Path) -> FileChange:
@@ -210,13 +134,15 @@ def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
     if not any(alias.asname is None and alias.name == "nox" for i in imports for alias in i.names):
         return text, "has no `import nox`; no session is added"
     packages = f'"{DISTRIBUTION}"' + (', "-e", "."' if is_package else "")
-    return f"{text.rstrip()}\n{_SESSION.format(packages=packages)}", ""
+    session = _render("session.py", packages=packages)
+    return f"{text.rstrip()}\n\n\n{session}", ""
 
 
 def _add_hook(text: str | None) -> tuple[str, str]:
     """Return the configuration of pre-commit with the hook, and why it has none."""
+    hook = _render("hook.yml")
     if text is None or not text.strip():
-        return f"repos:\n{_HOOK}", ""
+        return f"repos:\n{hook}", ""
     if "exporter-check" in text:
         return text, ""
     lines = text.splitlines()
@@ -227,8 +153,8 @@ def _add_hook(text: str | None) -> tuple[str, str]:
     indent = " " * (len(item) - len(item.lstrip()))
     others = (n for n in range(start + 1, len(lines)) if re.match(r"[^\s#-]", lines[n]))
     end = next(others, len(lines))
-    hook = [f"{indent}{line}" for line in _HOOK.splitlines()]
-    return "\n".join((*lines[:end], *hook, *lines[end:], "")), ""
+    items = [f"{indent}{line}" for line in hook.splitlines()]
+    return "\n".join((*lines[:end], *items, *lines[end:], "")), ""
 
 
 def list_actions(root: Path, project: NewProject) -> Iterator[tuple[str, str]]:

@@ -90,9 +90,7 @@ def describe_configuration(
         raise _wrong(f"{config}: is no file of the project; copy it there")
     arguments = {"name": name, "config": str(file), "names": ()}
     call = _call("describe_transformers", source, arguments, environment)
-    path = f"str({ROOT_MARK} / {file.relative_to(root).as_posix()!r})".replace(
-        "Path(", "pathlib.Path("
-    )
+    path = f"str({ROOT_MARK} / {file.relative_to(root).as_posix()!r})"
     model = f"transformers.{name}"
     construction = Construction(
         module="transformers",

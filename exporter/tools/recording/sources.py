@@ -11,68 +11,13 @@ from pathlib import Path, PurePosixPath
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.syntax.python_source import find_module_file, parse_python
+from exporter.report.pages.templates import render_script
 from exporter.tools.recording.observation import Construction, Observation
 
 _FUNCTION = "build"
 #: In code, the folder of the project.
 ROOT_MARK = "PROJECT_ROOT"
 _PATH = "Path(__file__).parents[{depth}]"
-_CODE = '''\
-"""The model of `models.{id}`."""
-
-{imports}
-
-BUILDS = "{builds}"  # for `exporter record --check`
-
-
-def build() -> object:
-    """Return the model: {reason}."""
-    return {code}
-'''
-_SCRIPT = '''\
-"""The model of `models.{id}`, which only its script can build."""
-
-import contextlib
-import os
-import runpy
-import sys
-from pathlib import Path
-
-import torch
-
-BUILDS = "{builds}"  # for `exporter record --check`
-ROOT = {root}
-ARGUMENTS = {arguments}
-
-
-class _Exported(BaseException):
-    """Ends the script at its export."""
-
-
-def build() -> object:
-    """Run {script} up to its export and return the model.
-
-    {reason}.
-    """
-    models = []
-
-    def capture(model, *args, **kwargs):
-        models.append(model)
-        if len(models) == {index}:
-            raise _Exported
-
-    saved = torch.onnx.export, sys.argv, sys.path[:], os.getcwd()
-    torch.onnx.export, sys.argv = capture, [{program}, *ARGUMENTS]
-    sys.path.insert(0, {folder})
-    os.chdir({start})
-    try:
-        with contextlib.suppress(_Exported):
-            {run}
-    finally:
-        torch.onnx.export, sys.argv, sys.path[:] = saved[:3]
-        os.chdir(saved[3])
-    return models[{index} - 1]
-'''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,14 +139,15 @@ def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> 
     reason = construction.reason or "its imports need the folder of the script"
     if inserted:
         imports = ["import sys", "from pathlib import Path", "", *inserted, "", *imports]
-    text = _CODE.format(
+    text = render_script(
+        "new/recorded_code.py",
         id=id,
         imports="\n".join(imports),
         builds=_name_class(observation, root),
-        code=code.replace(ROOT_MARK, _PATH.format(depth=depth)),
+        code=code.replace(ROOT_MARK, f"pathlib.{_PATH.format(depth=depth)}"),
         reason=reason,
     )
-    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=text, reason=reason)
+    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=f"{text.rstrip()}\n", reason=reason)
 
 
 def _name_class(observation: Observation, root: Path) -> str:
@@ -229,7 +175,8 @@ def _write_script(
     else:
         run = f'runpy.run_path({program}, run_name="__main__")'
         search = locate(str(Path(script.file).parent))
-    text = _SCRIPT.format(
+    text = render_script(
+        "new/recorded_script.py",
         id=id,
         builds=_name_class(observation, root),
         root=_PATH.format(depth=depth),
@@ -242,4 +189,4 @@ def _write_script(
         start=locate(script.folder),
         run=run,
     )
-    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=text, reason=reason)
+    return Source(text=f"models/{id}.py:{_FUNCTION}", builder=f"{text.rstrip()}\n", reason=reason)
