@@ -268,7 +268,9 @@ def _find_class(spec: ModelSpec, root: Path) -> tuple[str, str]:
         return "", ""
     with suppress(OSError, ValueError, SyntaxError):
         if written := _RECORDED.search(file.read_text(encoding="utf-8")):
-            return str((root / written[1]).resolve()), written[2]
+            is_path = written[1].endswith(".py")
+            builds = root / written[1] if is_path else find_module_file(written[1], folders)
+            return str(builds.resolve()) if builds else "", written[2]
     try:
         file, name = find_class(file, name, folders)
         return str(file.resolve()), name

@@ -151,8 +151,13 @@ def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> 
 
 
 def _name_class(observation: Observation, root: Path) -> str:
-    file = os.path.relpath(observation.class_file or root, root)
-    return f"{Path(file).as_posix()}:{observation.class_name}"
+    """Return `file.py:Class`, or `package.module:Class` of an installed package."""
+    _, is_installed, path = observation.class_file.partition("/site-packages/")
+    if is_installed:
+        location = path.removesuffix(".py").replace("/", ".")
+    else:
+        location = Path(os.path.relpath(observation.class_file or root, root)).as_posix()
+    return f"{location}:{observation.class_name}"
 
 
 def _write_script(

@@ -84,11 +84,8 @@ class Describer:
     def _name(self, value: Any) -> tuple[str, str]:
         """Return module and name of a class or function that an import finds."""
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-        if (
-            isinstance(value, types.BuiltinFunctionType)
-            and getattr(torch, value.__name__, 0) is value
-        ):
-            return self._use("torch"), value.__name__
+        if isinstance(value, types.BuiltinFunctionType):
+            module, name = module or "torch", value.__name__
         if "<lambda>" in name:
             raise Inexpressible("a lambda has no name that can be imported")
         if "<locals>" in name:
