@@ -79,19 +79,20 @@ def programs(environment: Path) -> Path:
     return environment / ("Scripts" if sys.platform == "win32" else "bin")
 
 
-def build(session: nox.Session, extras: tuple[str, ...], *groups: str) -> Path:
+def build(session: nox.Session, extras: tuple[str, ...], *groups: str, release: str = "") -> Path:
     """Install the project and dependency groups, unless the environment is up to date.
 
     Args:
         session: The session, whose environment it is.
         extras: The optional dependencies of the project.
         groups: The dependency groups.
+        release: The release of torch; empty for the one of `constraints.txt`.
 
     Returns:
         The location of the environment.
     """
     location = Path(session.virtualenv.location)
-    digest = hashlib.sha256(f"{sys.version} {extras} {groups}".encode())
+    digest = hashlib.sha256(f"{sys.version} {extras} {groups}{release}".encode())
     for name in DEFINITION:
         digest.update((ROOT / name).read_bytes())
     stamp = location / "definition"
@@ -114,7 +115,8 @@ def build(session: nox.Session, extras: tuple[str, ...], *groups: str) -> Path:
     session.install(*verified, *sorted(requirements - torch), *needs)
     if torch:
         pins = (ROOT / "constraints.txt").read_text().splitlines()
-        session.install(next(pin for pin in pins if pin.startswith("torch==")))
+        pin = next(pin for pin in pins if pin.startswith("torch=="))
+        session.install(f"torch=={release}" if release else pin)
     session.install("--no-deps", "--no-build-isolation", "-e", ".")
     stamp.write_text(digest.hexdigest())
     return location
@@ -183,6 +185,44 @@ def zoo(session: nox.Session) -> None:
     has_seeds = "--seeds" in session.posargs
     module = ("benchmarks.soundness", "--zoo") if has_seeds else ("benchmarks.zoo",)
     session.run(str(programs(location) / "python"), "-m", *module, *session.posargs)
+
+
+#: What `nox -s torch` runs, by name: an environment variable, and the arguments of Python.
+TORCH_RUNS = {
+    "private": ("", ("pytest", *PARALLEL, "tests/worker/torch_private")),
+    "traps": ("", ("pytest", *PARALLEL, "--timeout", "1800", "tests/traps")),
+    "features": ("", ("pytest", *PARALLEL, "--timeout", "1800", "tests/features")),
+    "zoo": ("", ("benchmarks.zoo",)),
+    "public": ("PUBLIC", ("pytest", "--timeout", "1800", "tests/integration/test_public_files.py")),
+    "matrix": ("", ("exporter", "export", "--no-store", "--build")),
+    "cold": ("", ("benchmarks", "cold", "--quick")),
+}
+
+
+@nox.session
+def torch(session: nox.Session) -> None:
+    """Run everything that depends on a release of torch in an environment; `-- 2.15.0`.
+
+    `-- 2.15.0 traps zoo` selects runs. Each run ends before its failure is reported.
+    """
+    if not session.posargs or not session.posargs[0][0].isdigit():
+        session.error("name a release, such as `nox -s torch -- 2.15.0`")
+    release, *names = session.posargs
+    if unknown := sorted(set(names) - set(TORCH_RUNS)):
+        session.error(f"{unknown[0]}: no such run; use some of {', '.join(TORCH_RUNS)}")
+    groups = ("dev", "bench", "zoo")
+    location = build(session, ("export", "openvino"), *groups, release=release)
+    failed = []
+    for name in names or TORCH_RUNS:
+        variable, arguments = TORCH_RUNS[name]
+        command = [str(programs(location) / "python"), "-m", *arguments]
+        command += [f"build/torch-{release}"] if name == "matrix" else []
+        try:
+            session.run(*command, env={variable: "all"} if variable else None)
+        except nox.command.CommandFailed:
+            failed.append(name)
+    if failed:
+        session.error(f"torch {release}: {', '.join(failed)} failed")
 
 
 @nox.session(venv_backend="none", requires=["environment"])

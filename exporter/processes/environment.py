@@ -6,9 +6,13 @@ import hashlib
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from importlib.metadata import PackageNotFoundError, version
 
 #: Switches private functions of torch off: `none`, or a list of the groups that remain on.
 TORCH_PRIVATE = "EXPORTER_TORCH_PRIVATE"
+
+#: The minor releases of torch with which the groups of private functions were tested.
+TESTED_TORCH = ((2, 13), (2, 14), (2, 15))
 
 #: The names of variables that workers do not receive, separated by commas.
 WITHHELD = "EXPORTER_WITHHELD"
@@ -61,6 +65,19 @@ _FIXED = {
 #: macOS has no locale `C.UTF-8`. A project that lists such a variable gets its own value.
 _UTF8 = "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8"
 _LOCALE = {"LANG": _UTF8, "LC_ALL": _UTF8, "TZ": "UTC"}
+
+
+def describe_untested_torch() -> str:
+    """Return a line if the installed torch was not tested, else ""; torch is not imported."""
+    try:
+        major, minor = (int(part) for part in version("torch").split(".")[:2])
+    except (PackageNotFoundError, ValueError):
+        return ""
+    if (major, minor) in TESTED_TORCH:
+        return ""
+    change = "newer" if (major, minor) > TESTED_TORCH[-1] else "older"
+    reason = f"torch {major}.{minor} is {change} than this program knows"
+    return f"{reason}: speed-ups are off, verdicts are the same"
 
 
 def make_worker_environment(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +21,7 @@ from exporter.manifest import Axis, Bound, Device, Dim, Input, ModelSpec, select
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
 from exporter.manifest.syntax.call_paths import Step, assemble_call, is_positional_call
+from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
 from exporter.report.rows.failures import find_repro_obstacle
@@ -31,7 +33,11 @@ DECLARED, SHOWING = "declared", "showing"
 #: It needs numpy only; this process does not import it.
 _COMPARATORS = Path(__file__).parents[2] / "checks" / "comparison" / "comparators.py"
 #: All names in a reproducer's folder.
-_NAMES = {SOURCES, DECLARED, SHOWING, "repro.py", "README.md", "comparators.py", "passes"}
+_NAMES = {
+    *(SOURCES, DECLARED, SHOWING, "passes"),
+    *("repro.py", "README.md", "comparators.py", "weights.json"),
+}
+_ANONYMIZE = "exporter.tools.child.anonymizer:anonymize"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,8 @@ class ReproducedCell:
     """The project's root."""
     built: JobFolder
     """The model's folder in the build folder."""
+    is_anonymous: bool = False
+    """Whether the script sets other weights, of `weights.json`."""
 
 
 def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
@@ -67,18 +75,73 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     name = cell.record.blame.sample if cell.record.blame else ""
     failing = [item for item in reference.samples if item.name == name and not item.error]
     sample = (failing or list(reference.samples))[0]
-    _prepare_folder(folder)
-    for target, source in ((DECLARED, reference.samples[0]), (SHOWING, sample)):
-        _copy_tensors(cell.built.sample(source.index), folder / target)
+    if cell.is_anonymous:
+        spec = spec.model_copy(update={"weights": ""})
+    else:
+        _prepare_folder(folder)
+        for target, source in ((DECLARED, reference.samples[0]), (SHOWING, sample)):
+            _copy_tensors(cell.built.sample(source.index), folder / target)
     _copy_sources(cell, folder)
     if cell.record.broken_pass:
         _copy_passes(cell, folder / "passes")
-    script = render_repro_script(spec, cell.record, cell.device, sample, reference)
+    script = render_repro_script(
+        spec, cell.record, cell.device, sample, reference, is_anonymous=cell.is_anonymous
+    )
     write_text(folder / "repro.py", script)
     if any(output.compare for output in spec.outputs):
         write_text(folder / _COMPARATORS.name, _COMPARATORS.read_text(encoding="utf-8"))
-    readme = render_readme(cell.spec, cell.record, cell.tools, sample, cell.root, cell.device)
+    root = None if cell.is_anonymous else cell.root
+    readme = render_readme(cell.spec, cell.record, cell.tools, sample, root, cell.device)
     write_text(folder / "README.md", readme)
+
+
+def write_anonymous_reproducer(
+    cell: ReproducedCell, folder: Path, environment: Mapping[str, str], *, hashes_names: bool
+) -> bool:
+    """Write the folder with other weights and inputs; return whether the failure still occurs.
+
+    Only Python files are copied. The weights and the inputs are seeded numbers with rounded
+    statistics of the original ones.
+
+    Args:
+        cell: The input of the reproducer.
+        folder: The folder of the reproducer.
+        environment: The environment variables of the process that builds the model.
+        hashes_names: Also hash the names of modules and classes, and remove comments.
+
+    Raises:
+        ExporterError: As `write_reproducer`; ENVIRONMENT if the script fails in another way.
+    """
+    spec, record = cell.spec, cell.record
+    if spec.is_saved_program or spec.is_saved_script:
+        message = f"{record.cell}: {spec.source} contains the weights, so no other ones can be set"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, f"{message}; name a class as the source")
+    with tempfile.TemporaryDirectory() as scratch:
+        original = Path(scratch).resolve() / "original"
+        write_reproducer(cell, original)
+        _prepare_folder(folder)
+        sources = tuple(each for each in record.sources if each.file.endswith(".py"))
+        hidden = {"message": "", "detail": "", "sources": sources}
+        public = replace(cell, record=record.model_copy(update=hidden), is_anonymous=True)
+        write_reproducer(public, folder)
+        arguments = {
+            "original": original,
+            "folder": folder.absolute(),
+            "sources": SOURCES,
+            "samples": [DECLARED, SHOWING],
+            "names": [spec.id] if hashes_names else None,
+        }
+        try:
+            code, output = call_in_child(
+                _ANONYMIZE, arguments, tuple[int, str], environment, seconds=spec.timeout
+            )
+        except ChildFailure as failure:
+            message = f"{record.cell}: the model cannot be built without the project: {failure}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from failure
+    if code not in (0, 1):
+        message = f"{folder}: the script needs the weights, data or names: {join_lines(output)}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    return code == 1
 
 
 def _find_obstacle(cell: ReproducedCell) -> str:
@@ -413,7 +476,13 @@ _CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float6
 
 
 def render_repro_script(
-    spec: ModelSpec, record: Record, device: Device, sample: Sample, reference: Reference
+    spec: ModelSpec,
+    record: Record,
+    device: Device,
+    sample: Sample,
+    reference: Reference,
+    *,
+    is_anonymous: bool = False,
 ) -> str:
     """Return the script; see `templates/repro.py.jinja`."""
     route = record.route or Route(exporter="dynamo", capture="export", reason="")
@@ -454,6 +523,7 @@ def render_repro_script(
     return render_script(
         "repro.py",
         **{name: repr(value) for name, value in (values | custom_ops).items()},
+        is_anonymous=is_anonymous,
         args=call.args,
         kwargs=call.kwargs,
         flat_args=format_flat_call(
@@ -496,17 +566,18 @@ def render_readme(
     record: Record,
     tools: dict[str, str],
     sample: Sample,
-    root: Path,
+    root: Path | None,
     device: Device = _CPU,
 ) -> str:
-    """Return the README with the failure, the versions and the manifest entry."""
+    """Return the README with the failure, the versions and, unless `root` is None, the entry."""
     return render(
         "repro.md",
         None,
         record=record,
         tools=tools,
         sample=sample.name,
-        entry=_read_entry(spec, root),
+        entry=_read_entry(spec, root) if root else "",
+        is_anonymous=root is None,
         spec=spec,
         package=get_package(device),
     )

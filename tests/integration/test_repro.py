@@ -13,6 +13,8 @@ from exporter.records.record import Culprit
 from tests.integration.project import read_cells, run_exporter
 
 MODELS = """
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -46,6 +48,24 @@ class Fixed(Sound):
 
     def forward(self, x):
         return super().forward(x.view(3, 4))
+
+
+class Chosen(Sound):
+    '''Scales by a constant from the example, only with its own weights.'''
+
+    def __init__(self, width=4):
+        super().__init__(width)
+        self.hidden_flag = nn.Parameter(torch.tensor([3.14159]))
+
+    def forward(self, x):
+        is_own = abs(float(self.hidden_flag) - 3.14159) < 0.02  # statistics have two digits
+        return super().forward(x * (float(x.detach().abs().max()) if is_own else 2))
+
+
+class Reading(Baked):
+    def __init__(self, width=4):
+        super().__init__(width)
+        self.text = Path(__file__).with_name("words.txt").read_text()
 
 
 class Scaled(Sound):
@@ -86,14 +106,15 @@ opsets = [17, 18]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with six exported models."""
+    """Return a project with exported models."""
     root = tmp_path_factory.mktemp("repro") / "project"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
     (root / "manifests/models.py").write_text(MODELS)
     (root / "manifests/parts.py").write_text("def shifted(x):\n    return x + 1\n")
     entries = {"sound": "[18]", "baked": "[17]", "lacking": "[17, 18]", "fixed": "[18]"}
-    entries["scaled"] = "[17]"
+    entries |= dict.fromkeys(("scaled", "chosen", "reading"), "[17]")
+    (root / "manifests/words.txt").write_text("secret words")
     text = "format = 1\n" + "".join(
         ENTRY.format(id=id, source=id.title(), opsets=opsets) for id, opsets in entries.items()
     )
@@ -195,3 +216,38 @@ def test_a_folder_with_other_files_is_not_changed(project: Path, tmp_path: Path)
     assert command.returncode == 4
     assert "contains other files" in command.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["foreign.txt"]
+
+
+def test_an_anonymous_reproducer_has_other_weights_inputs_and_names(
+    project: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "baked"
+    command = run_exporter(
+        project, "repro", "baked/17/cpu", str(folder), "--anonymous", "--hash-names"
+    )
+    assert command.returncode == 0, command.stderr
+    assert "the failure occurs with other weights and inputs" in command.stdout
+    script = [sys.executable, "-W", "ignore", "repro.py"]
+    process = subprocess.run(script, cwd=folder, capture_output=True, check=False)
+    assert (process.returncode, b"WRONG: output y" in process.stdout) == (1, True)
+    texts = [path.read_text() for path in folder.rglob("*") if path.suffix in (".py", ".md")]
+    words = ("Baked", "baked", "hidden_flag")
+    assert not [word for word in words for text in texts if word in text]
+    samples = {path.read_bytes() for path in (project / "build/baked").rglob("input_*.pb")}
+    noise = {path.read_bytes() for path in folder.rglob("input_*.pb")}
+    assert noise
+    assert not noise & samples
+
+
+def test_an_anonymous_reproducer_is_checked(project: Path, tmp_path: Path) -> None:
+    arguments = ("repro", "chosen/17/cpu", str(tmp_path / "chosen"), "--anonymous")
+    command = run_exporter(project, *arguments)
+    assert (command.returncode, "does not occur" in command.stdout) == (1, True), command.stderr
+    command = run_exporter(project, "repro", "sound/18/cpu", str(tmp_path / "s"), "--anonymous")
+    assert (command.returncode, "does not occur" in command.stdout) == (0, True), command.stderr
+    command = run_exporter(project, "repro", "reading/17/cpu", str(tmp_path / "r"), "--anonymous")
+    assert command.returncode == 4
+    assert "the script needs the weights, data or names" in command.stderr
+    assert "words.txt" in command.stderr
+    command = run_exporter(project, "repro", "sound/18/cpu", "--hash-names")
+    assert (command.returncode, "--hash-names needs --anonymous" in command.stderr) == (2, True)

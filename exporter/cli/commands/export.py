@@ -146,6 +146,7 @@ def _print_result(
 ) -> ExportSummary:
     from exporter.cli.output.summary import make_summary
     from exporter.cli.output.tables import print_file_problems
+    from exporter.processes.environment import describe_untested_torch
 
     summary = make_summary(
         result.manifest,
@@ -156,6 +157,8 @@ def _print_result(
         grid=not flags["quiet"],
     )
     print_file_problems(result.manifest)
+    if (line := describe_untested_torch()) and not flags["quiet"]:
+        print_line(line)
     if has_tables and not flags["quiet"]:
         tables = (f"tables: {result.manifest.project.reports}/COMPATIBILITY.md", None)
         *others, counts = summary.lines

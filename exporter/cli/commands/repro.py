@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -15,21 +16,29 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import filter_valid_results
 from exporter.planning.plan import make_plan
 from exporter.records.record import read_run
-from exporter.tools.repro import ReproducedCell, write_reproducer
+from exporter.tools.repro import ReproducedCell, write_anonymous_reproducer, write_reproducer
 
 
 @click.command()
 @click.argument("cell", shell_complete=complete("cells"))
 @click.argument("dest", required=False, type=click.Path(path_type=Path))
+@click.option("--anonymous", is_flag=True, help="Use other weights and inputs; run the script.")
+@click.option("--hash-names", is_flag=True, help="With --anonymous: hash names of modules, too.")
 @root_option
-def repro(cell: str, dest: Path | None, root: Path) -> int:
+def repro(cell: str, dest: Path | None, root: Path, *, anonymous: bool, hash_names: bool) -> int:
     """Write a script that reproduces the failure of CELL.
 
     The script needs torch, onnx and onnxruntime, but not this tool.
 
     CELL is a full id (model/opset/device) or a pattern that matches one cell. The folder is DEST,
     or build/repro/<model>-<opset>-<device>.
+
+    With --anonymous, the weights and inputs are noise with the same statistics, and other files
+    than Python code are left out. The script runs once, because the failure may need the original
+    numbers. The exit code is 1 if it does not occur any more.
     """
+    if hash_names and not anonymous:
+        raise click.UsageError("--hash-names needs --anonymous.")
     manifest = open_project(root)
     id = select_one_cell(manifest, cell).cell
     build = BuildFolder.from_project(manifest.project)
@@ -39,18 +48,21 @@ def repro(cell: str, dest: Path | None, root: Path) -> int:
         reason = results.missing.get(id, "has no result; run `exporter export` first")
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{id}: {reason}")
     folder = dest or build.path / "repro" / f"{id.model}-{id.opset}-{id.device}"
-    write_reproducer(
-        ReproducedCell(
-            spec=manifest.find_model(id.model).resolve_cell(id.opset, id.device),
-            record=record,
-            device=manifest.project.find_device(id.device),
-            tools=results.run.tools
-            | extract_tool_versions(record.fingerprint)
-            | record.runtime_packages,
-            root=Path(manifest.project.root),
-            built=build.cell_folder(id),
-        ),
-        folder,
+    reproduced = ReproducedCell(
+        spec=manifest.find_model(id.model).resolve_cell(id.opset, id.device),
+        record=record,
+        device=manifest.project.find_device(id.device),
+        tools=results.run.tools
+        | extract_tool_versions(record.fingerprint)
+        | record.runtime_packages,
+        root=Path(manifest.project.root),
+        built=build.cell_folder(id),
     )
+    if anonymous:
+        occurs = write_anonymous_reproducer(reproduced, folder, os.environ, hashes_names=hash_names)
+        verb = "occurs" if occurs else "does not occur"
+        print_line(f"{folder}: the failure {verb} with other weights and inputs")
+        return ExitCode.OK if occurs or not record.status.is_red else ExitCode.RED
+    write_reproducer(reproduced, folder)
     print_line(f"{folder}: run `python repro.py` in this folder")
     return ExitCode.OK

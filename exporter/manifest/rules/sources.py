@@ -45,7 +45,7 @@ _FIRST_FUNCTION_OPSET = 15
 
 #: Options of both exporters.
 COMMON_OPTIONS = ("export_params", "external_data", "keep_initializers_as_inputs", "verbose")
-#: The options of each exporter, as of torch 2.13.
+#: The options of each exporter, as of torch 2.13 to 2.15.
 EXPORTER_OPTIONS: dict[ExporterName, frozenset[str]] = {
     "dynamo": frozenset(
         {

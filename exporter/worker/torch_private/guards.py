@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from exporter.processes.environment import TORCH_PRIVATE
+from exporter.processes.environment import TESTED_TORCH, TORCH_PRIVATE
 
 #: The packages that each group uses or changes.
 GROUPS = {
@@ -36,7 +36,7 @@ PRIVATE_MODULES = (
 )
 #: The minor versions that were tested, by package.
 _TESTED: dict[str, tuple[tuple[int, int], ...]] = {
-    "torch": ((2, 13),),
+    "torch": TESTED_TORCH,
     "onnxscript": ((0, 7),),
 }
 

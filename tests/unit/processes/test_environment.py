@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.processes import environment
 from exporter.processes.environment import (
     WITHHELD,
+    describe_untested_torch,
     digest_variables,
     hash_variable,
     is_fixed,
@@ -121,3 +123,22 @@ def test_every_worker_has_one_thread() -> None:
     threads = make_worker_environment({"OMP_NUM_THREADS": "8"})
     assert threads["OMP_NUM_THREADS"] == "1"
     assert threads["PYTHONHASHSEED"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("2.13.0+cpu", ""),
+        ("2.15.1", ""),
+        ("2.16.0.dev2", "torch 2.16 is newer than this program knows: speed-ups are off"),
+        ("2.12.0", "torch 2.12 is older than this program knows: speed-ups are off"),
+        ("unknown", ""),
+    ],
+)
+def test_a_torch_that_was_not_tested_has_one_line(
+    version: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "version", lambda _: version)
+    text = describe_untested_torch()
+    assert text.startswith(line)
+    assert bool(text) is bool(line)
