@@ -19,7 +19,9 @@ from tests.integration.results import make_green_project, write_results
 
 DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
 #: Templates that a project cannot replace: scripts that must run, and a page without a project.
-FIXED_TEMPLATES = {"repro.md", "repro.py", "repro_custom_ops.py", "repro_file.py"}
+FIXED_TEMPLATES = {
+    *("repro.md", "repro.py", "repro_compare.py", "repro_custom_ops.py", "repro_file.py"),
+}
 
 
 def render(root: Path) -> dict[str, bytes]:
