@@ -15,7 +15,6 @@ import os
 import pkgutil
 import runpy
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +29,7 @@ from typing import Any
 
 import exporter
 from exporter.processes.environment import make_worker_environment
+from exporter.processes.lifetime import die_with_parent
 
 ROOT = Path(__file__).parents[2]
 #: Parts of the names of modules that run in other processes than the command.
@@ -38,6 +38,8 @@ _OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main_
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
 #: The variable that describes the servers.
 _SERVERS = "TEST_SERVERS"
+#: The output of a server that can be reached.
+_READY = b"ready\n"
 #: Bytes of a message and descriptors with it.
 _MAX_MESSAGE, _MAX_DESCRIPTORS = 1 << 20, 8
 
@@ -51,25 +53,29 @@ class Server:
     """A process of this module, which ends with the process of the tests."""
 
     def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
-        folder = tempfile.mkdtemp(prefix="server-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         self.variables = select_start_variables(environment)
-        self.path = f"{folder}/socket"
+        # The name of a socket without a file, which ends with its process.
+        self.path = f"\0exporter-tests-{os.getpid()}-{kind}"
         self._process = subprocess.Popen(
             # The product starts its fork server with `-P`, too.
-            [sys.executable, *["-P"] * (kind == "workers"), "-m", __name__, kind, self.path],
+            [sys.executable, *["-P"] * (kind == "workers"), "-m", __name__, kind, self.path[1:]],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             # The imports of workers write warnings.
             stderr=subprocess.DEVNULL if kind == "workers" else None,
         )
-        atexit.register(self._process.kill)
-        while not Path(self.path).exists():
-            if self._process.poll() is not None:
-                raise AssertionError(f"the server of {kind} ended with {self._process.returncode}")
-            time.sleep(0.01)
+        atexit.register(self.close)
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            if output.read() != _READY:
+                raise AssertionError(f"the server of {kind} ended with {self._process.wait()}")
+
+    def close(self) -> None:
+        """End the process. It ends with a killed process of tests, too."""
+        self._process.kill()
+        self._process.wait()
 
 
 @cache
@@ -145,13 +151,16 @@ def collect_children(*_: object) -> None:
             pass
 
 
-def serve(kind: str, path: str) -> None:
+def serve(kind: str, socket_name: str) -> None:
     """Fork a process for each message; return only in such a process."""
     signal.signal(signal.SIGCHLD, collect_children)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"{path}.new")
+    listener.bind(f"\0{socket_name}")
     listener.listen(64)
-    Path(f"{path}.new").rename(path)  # a client finds it only if it can connect
+    os.write(1, _READY)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
     while True:
         connection, _ = listener.accept()
         data, descriptors, *_ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
@@ -265,5 +274,6 @@ def import_modules(kind: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "run":
         sys.exit(forward(sys.argv[2:]))
+    die_with_parent(os.getppid())
     import_modules(sys.argv[1])
     serve(*sys.argv[1:])
