@@ -119,15 +119,26 @@ def _describe(
     folder: Path,
 ) -> dict[str, Any]:
     """Write the module and its inputs, and return the entry without its source."""
+    import torch
     from safetensors.torch import save_file
 
     folder.mkdir()
-    parameters = list(inspect.signature(module.forward).parameters)
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    signature = inspect.signature(module.forward).parameters
+    parameters = [name for name, each in signature.items() if each.kind in named]
     if not isinstance(inputs, Mapping):
+        if len(inputs) > len(parameters):
+            count = f"{len(inputs)} inputs for the {len(parameters)} named parameters of forward"
+            raise ValueError(f"prove: {count}; remove some, or write an entry for `*args`")
         inputs = dict(zip(parameters, inputs, strict=False))
     if unknown := [name for name in (*inputs, *axes) if name not in parameters]:
         known = ", ".join(parameters)
         raise ValueError(f"prove: forward has no parameter '{unknown[0]}'; name one of {known}")
+    given: Mapping[str, object] = inputs  # callers without types
+    if others := [name for name, each in given.items() if not isinstance(each, torch.Tensor)]:
+        raise ValueError(
+            f"prove: input '{others[0]}' is no tensor; write an entry for other values"
+        )
     dims = {_name(dim): dim for each in axes.values() for dim in each.values()}
     limits = {name: _read_limits(dim) for name, dim in dims.items()}
     names = {name: {i: _name(dim) for i, dim in axes.get(name, {}).items()} for name in inputs}

@@ -54,6 +54,14 @@ def test_local():
 
 def test_name():
     prove(Encoder(), {"z": torch.zeros(2, 4)})
+
+
+def test_count():
+    prove(Encoder(), [torch.zeros(2, 4)] * 4)
+
+
+def test_number():
+    prove(Encoder(), {"x": torch.zeros(2, 4), "scale": 2})
 """
 
 
@@ -81,6 +89,8 @@ def test_prove_raises_the_findings_of_an_export(tmp_path: Path) -> None:
     assert re.search(r"the trace made constants at test_nets.py:\d+", shown)
     assert re.search(r"ValueError: prove: test_nets\..*Local cannot be imported; define it", shown)
     assert "ValueError: prove: forward has no parameter 'z'; name one of x, scale, mask" in shown
+    assert "ValueError: prove: 4 inputs for the 3 named parameters of forward; " in shown
+    assert "ValueError: prove: input 'scale' is no tensor; " in shown
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) in (
         [],
         ["__pycache__"],

@@ -58,7 +58,7 @@ def watch(root: Path, *arguments: str) -> Iterator[Watch]:
 
 def read_verdicts(root: Path) -> dict[str, tuple[object, ...]]:
     return {
-        cell: (record.status, record.message, record.checks, record.sources, record.packages)
+        cell: (record.status, record.message, record.checks, record.sources)
         for cell, record in read_cells(root).items()
     }
 
