@@ -53,7 +53,7 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
     elif construction.name:
         reason = f"an import of {Path(script.file).name} runs the script"
     inside = Path(script.file).is_relative_to(root) and script.file.endswith(".py")
-    if observation.kind == "export" and script.file and (inside or script.module):
+    if observation.kind == "export" and inside:
         if construction.name and not runs_at_import:
             reason = f"the arguments of {observation.label} do not give the exported model"
         yield _write_script(observation, id, root, folder, reason)

@@ -10,6 +10,7 @@ import functools
 import inspect
 import pprint
 import sys
+import textwrap
 import types
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -186,7 +187,9 @@ class Describer:
     def _call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         words = [self._express(each) for each in args]
         words += [f"{key}={self._express(each)}" for key, each in kwargs.items()]
-        return f"{function}({', '.join(words)})"
+        text = f"{function}({', '.join(words)})"
+        lines = textwrap.indent(",\n".join(words), "    ")
+        return text if len(text) <= _WIDTH else f"{function}(\n{lines},\n)"
 
 
 _LITERALS = (type(None), bool, int, str, bytes)
