@@ -145,6 +145,10 @@ class JobFolder:
         """Return the folder of the exporter's optional reports for `opset`."""
         return self.path / "logs" / str(opset)
 
+    def rollout(self, step: int) -> Path:
+        """Return the folder with PyTorch's inputs and outputs of a step of the rollout."""
+        return self.path / "rollout" / f"step_{step}"
+
     def passes(self, opset: int) -> Path:
         """Return the folder of the files before and after each pass; removed if all is right."""
         return self.path / "passes" / str(opset)
@@ -207,7 +211,7 @@ class Sample(FrozenModel):
     index: int
     name: str
     """`declared`, `batch=7`, `batch=7 sequence=11`, `other mask`, or the name of a case."""
-    kind: Literal["declared", "axis", "case", "values", "masked"]
+    kind: Literal["declared", "axis", "case", "values", "masked", "rollout"]
     """`masked`: an input without any allowed element. The manifest promises nothing about it, so it
     gives a note only."""
     axes: dict[str, int]
@@ -319,6 +323,8 @@ class Reference(ChecksummedModel):
     """Every weight in the order of the `state_dict`, if weights are inputs of the file; see
     `JobFolder.weight`."""
 
+    rollout: Items[Sample] = ()
+    """The steps of the rollout; see `JobFolder.rollout`."""
     metric: Items[float] = ()
     """The metric of the entry: PyTorch's, and that of a model that returns zeros."""
     captures: Items[str] = ()

@@ -8,6 +8,7 @@ from exporter.checks.runtime_checks import (
     MetricCheck,
     PlacementCheck,
     PowerCheck,
+    RolloutCheck,
 )
 from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
 
@@ -22,9 +23,15 @@ RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     *SAMPLE_CHECKS,
     LookupTableCheck(),
     MetricCheck(),
+    RolloutCheck(),
 )
 
 #: Checks on a further device. The others judge the file or PyTorch, whatever device runs it.
-SHORT_CHECKS: tuple[RuntimeCheck, ...] = (PlacementCheck(), *SAMPLE_CHECKS, MetricCheck())
+SHORT_CHECKS: tuple[RuntimeCheck, ...] = (
+    PlacementCheck(),
+    *SAMPLE_CHECKS,
+    MetricCheck(),
+    RolloutCheck(),
+)
 
 __all__ = ["RUNTIME_CHECKS", "SHORT_CHECKS", "STRUCTURE_CHECKS"]

@@ -10,16 +10,25 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.checks.comparison.compare_outputs import compare_by, get_overflow
-from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.comparison.compare_outputs import (
+    choose_limit,
+    compare_by,
+    get_overflow,
+)
+from exporter.checks.comparison.compare_samples import (
+    apply_sample_noise,
+    compare_samples,
+    compare_values,
+)
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.checks.sample_files import DamagedSample, SampleData
 from exporter.core.known_names import SOFTWARE
 from exporter.jobs import Sample
 from exporter.manifest import Axis, Metric
 from exporter.records.record import CheckResult, Status
-from exporter.runtimes import Placement, Session
+from exporter.runtimes import Placement, RunFailure, Session
 from exporter.runtimes.graph_walk import normalize_domain
 from exporter.runtimes.session import Array, OnnxValue, list_items
 
@@ -501,6 +510,115 @@ def find_metric_problems(metric: Metric, value: float, pytorch: float) -> list[s
         text = f"{metric.call} drops by {pytorch - value:.4g}, from {pytorch:.6g} to {value:.6g}"
         problems.append(f"{text}; at most {metric.drop:g} is promised")
     return problems
+
+
+class RolloutCheck:
+    """The loop of a recurrent file, each step with its own outputs; see `RuntimeCheck`."""
+
+    name = "rollout"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the contract has a rollout."""
+        return context.spec.rollout is not None
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the outputs and the greedy tokens of each step; stop at the first difference."""
+        samples = context.reference.rollout
+        try:
+            steps = [
+                context.samples.read(context.folder.rollout(sample.index), context.spec)
+                for sample in samples
+            ]
+        except DamagedSample as error:
+            return self._report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
+        if not steps:
+            return self._report(Status.ERROR, "PyTorch's steps are missing; export the model again")
+        states: dict[str, Array] = {}
+        figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
+        for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
+            inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
+            problem = ""
+            try:
+                values = session.run(inputs)
+                if list(session.output_names) != [each.name for each in context.spec.outputs]:
+                    problem = f"the file's outputs are {', '.join(session.output_names)}"
+            except RunFailure as failure:
+                problem = f"the runtime fails: {failure}"
+            if not problem:
+                inner = apply_sample_noise(sample, context)
+                compared = compare_values(values, data, sample, inner, device)
+                following = steps[number + 1] if number + 1 < len(steps) else None
+                states, problem = _feed_values(values, data, following, inner, (figures, device))
+                for name, each in compared:
+                    problem = problem or (each.problem and f"{name}: {each.problem}")
+                    figures["max_abs"] = max(float(figures["max_abs"]), each.max_abs)
+                    figures["of_limit"] = max(float(figures["of_limit"]), each.limit_ratio)
+            if problem:
+                figures |= {"steps": number}
+                del figures["of_limit"]  # no review of single calls helps
+                message = f"step {number + 1} of {len(steps)}: {problem}"
+                return self._report(Status.FAIL, message, figures)
+        figures["steps"] = len(steps)
+        first = steps[0].outputs
+        if all(_have_same_values(step.outputs, first) for step in steps):
+            message = "every step of PyTorch has the same outputs; give the model other inputs"
+            return self._report(Status.INCONCLUSIVE, message, figures)
+        return self._report(Status.PASS, "", figures)
+
+    def _report(
+        self, status: Status, message: str, figures: Mapping[str, int | float | str] | None = None
+    ) -> CheckResult:
+        metrics = dict(figures or {})
+        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+
+
+def _have_same_values(outputs: Sequence[OnnxValue], others: Sequence[OnnxValue]) -> bool:
+    pairs = zip(outputs, others, strict=True)
+    return all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs)
+
+
+def _feed_values(
+    values: Sequence[OnnxValue],
+    data: SampleData,
+    following: SampleData | None,
+    context: CheckContext,
+    state: tuple[dict[str, int | float | str], str],
+) -> tuple[dict[str, Array], str]:
+    """Return the inputs of the next step, and a problem if the file selects another token.
+
+    If both tokens differ by no more than the errors of their logits, PyTorch's token is used.
+    """
+    figures, device = state
+    items = {item.name: item for item in context.spec.inputs}
+    states: dict[str, Array] = {}
+    rollout = context.spec.rollout
+    for index, output in enumerate(context.spec.outputs):
+        target = rollout.feeds.get(output.name) if rollout else None
+        if target is None:
+            continue
+        value, expected = np.asarray(values[index]), np.asarray(data.outputs[index])
+        if not ("int" in items[target].dtype and "float" in output.dtype):
+            states[target] = value
+            continue
+        if value.shape != expected.shape:
+            continue  # the comparison reports it
+        if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
+            value, expected = value[:, -1:], expected[:, -1:]
+        tokens, right = value.argmax(-1), expected.argmax(-1)
+        chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
+        margin = float((best - chosen).max())
+        limit, _ = choose_limit(expected, None, OutputContext(context, index, device, False))
+        scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+        if np.isnan(value).any() or margin > 2 * (limit.allowed_error(scale) if limit else 0.0):
+            row = tuple(int(each) for each in np.argwhere(tokens != right)[0])
+            pair = f"token {tokens[row]} in place of {right[row]}"
+            error = float(np.abs(value - expected).max())
+            problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"
+            return states, f"{problem}, and the largest error of '{output.name}' is {error:.3g}"
+        figures["ties"] = int(figures["ties"]) + int((tokens != right).any())
+        if following is not None:
+            states[target] = following.inputs[target]
+    return states, ""
 
 
 #: Check -> kind of its samples.

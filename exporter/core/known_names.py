@@ -22,10 +22,10 @@ CHECK_STAGES: Mapping[str, str] = {
     **dict.fromkeys(("opset", "wellformed", "signature"), "structure"),
     LOAD_CHECK: "load",
     **dict.fromkeys(("placement", DETERMINISM_CHECK, "power"), "parity"),
-    **dict.fromkeys(("parity", "axes", "cases", "values", "tables", "metric"), "parity"),
+    **dict.fromkeys(("parity", "axes", "cases", "values", "tables", "metric", "rollout"), "parity"),
 }
 #: The checks that compare a file with runs of PyTorch.
-COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values", "metric"})
+COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values", "metric", "rollout"})
 #: Code -> the fields of a red record, as regular expressions; the first code whose fields all match
 #: is its code. Codes never change their meaning. `docs/failures.md` explains each one.
 FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
@@ -66,6 +66,7 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-values": {"check": "values"},
     "E-tables": {"check": "tables"},
     "E-metric": {"check": "metric"},
+    "E-rollout": {"check": "rollout"},
     "E-worker": {},
 }
 

@@ -28,6 +28,7 @@ from exporter.manifest.rules.fills import (
     resolve_comparators,
     resolve_fill,
     resolve_inputs_from,
+    resolve_rollout,
 )
 from exporter.manifest.rules.layers import EffectiveSettings, Layer, merge_layers
 from exporter.manifest.rules.overrides import (
@@ -197,6 +198,9 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
     comparators = resolve_comparators(
         model, {shape.path: shape for shape in shapes}, context.references
     )
+    rollout = None
+    if model.has_valid("rollout"):
+        rollout = resolve_rollout(model, {shape.path: shape for shape in shapes})
     axes = resolve_axes(model, shapes)
     cases = resolve_cases(model, axes, context.references) if model.has_valid("cases") else ()
     if model.report:
@@ -228,6 +232,7 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
             for index, table in enumerate(settings.outputs)
         ),
         "axes": axes,
+        "rollout": rollout,
         "cases": cases,
     }
 

@@ -77,6 +77,7 @@ from exporter.worker.reference.reference_run import (
     measure_metric,
 )
 from exporter.worker.reference.review import is_worth_review, review_reference
+from exporter.worker.reference.rollout import compute_rollout
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
@@ -358,7 +359,12 @@ def _compute_reference(
     weights = describe_named_weights(model, names, storages)
     weight_inputs = store_weights(model, spec, storages, names, folder)
     metric = measure_metric(model, spec, root)
-    update = {"weights": weights, "weight_inputs": weight_inputs, "metric": metric}
+    update = {
+        "weights": weights,
+        "weight_inputs": weight_inputs,
+        "metric": metric,
+        "rollout": compute_rollout(model, spec, inputs, folder),
+    }
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)
     initial = (f"{INITIAL_WEIGHTS}{spec.seed}",) if loaded.has_initial_weights else ()

@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_528,
-    "lines of tests": 67_004,
-    "files": 270,
+    "lines of the package": 57_921,
+    "lines of tests": 67_387,
+    "files": 271,
     "packages": 42,
     "modules below 60 lines": 15,
     "lines of imports in 1,000 lines": 79,

@@ -202,12 +202,12 @@ def _compare_sample(
     if len(values) != len(names):
         problem = f"the runtime gives {len(values)} outputs, declared {len(names)}"
         return SampleResult(sample=sample, problems=(problem,))
-    compared = _compare_values(values, data, sample, context, device)
+    compared = compare_values(values, data, sample, context, device)
     is_tied = False
     if any(result.problem for _, result in compared):
         for other in list_alternatives(values, data):
             inexact = sample.model_copy(update={"exact": False})
-            results = _compare_values(values, other, inexact, context, device)
+            results = compare_values(values, other, inexact, context, device)
             if not any(result.problem for _, result in results):
                 compared, is_tied = results, True
                 break
@@ -224,13 +224,14 @@ def _compare_sample(
     )
 
 
-def _compare_values(
+def compare_values(
     values: Sequence[OnnxValue],
     data: SampleData,
     sample: Sample,
     context: CheckContext,
     device: str,
 ) -> list[tuple[str, Comparison]]:
+    """Compare the outputs of a file with those of a sample."""
     indices = range(len(context.spec.outputs))
     outputs = [OutputContext(context, index, device, sample.exact) for index in indices]
     return [

@@ -245,6 +245,18 @@ class Metric(FrozenModel):
     """The largest difference by which the file's figure may be below PyTorch's."""
 
 
+class Rollout(FrozenModel):
+    """A loop of a recurrent model, in PyTorch and with the file."""
+
+    steps: Annotated[int, Field(ge=2, le=1000)]
+    """The number of runs; the first one has the declared inputs."""
+    feeds: Annotated[dict[Line, Line], Field(min_length=1)]
+    """The input of the next step for each output that it gets: `{ "present.{layer}" =
+    "past.{layer}" }` stands for all layers. If an integer input gets a float output, it receives
+    the positions of its largest values, such as the next token from logits. Other inputs keep their
+    values. If an axis of them grows, the last values are repeated; `arange` continues."""
+
+
 class Depends(FrozenModel):
     """Dependencies that the manifest lists, because no tracing can see them."""
 
@@ -295,6 +307,7 @@ class ModelSpec(FrozenModel):
     passes: Items[FilePass] = ()
     """The functions that make the file that ships from the exported one, in order."""
     metric: Metric | None = None
+    rollout: Rollout | None = None
     parent: str = ""
     """The entry that a variant with passes extends; empty for other entries."""
     ir_version: int | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
-from exporter.manifest.resolved.model import Comparator
+from exporter.manifest.resolved.model import Comparator, Rollout
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.references import References
@@ -19,7 +19,7 @@ from exporter.manifest.schema.tables import (
     InputTable,
     list_explicit_values,
 )
-from exporter.manifest.syntax.fields import FLOATS, MAX_SIZE, OMITTED
+from exporter.manifest.syntax.fields import FLOATS, MAX_COPIES, MAX_SIZE, OMITTED, PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath, format_key, format_value, join_words, quote
 
 #: The smallest and the largest value of each integer dtype.
@@ -226,6 +226,63 @@ def _find_rows_problem(
         if model.settings.outputs[names[name]].compare:
             return f"{quote(name)} has a comparator of its own; remove one of the two"
     return ""
+
+
+def resolve_rollout(
+    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
+) -> Rollout | None:
+    """Return the rollout with a feed for each layer, and report feeds that do not fit."""
+    table = model.settings.rollout
+    if table is None:
+        return None
+    named = {(shape.is_input, shape.name): shape for shape in shapes.values()}
+    tables = {
+        (is_input, each.name): each
+        for is_input, items in ((True, model.settings.inputs), (False, model.settings.outputs))
+        for each in items
+    }
+    feeds: dict[str, str] = {}
+    for source, target in table.feeds.items():
+        path: KeyPath = ("rollout", "feeds", source)
+        pairs = _expand_feed(source, target, named)
+        if not pairs:
+            model.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
+        for one, other in pairs:
+            keys = [(False, one), (True, other)]
+            missing = [key for key in keys if key not in named]
+            if missing:
+                is_input, name = missing[0]
+                known = [each for kind, each in named if kind == is_input]
+                kind = "input" if is_input else "output"
+                text = f"no {kind} has the name {quote(name)}{suggest_name(name, known)}"
+                model.add_problem(path, text)
+                continue
+            dtypes = [resolve_dtype(model.settings, tables[key]) for key in keys]
+            ranks = [len(named[key].dims) for key in keys]
+            is_greedy = "float" in dtypes[0] and "int" in dtypes[1]
+            if other in feeds.values():
+                model.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
+            elif dtypes[0] != dtypes[1] and not is_greedy:
+                text = f"{quote(one)} is {dtypes[0]}, and {quote(other)} is {dtypes[1]}"
+                model.add_problem(path, f"{text}; feed an output of the same dtype")
+            elif ranks[0] - is_greedy != ranks[1]:
+                shown = [_format_dims(named[key].dims) for key in keys]
+                text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
+                model.add_problem(path, f"{text}; feed an output with these dimensions")
+            feeds[one] = other
+    return Rollout(steps=table.steps, feeds=feeds) if feeds else None
+
+
+def _expand_feed(
+    source: str, target: str, named: Mapping[tuple[bool, str], NamedShape]
+) -> list[tuple[str, str]]:
+    """Return a feed without a placeholder, or the feeds of all layers that exist."""
+    layer = PLACEHOLDER.search(source)
+    if not layer:
+        return [(source, target)]
+    numbers = (str(number) for number in range(MAX_COPIES))
+    pairs = [(source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers]
+    return [each for each in pairs if (False, each[0]) in named and (True, each[1]) in named]
 
 
 def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:

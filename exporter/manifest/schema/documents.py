@@ -160,6 +160,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("cases", tables.CaseTable),
     ("passes", tables.PassTable),
     ("metric", tables.MetricTable),
+    ("rollout", tables.RolloutTable),
     ("tolerance", tables.ToleranceTable),
     ("options", entry.OptionsTable),
     ("custom_ops", tables.CustomOpTable),

@@ -26,6 +26,7 @@ from exporter.manifest.schema.tables import (
     OutputTable,
     ParametersField,
     PassField,
+    RolloutTable,
     Table,
     ToleranceTable,
 )
@@ -228,8 +229,8 @@ class OverrideTable(Table):
             (
                 "artifact", "axes", "cases", "constants", "consumers", "containers", "description",
                 "dynamic_axes", "export_device", "export_state", "init", "inputs", "inputs_from",
-                "metric", "mode", "owner", "parameters", "passes", "precision", "seed", "source",
-                "tags", "weights", "weights_sha256",
+                "metric", "mode", "owner", "parameters", "passes", "precision", "rollout", "seed",
+                "source", "tags", "weights", "weights_sha256",
             ),
             _ONE_MODEL,
         ),
@@ -350,6 +351,9 @@ class Settings(Table):
     metric: MetricTable | None = None
     """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
     PyTorch and for the file. The cell is red if the file breaks one of the promises."""
+    rollout: RolloutTable | None = None
+    """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
+    PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""
     ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
     """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
     1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file

@@ -17,6 +17,7 @@ from exporter.manifest.resolved.model import (
     Depends,
     Kind,
     Metric,
+    Rollout,
 )
 from exporter.manifest.syntax.fields import (
     AXIS_KEYS,
@@ -329,6 +330,10 @@ class MetricTable(Metric, Table):
         if self.least is None and self.drop is None:
             raise ValueError("promises nothing; add `least` or `drop`")
         return self
+
+
+class RolloutTable(Rollout, Table):
+    """A loop of a recurrent model, in PyTorch and with the file."""
 
 
 class CustomOpTable(CustomOp, Table):

@@ -381,6 +381,7 @@ def prove_folder(
     Raises:
         DamagedFolder: If the reference or a sample is missing or changed.
     """
+    spec = spec.model_copy(update={"rollout": None})  # its steps are not published
     with _open_samples(folder, publication) as (samples, reference):
         context = CheckContext(
             folder=samples,

@@ -249,7 +249,7 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     # Only an export records the files that a comparator of the project reads.
     functions = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
     model_keys = (spec.custom_ops, spec.inputs_from, reference.weight_inputs, spec.measure)
-    needs_model = any((*model_keys, spec.metric, functions))
+    needs_model = any((*model_keys, spec.metric, spec.rollout, functions))
     # PyTorch's steps are stored only if a tolerance needs them.
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
     if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):

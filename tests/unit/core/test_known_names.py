@@ -73,6 +73,7 @@ FAILURES: list[tuple[str, dict[str, Any]]] = [
     ("E-values", {"check": "values"}),
     ("E-tables", {"check": "tables"}),
     ("E-metric", {"check": "metric"}),
+    ("E-rollout", {"check": "rollout"}),
     ("E-worker", {"stage": None}),
 ]
 

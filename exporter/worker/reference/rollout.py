@@ -1,0 +1,162 @@
+"""The rollout of a recurrent model: PyTorch runs in a loop, and each step becomes a sample.
+
+A step receives outputs of the step before it: states, caches, and the token with the largest logit.
+The file has to run the same loop with its own outputs; see `RolloutCheck`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from exporter.checks.sample_files import hash_sample, write_sample
+from exporter.jobs import JobFolder, Sample
+from exporter.manifest import Input, ModelSpec, Output
+from exporter.records.record import Stage, Status
+from exporter.worker.inputs.call import Tensors, to_numpy
+from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure, format_message
+from exporter.worker.reference.eager_run import (
+    BufferSnapshot,
+    Outputs,
+    build_float64_model,
+    run_in_float64,
+    run_model,
+    to_value,
+)
+from exporter.worker.reference.noise import compute_noise, compute_scale
+
+
+def compute_rollout(
+    model: Model, spec: ModelSpec, inputs: Tensors, folder: JobFolder
+) -> tuple[Sample, ...]:
+    """Return the samples of all steps, which begin with the declared inputs; () without rollout.
+
+    Raises:
+        Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs.
+    """
+    if spec.rollout is None:
+        return ()
+    buffers, (wide_model, _) = BufferSnapshot(model), build_float64_model(model)
+    wide_inputs, samples = dict(inputs), []
+    for index in range(spec.rollout.steps):
+        try:
+            outputs = run_model(model, spec, inputs)
+        except Failure as failure:
+            fix = "correct `feeds`, or the sizes that the model accepts"
+            message = f"rollout: PyTorch fails at step {index + 1}: {failure.message}; {fix}"
+            status = Status.FAIL if index else Status.ERROR
+            raise Failure(Stage.SOURCE, format_message(message), status=status) from failure
+        buffers.restore()
+        exact = run_in_float64(wide_model, spec, wide_inputs)
+        samples.append(_write_step(spec, index, folder.rollout(index), inputs, outputs, exact))
+        following = advance_inputs(spec, inputs, outputs)
+        # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
+        wide_inputs = dict(following)
+        for source, target in spec.rollout.feeds.items():
+            if exact is not None and following[target].is_floating_point():
+                position = [output.name for output in spec.outputs].index(source)
+                wide_inputs[target] = _require_tensor(exact[position])
+        inputs = following
+    return tuple(samples)
+
+
+def _write_step(
+    spec: ModelSpec,
+    index: int,
+    folder: Path,
+    inputs: Tensors,
+    outputs: Outputs,
+    exact: Outputs | None,
+) -> Sample:
+    write_sample(
+        folder,
+        [to_numpy(inputs[item.name]) for item in spec.inputs],
+        [to_value(output) for output in outputs],
+        [to_value(output) for output in exact or ()],
+    )
+    noise = compute_noise([(outputs, exact)])
+    return Sample(
+        index=index,
+        name=f"step {index + 1}",
+        kind="rollout",
+        axes=measure_sizes(spec, inputs),
+        scales=tuple(compute_scale(output) for output in outputs),
+        exact=exact is not None,
+        noise=noise.shares,
+        large_noise=noise.large,
+        sha256=hash_sample(folder),
+    )
+
+
+def measure_sizes(spec: ModelSpec, inputs: Tensors) -> dict[str, int]:
+    """Return the sizes of the axes in the inputs."""
+    pairs = ((item, inputs[item.name].shape) for item in spec.inputs)
+    return {
+        dim: size
+        for item, shape in pairs
+        for dim, size in zip(item.shape, shape, strict=False)
+        if isinstance(dim, str)
+    }
+
+
+def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensors:
+    """Return the inputs of the next step.
+
+    An input that no output feeds keeps its values. Along an axis with another size, a mask and the
+    like repeat their last values, `arange` continues, and others keep their last values.
+    """
+    feeds = spec.rollout.feeds if spec.rollout else {}
+    items = {item.name: item for item in spec.inputs}
+    following = dict(inputs)
+    for position, output in enumerate(spec.outputs):
+        if target := feeds.get(output.name):
+            value = _require_tensor(outputs[position])
+            following[target] = convert_output(value, output, items[target])
+    targets = [items[name] for name in feeds.values()]
+    sizes = {
+        dim: size
+        for item in targets
+        for dim, size in zip(item.shape, following[item.name].shape, strict=False)
+        if isinstance(dim, str)
+    }
+    sizes = spec.complete_sizes(measure_sizes(spec, inputs) | sizes)
+    for item in spec.inputs:
+        if item not in targets:
+            following[item.name] = _resize(inputs[item.name], item, sizes)
+    return following
+
+
+def convert_output(value: torch.Tensor, output: Output, item: Input) -> torch.Tensor:
+    """Return the next value of an input: the output, or the token with the largest logit."""
+    if not is_greedy(output, item):
+        return value
+    last = value[:, -1:] if value.ndim == len(item.shape) + 1 and value.ndim > 2 else value
+    return last.argmax(-1).to(getattr(torch, item.dtype))
+
+
+def is_greedy(output: Output, item: Input) -> bool:
+    """Return True if an input receives tokens that logits select."""
+    return "int" in item.dtype and "float" in output.dtype
+
+
+def _resize(value: torch.Tensor, item: Input, sizes: dict[str, int]) -> torch.Tensor:
+    for axis, dim in enumerate(item.shape):
+        before = value.shape[axis]
+        after = sizes.get(dim, before) if isinstance(dim, str) else before
+        if item.fill.kind == "arange" and dim in sizes and axis == value.ndim - 1:
+            first = value.narrow(axis, before - 1, 1) + 1
+            value = first + torch.arange(after, dtype=value.dtype)
+        elif after > before:
+            last = value.narrow(axis, before - 1, 1)
+            value = torch.cat([value, *[last] * (after - before)], axis)
+        elif after < before:
+            value = value.narrow(axis, before - after, after)
+    return value
+
+
+def _require_tensor(value: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
+    if isinstance(value, list):
+        raise Failure(Stage.SOURCE, "rollout: an output is a list; feed a tensor")
+    return value

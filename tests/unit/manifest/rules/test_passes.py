@@ -1,0 +1,107 @@
+"""The keys `passes`, `metric` and `rollout`: their forms, and values that do not fit the entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.cache.fingerprint import compute_fingerprint
+from exporter.core.errors import ExporterError
+from exporter.manifest import FilePass, Metric, ModelSpec, Rollout, load_project
+
+ENTRY = """
+format = 1
+[models.net]
+source = "torch.nn:ReLU"
+inputs = [
+    { name = "token", shape = ["batch"], dtype = "int64", fill = { randint = [0, 9] } },
+    { name = "past.{n}", shape = ["batch", 4], at = "args[1][{n}]", repeat = { n = 2 } },
+]
+outputs = [
+    { name = "logits", shape = ["batch", 9] },
+    { name = "present.{layer}", shape = ["batch", 4], repeat = { layer = 2 } },
+    { name = "count", shape = ["batch"], dtype = "int64" },
+]
+opsets = 18
+"""
+
+
+def load(root: Path, text: str) -> dict[str, ModelSpec]:
+    (root / "manifests").mkdir()
+    (root / "manifests" / "passes.py").write_text("def slim(source, target): ...\n")
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests" / "net.toml").write_text(ENTRY + text)
+    return {spec.id: spec for spec in load_project(root).models}
+
+
+def test_passes_with_and_without_arguments_make_a_variant(tmp_path: Path) -> None:
+    text = """
+[models.small]
+extends = "net"
+passes = ["passes.py:slim", { call = "passes.py:slim", level = 2 }]
+[models.other]
+extends = "small"
+"""
+    specs = load(tmp_path, text)
+    calls = (
+        FilePass(call="passes.py:slim"),
+        FilePass(call="passes.py:slim", arguments={"level": 2}),
+    )
+    assert (specs["small"].passes, specs["small"].parent) == (calls, "net")
+    assert (specs["other"].passes, specs["other"].parent) == (calls, "")
+    assert (specs["net"].passes, specs["net"].parent) == ((), "")
+
+
+def test_the_passes_and_not_the_parent_are_a_part_of_the_fingerprint(tmp_path: Path) -> None:
+    spec = load(tmp_path, "")["net"]
+    parts = [
+        compute_fingerprint(spec.model_copy(update=update))["entry"]
+        for update in ({}, {"parent": "a"}, {"passes": (FilePass(call="passes.py:slim"),)})
+    ]
+    assert parts[0] == parts[1] != parts[2]
+
+
+def test_a_metric_and_a_rollout_are_resolved(tmp_path: Path) -> None:
+    text = """
+metric = { call = "passes.py:slim", least = 0.8 }
+rollout = { steps = 4, feeds = { "present.{layer}" = "past.{layer}", logits = "token" } }
+"""
+    spec = load(tmp_path, text)["net"]
+    assert spec.metric == Metric(call="passes.py:slim", least=0.8)
+    feeds = {"present.0": "past.0", "present.1": "past.1", "logits": "token"}
+    assert spec.rollout == Rollout(steps=4, feeds=feeds)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('passes = ["passes.py:trim"]', "passes.py does not define 'trim'"),
+        ('passes = ["pass.py:slim"]', "manifests/pass.py' does not exist"),
+        ("passes = [3]", "expected 'file.py:function' or a table with `call`"),
+        ("passes = [{ level = 2 }]", "needs the key 'call'"),
+        ('passes = [{ call = "passes.py:slim", target = "x" }]', "a parameter that the tool sets"),
+        ('metric = { call = "passes.py:slim" }', "promises nothing; add `least` or `drop`"),
+        ('metric = { call = "passes.py:trim", drop = 1 }', "passes.py does not define 'trim'"),
+        ('metric = { call = "passes.py:slim", drop = -1 }', "expected at least 0"),
+        ('rollout = { steps = 1, feeds = { logits = "token" } }', "expected at least 2"),
+        ('rollout = { steps = 4, feeds = { logit = "token" } }', "did you mean 'logits'?"),
+        ('rollout = { steps = 4, feeds = { logits = "tokens" } }', "did you mean 'token'?"),
+        (
+            'rollout = { steps = 4, feeds = { "present.{l}" = "cache.{l}" } }',
+            "no layer has both 'present.{l}' and 'cache.{l}'",
+        ),
+        (
+            'rollout = { steps = 4, feeds = { count = "past.0" } }',
+            "'count' is int64, and 'past.0' is float32",
+        ),
+        (
+            'rollout = { steps = 4, feeds = { "present.0" = "past.0", "present.1" = "past.0" } }',
+            "'past.0' gets an output already",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_are_reported(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ExporterError) as error:
+        load(tmp_path, f"{text}\n")
+    assert message in str(error.value).replace('"', "'")
