@@ -163,6 +163,7 @@ def test_ctrl_c_ends_all_workers_and_keeps_finished_cells(tmp_path: Path) -> Non
 
 def test_a_second_simultaneous_run_is_an_error(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", sleeps="Sleeps")
+    assert run_exporter(root, "export", "--dry-run").returncode == 0  # starts the servers
     first = subprocess.Popen(
         [sys.executable, "-m", "exporter", "export"],
         cwd=root,
