@@ -61,9 +61,10 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
     if github:
         path = root / ".github" / "workflows" / "onnx.yml"
         before = read_text(path)
-        packages = f"'{DISTRIBUTION}'" + (" -e ." if is_package else "")
-        text = before or _render(path.name, packages=packages)
+        text = before or _render(path.name, packages="-e ." if is_package else "")
         changes.append(FileChange(path=path, text=text, before=before))
+        if before is None:
+            notes.append(f"{path.name}: replace OWNER by the owner of the action's repository")
     if pre_commit:
         path = root / ".pre-commit-config.yaml"
         before = read_text(path)

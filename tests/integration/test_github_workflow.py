@@ -344,9 +344,9 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
 @pytest.mark.timeout(900)
 def test_the_action_exports_gates_and_comments(runner: Runner) -> None:
     runner.gh_log.with_name("gh.id").write_text("")
-    assert runner.use_action("gate") == 1  # there is no baseline yet
+    assert runner.use_action("gate", packages="-e .") == 1  # there is no baseline yet
     log = (runner.folder / "log").read_text()
-    assert f"pip: install {ROOT}[export]" in log
+    assert f"pip: install {ROOT}[export] -e ." in log
     assert "has no reports/baseline.json" in runner.read_comment("gate")
     accept(runner)
     shutil.rmtree(runner.folder / "gate")

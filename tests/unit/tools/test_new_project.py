@@ -11,6 +11,8 @@ from exporter.manifest import load_project
 from exporter.tools.file_changes import apply_changes
 from exporter.tools.new_project import NewProject, prepare_project
 
+ROOT = Path(__file__).parents[3]
+
 PYPROJECT = """\
 # the project
 [project]
@@ -43,8 +45,11 @@ def test_an_empty_folder_becomes_a_valid_project(tmp_path: Path) -> None:
     assert [model.id for model in load_project(tmp_path).models] == ["example"]
     assert (tmp_path / ".gitignore").read_text() == "build/\n"
     workflow = yaml.safe_load((tmp_path / ".github/workflows/onnx.yml").read_text())
-    commands = [step["run"] for step in workflow["jobs"]["onnx"]["steps"] if "run" in step]
-    assert commands[0] == "python -m pip install 'onnx-exporter-matrix[export]'"
+    checkout, action = workflow["jobs"]["onnx"]["steps"]
+    assert checkout["with"] == {"fetch-depth": 0, "persist-credentials": False}
+    assert action["uses"].startswith("OWNER/onnx-exporter-matrix@")
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    assert action["with"].keys() <= inputs.keys()
 
 
 def test_existing_files_keep_their_content_and_a_second_call_changes_nothing(
