@@ -82,9 +82,16 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
     observed = [each.shape for each in observation.tensors]
     shapes: Sequence[Sequence[Dim]] = probe.inputs if probe and probe.inputs else observed
     names = _distinct([each.name for each in observation.tensors])
+    sizes = {
+        size: axis
+        for shape, tensor in zip(shapes, observation.tensors, strict=True)
+        for axis, size in zip(shape, tensor.shape, strict=True)
+        if isinstance(axis, str)
+    }
     inputs = []
     for index, (tensor, name) in enumerate(zip(observation.tensors, names, strict=True)):
-        fill, reason = choose_fill(tensor, shapes[index], probe.rows.get(name) if probe else None)
+        rows = probe.rows.get(name) if probe else None
+        fill, reason = choose_fill(tensor, shapes[index], rows, sizes)
         inputs.append(
             {
                 "name": name,
@@ -169,13 +176,22 @@ def _list_axes(observation: Observation, probe: ProbeResult) -> dict[str, dict[s
     return {name: limits for name, limits in axes.items() if limits}
 
 
-def choose_fill(tensor: ObservedTensor, shape: Sequence[Dim], rows: int | None) -> tuple[Any, str]:
-    """Return the fill of an input, or None for the default, and the reason if it is a guess."""
+def choose_fill(
+    tensor: ObservedTensor, shape: Sequence[Dim], rows: int | None, axes: Mapping[int, str]
+) -> tuple[Any, str]:
+    """Return the fill of an input, or None for the default, and the reason if it is a guess.
+
+    Args:
+        tensor: The input with its observed values.
+        shape: Sizes and names of axes.
+        rows: The rows of the embedding that the input selects; None if there is none.
+        axes: The names of all axes by their observed sizes.
+    """
     if rows is not None:  # of the embedding that the input selects
         return {"randint": [0, rows]}, ""
     low, high = tensor.low, tensor.high
     if tensor.dtype == "bool" or "int" in tensor.dtype:
-        return _choose_integers(tensor, shape)
+        return _choose_integers(tensor, shape, axes)
     if low is None or high is None or low == high or -8 < low < 0 < high < 8:
         return None, ""
     if low >= 0 and high <= 1:
@@ -185,7 +201,9 @@ def choose_fill(tensor: ObservedTensor, shape: Sequence[Dim], rows: int | None) 
     return {"uniform": [float(f"{low:.3g}"), float(f"{high:.3g}")]}, "the observed range"
 
 
-def _choose_integers(tensor: ObservedTensor, shape: Sequence[Dim]) -> tuple[Any, str]:
+def _choose_integers(
+    tensor: ObservedTensor, shape: Sequence[Dim], axes: Mapping[int, str]
+) -> tuple[Any, str]:
     first, last = int(tensor.low or 0), int(tensor.high or 0)
     name = tensor.name.casefold()
     is_row = len(shape) > 1 or isinstance(shape[-1] if shape else 0, str)
@@ -193,6 +211,8 @@ def _choose_integers(tensor: ObservedTensor, shape: Sequence[Dim]) -> tuple[Any,
         return {"padding": "right"}, "1 is padding, by its name"
     if {first, last} <= {0, 1} and is_row and "mask" in name:
         return {"mask": "right"}, "a mask of rows, by its name"
+    if "len" in name and last in axes and len(shape) < 2:
+        return {"lengths_of": axes[last]}, f"lengths of {axes[last]}, by their name and value"
     if tensor.dtype == "bool":
         return {"bernoulli": 0.5}, "half of them true"
     if first == last:

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 #: Calls of one class that are stored; later ones rarely have other sizes.
@@ -353,6 +353,14 @@ def _flatten(*values: Any) -> Iterator[Any]:
             yield value
 
 
+def _summarize(value: Any) -> Any:
+    """Return a plain value, the name of a function, or "" for others."""
+    if type(value) in _PLAIN:
+        return value
+    is_function = isinstance(value, FunctionType | MethodType | functools.partial)
+    return getattr(value, "__qualname__", "partial") if is_function else ""
+
+
 def digest_state(model: Any) -> str:
     """Return digests of the weights and of the plain attributes of all submodules, or ""."""
     with suppress(Exception):
@@ -364,8 +372,8 @@ def digest_state(model: Any) -> str:
         modules, attributes = [], []
         for name, module in model.named_modules():
             modules.append((name, type(module).__qualname__))
-            values = sorted(vars(module).items())
-            attributes.append([e for e in values if e[0] != "training" and type(e[1]) in _PLAIN])
+            values = {key: _summarize(value) for key, value in sorted(vars(module).items())}
+            attributes.append([each for each in values.items() if each[0] != "training"])
         parts = ((weights, modules), attributes)
         return ":".join(hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
     return ""

@@ -115,6 +115,7 @@ def test_each_observation_gives_a_valid_entry(
         ("steps", "int64", 4, 4, None, {"randint": [4, 6]}),
         ("attention_mask", "int64", 1, 1, None, {"mask": "right"}),
         ("key_padding_mask", "bool", 0, 1, None, {"padding": "right"}),
+        ("text_lengths", "int64", 3, 7, None, {"lengths_of": "length"}),
         ("flags", "bool", 0, 1, None, {"bernoulli": 0.5}),
     ],
 )
@@ -122,7 +123,8 @@ def test_fills_follow_names_values_and_embeddings(
     name: str, dtype: str, low: float, high: float, rows: int | None, fill: object
 ) -> None:
     tensor = ObservedTensor(at="args[0]", name=name, dtype=dtype, shape=(2, 7), low=low, high=high)
-    value, reason = choose_fill(tensor, ("batch", "length"), rows)
+    shape = ("batch",) if "lengths" in name else ("batch", "length")
+    value, reason = choose_fill(tensor, shape, rows, {2: "batch", 7: "length"})
     assert value == fill
     assert bool(reason) is (fill is not None and rows is None)
 
