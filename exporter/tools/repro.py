@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
 
+import exporter
 from exporter.cache.states import ALL_FILES, FOLDER, LISTING, MISSING
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
@@ -31,7 +32,7 @@ SOURCES = "source"
 #: The tensors for the export, and those that show the failure.
 DECLARED, SHOWING = "declared", "showing"
 #: It needs numpy only; this process does not import it.
-_COMPARATORS = Path(__file__).parents[2] / "checks" / "comparison" / "comparators.py"
+_COMPARATORS = Path(exporter.__file__).parent / "checks" / "comparison" / "comparators.py"
 #: All names in a reproducer's folder.
 _NAMES = {
     *(SOURCES, DECLARED, SHOWING, "passes"),
@@ -75,6 +76,7 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     name = cell.record.blame.sample if cell.record.blame else ""
     failing = [item for item in reference.samples if item.name == name and not item.error]
     sample = (failing or list(reference.samples))[0]
+    passes = _find_passes(cell)
     if cell.is_anonymous:
         spec = spec.model_copy(update={"weights": ""})
     else:
@@ -82,8 +84,8 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
         for target, source in ((DECLARED, reference.samples[0]), (SHOWING, sample)):
             _copy_tensors(cell.built.sample(source.index), folder / target)
     _copy_sources(cell, folder)
-    if cell.record.broken_pass:
-        _copy_passes(cell, folder / "passes")
+    for kind, path in passes.items():
+        shutil.copytree(path, folder / "passes" / kind)
     script = render_repro_script(
         spec, cell.record, cell.device, sample, reference, is_anonymous=cell.is_anonymous
     )
@@ -116,6 +118,9 @@ def write_anonymous_reproducer(
     if spec.is_saved_program or spec.is_saved_script:
         message = f"{record.cell}: {spec.source} contains the weights, so no other ones can be set"
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{message}; name a class as the source")
+    if record.broken_pass:
+        message = f"{record.cell}: the files around a pass contain the weights; omit the option"
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     with tempfile.TemporaryDirectory() as scratch:
         original = Path(scratch).resolve() / "original"
         write_reproducer(cell, original)
@@ -203,14 +208,15 @@ def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
         shutil.copyfile(cell.root / source.file, target)
 
 
-def _copy_passes(cell: ReproducedCell, folder: Path) -> None:
-    """Copy the files before and after the broken pass, with their external data."""
+def _find_passes(cell: ReproducedCell) -> dict[str, Path]:
+    """Return the folders with the files before and after the broken pass, if there is one."""
     source, last = cell.built.passes(cell.record.cell.opset), cell.record.broken_pass
-    for name, number in (("before", last - 1), ("after", last)):
-        if not (source / str(number)).is_dir():
-            message = f"{source / str(number)}: is missing; export the model again"
+    folders = {"before": source / str(last - 1), "after": source / str(last)} if last else {}
+    for folder in folders.values():
+        if not folder.is_dir():
+            message = f"{folder}: is missing; export the model again"
             raise ExporterError(ExitCode.ENVIRONMENT, message)
-        shutil.copytree(source / str(number), folder / name)
+    return folders
 
 
 def _copy_tensors(sample: Path, target: Path) -> None:

@@ -13,6 +13,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import (
     Axis,
+    Comparator,
     Constant,
     Container,
     Device,
@@ -40,6 +41,7 @@ from exporter.tools.repro import (
     render_readme,
     render_repro_script,
     split_reference,
+    write_anonymous_reproducer,
     write_reproducer,
 )
 from tests.unit.factory import make_record, make_spec
@@ -84,6 +86,31 @@ def test_sources_and_tensors_are_copied_and_an_earlier_one_is_replaced(tmp_path:
             "showing/input_0.pb",
             "source/manifests/models.py",
         }
+
+
+def test_comparators_and_the_files_around_a_pass_are_copied(tmp_path: Path) -> None:
+    blame = Blame(culprit=Culprit.PASS, sample="declared", evidence=())
+    record = make_record(
+        "alexnet/17/cpu", "fail", blame=blame, broken_pass=2, check="parity", sources=(SOURCE,)
+    )
+    failed_cell = cell(tmp_path, record)
+    output = Output(name="y", shape=("batch",), compare=Comparator(sqnr=40.0))
+    failed_cell = replace(failed_cell, spec=make_spec(outputs=(output,)))
+    folder = tmp_path / "out"
+    with pytest.raises(ExporterError, match=r"passes/17/1: is missing; export the model again"):
+        write_reproducer(failed_cell, folder)
+    for number in (1, 2):
+        path = failed_cell.built.passes(17) / str(number) / "17.onnx"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"file {number}")
+    write_reproducer(failed_cell, folder)
+    assert (folder / "passes/before/17.onnx").read_text() == "file 1"
+    assert (folder / "passes/after/17.onnx").read_text() == "file 2"
+    ast.parse((folder / "repro.py").read_text())
+    assert "def compare_sqnr" in (folder / "comparators.py").read_text()
+    write_reproducer(failed_cell, folder)  # in place of the earlier one
+    with pytest.raises(ExporterError, match="the files around a pass contain the weights"):
+        write_anonymous_reproducer(failed_cell, folder, {}, hashes_names=False)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "repro.py.orig"])
