@@ -171,8 +171,10 @@ def test_a_second_simultaneous_run_is_an_error(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    # The fork server starts before the run locks the folder: wait for both.
     deadline = time.monotonic() + 60
-    while not list_workers(root, patience=0) and time.monotonic() < deadline:
+    lock = root / "build/.lock"
+    while not (lock.exists() and list_workers(root, patience=0)) and time.monotonic() < deadline:
         time.sleep(0.05)
     second = run_exporter(root, "export")
     assert second.returncode == 4

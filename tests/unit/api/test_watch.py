@@ -81,11 +81,14 @@ def test_other_files_do_not_end_the_wait(project: Path, watched: WatchedFiles) -
 def test_many_changes_are_one(project: Path, watched: WatchedFiles) -> None:
     """As in `git checkout`."""
 
+    (project / "branch").mkdir()
+    for index in range(20):
+        (project / "branch" / f"{index}.toml").write_text("format = 1\n")
+
     def change() -> None:
-        for index in range(20):
-            (project / "net.py").write_text(f"size = {index}\n")
-            (project / "manifests" / f"{index}.toml").write_text("format = 1\n")
-            threading.Event().wait(0.01)
+        (project / "net.py").write_text("size = 9\n")
+        for path in (project / "branch").iterdir():
+            path.rename(project / "manifests" / path.name)
 
     assert len(wait_for(watched, change)) == 21
     assert watched.update(None) == []
