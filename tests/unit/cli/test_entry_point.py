@@ -17,6 +17,7 @@ import click
 import pytest
 
 from exporter.cli import entry_point as entry
+from exporter.cli.output import terminal
 from exporter.cli.registry import NEXT_STEPS
 from exporter.cli.registry import exporter as commands
 from exporter.core.errors import (
@@ -180,6 +181,7 @@ def test_a_command_ends_with_the_next_one_on_a_terminal(
     monkeypatch.setattr(command, "main", lambda *_, **__: code)
     monkeypatch.setattr(entry, "exporter", command)
     monkeypatch.chdir(tmp_path)
+    terminal._read_command_cached.cache_clear()  # of the relative root in another folder
     for is_terminal in (True, False):
         monkeypatch.setattr(entry, "is_terminal", lambda is_shown=is_terminal: is_shown)
         assert entry.run(arguments) == code
