@@ -294,6 +294,7 @@ SIZES = (
             axes=(Axis(name="length", example=5),),
         ),
         verdict=structure("signature", "axis 'length' of output 'y' is fixed at 5"),
+        repaired=(2, 15),
     ),
     Trap(
         name="operator that the opset lacks",

@@ -209,6 +209,7 @@ STATES = (
         story="TorchScript writes a node without its first input, and returns normally",
         spec=contract("numbers.py:WritesEllipsis", 11, inputs=(declare_input(), _INDICES)),
         verdict=structure("wellformed", ""),
+        repaired=(2, 15),
     ),
     Trap(
         name="negative index",

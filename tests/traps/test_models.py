@@ -14,4 +14,4 @@ from tests.traps.trap import Trap
 
 @pytest.mark.parametrize("trap", parameters(trap for trap in ALL if trap.tamper is None))
 def test_the_verdict_on_a_model(trap: Trap, tmp_path: Path) -> None:
-    assert trap.verdict.differences(make_record(trap, tmp_path / "trap")) == []
+    assert trap.installed_verdict.differences(make_record(trap, tmp_path / "trap")) == []

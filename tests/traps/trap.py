@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from exporter.manifest import Axis, ModelSpec
@@ -60,6 +61,14 @@ class Trap:
     tamper: Tamper | None = None
     gap: str = ""
     """The reason why the verdict is not right yet, or ""."""
+    repaired: tuple[int, int] | None = None
+    """The first release of torch that exports the model rightly."""
+
+    @property
+    def installed_verdict(self) -> Verdict:
+        """Return the right verdict with the installed torch."""
+        installed = tuple(int(part) for part in version("torch").split(".")[:2])
+        return SOUND if self.repaired and installed >= self.repaired else self.verdict
 
     @property
     def opset(self) -> int:
