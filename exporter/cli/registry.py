@@ -45,6 +45,8 @@ NEXT_STEPS = {
     ("list", 0): "see the cells that would run: `exporter plan`",
     ("plan", 0): "prove the models: `exporter export`",
     ("explain", 0): "prove the cell: `exporter export`",
+    ("record", 0): "export and prove all models: `exporter export`",
+    ("add", 0): "export and prove all models: `exporter export`",
     ("export", 0): "compare with the accepted results: `exporter gate`",
     ("export", 1): "fix the red cells, then prove them: `exporter export`",
     ("merge", 0): "compare with the accepted results: `exporter gate`",
