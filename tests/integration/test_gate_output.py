@@ -81,6 +81,7 @@ def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(proj
     comment = (project / "build/comment.md").read_text()
     assert comment.startswith("<!-- exporter gate -->\n# Gate")
     assert "net11/17..18/cpu" in comment
+    assert "- code: `E-worker`" in comment
     assert not list_annotations(run_exporter(project, "gate").stdout)
 
 

@@ -233,6 +233,13 @@ def test_the_overview_has_a_table() -> None:
     assert ["torch", "2.13.0"] in page.rows
 
 
+def test_the_page_of_a_model_has_the_code_of_each_red_cell() -> None:
+    files = render_pages(MANIFEST, make_run(*RECORDS))
+    assert files["models/dcgan.md"].count("- code: `E-") == 2
+    assert "- code:" not in files["models/alexnet.md"]
+    assert '"code":"E-convert"' in files["index.html"].replace('": "', '":"')
+
+
 def test_every_link_has_a_target() -> None:
     files = render_pages(MANIFEST, make_run(*RECORDS), FINDINGS)
     for name, text in files.items():
