@@ -111,3 +111,10 @@ def test_pytest_collects_every_file_with_tests(pytestconfig: pytest.Config) -> N
 )
 def test_a_file_in_a_skipped_folder_is_found(path: str, pytestconfig: pytest.Config) -> None:
     assert not is_collected(PurePosixPath(path), pytestconfig)
+
+
+def test_the_site_has_each_page() -> None:
+    """`nox -s docs` fails for a page that the navigation lacks."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert {page for page in pages if f": {page}\n" not in navigation} == set()
