@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 57_956,
-    "lines of tests": 67_432,
+    "lines of tests": 67_475,
     "files": 271,
     "packages": 42,
     "modules below 60 lines": 15,
