@@ -499,32 +499,8 @@ def render_repro_script(
     is_plain = is_positional_call((item.at for item in spec.inputs), others=others)
     wraps = (traces and not is_plain) or _needs_wrapper(spec, reference, by_dynamo=by_dynamo)
     call, hints = format_call(spec), format_hints(spec)
-    manifest_folder = f"source/{PurePosixPath(spec.manifest).parent}"
-    values: dict[str, object] = {
-        "cell": str(record.cell),
-        "seen": join_lines(record.message) or record.status.value,
-        "manifest_folder": manifest_folder,
-        "folders": ["source", manifest_folder],
-        "init": spec.init,
-        "seed": spec.seed,
-        "input_names": [item.name for item in spec.inputs],
-        "call_names": [item.name for item in spec.inputs] if wraps else list(call.names),
-        "output_names": [item.name for item in spec.outputs],
-        "step": _STEPS.get(record.stage, "") if record.stage else "",
-        "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
-        "optional_inputs": [item.name for item in spec.inputs if item.optional],
-        "lists": [i for i, item in enumerate(spec.outputs) if item.kind == "sequence"],
-        "input_types": [(item.file_dtype, list(item.file_shape)) for item in spec.inputs],
-        "output_types": [(item.file_dtype, list(item.file_shape)) for item in spec.outputs],
-        "domains": _list_domains(spec),
-        "opset": record.cell.opset,
-        "sample": sample.name,
-        "dynamic_axes": list_dynamic_axes(spec),
-        "limits": _list_limits(spec, record, reference),
-        "strict": route.capture == "strict",
-        "masks": _list_masks(spec),
-        "comparators": _list_comparators(spec),
-    }
+    values = _collect_values(spec, record, sample, reference, route)
+    values["call_names"] = [item.name for item in spec.inputs] if wraps else list(call.names)
     custom_ops = list_custom_ops(spec, record.cell.opset, route.torch_exporter)
     return render_script(
         "repro.py",
@@ -565,6 +541,37 @@ def render_repro_script(
         export_function="draft_export" if route.capture == "draft" else "export",
         **get_runtime_values(device),
     )
+
+
+def _collect_values(
+    spec: ModelSpec, record: Record, sample: Sample, reference: Reference, route: Route
+) -> dict[str, object]:
+    """Return the values of the script that appear as Python literals."""
+    manifest_folder = f"source/{PurePosixPath(spec.manifest).parent}"
+    return {
+        "cell": str(record.cell),
+        "seen": join_lines(record.message) or record.status.value,
+        "manifest_folder": manifest_folder,
+        "folders": ["source", manifest_folder],
+        "init": spec.init,
+        "seed": spec.seed,
+        "input_names": [item.name for item in spec.inputs],
+        "output_names": [item.name for item in spec.outputs],
+        "step": _STEPS.get(record.stage, "") if record.stage else "",
+        "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
+        "optional_inputs": [item.name for item in spec.inputs if item.optional],
+        "lists": [i for i, item in enumerate(spec.outputs) if item.kind == "sequence"],
+        "input_types": [(item.file_dtype, list(item.file_shape)) for item in spec.inputs],
+        "output_types": [(item.file_dtype, list(item.file_shape)) for item in spec.outputs],
+        "domains": _list_domains(spec),
+        "opset": record.cell.opset,
+        "sample": sample.name,
+        "dynamic_axes": list_dynamic_axes(spec),
+        "limits": _list_limits(spec, record, reference),
+        "strict": route.capture == "strict",
+        "masks": _list_masks(spec),
+        "comparators": _list_comparators(spec),
+    }
 
 
 def render_readme(
