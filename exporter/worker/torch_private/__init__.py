@@ -20,5 +20,6 @@ Each group of private functions has a name, and is used only if
 
 If a group is off, the public path of torch is used: slower, with the same files. Two groups are
 more than a speed-up. Without `capture`, recurrent layers over a dynamic sequence are not exported
-as loops, and values that depend on a size can have other names. Without `operators`, records contain no counts and only the first missing operator.
+as loops, and values that depend on a size can have other names. Without `operators`, records
+contain no counts and only the first missing operator.
 """
