@@ -158,8 +158,8 @@ def group_outcomes(comparison: UpgradeComparison) -> tuple[OpsetGroup[CellChange
 
 def summarize_outcomes(comparison: UpgradeComparison, exporter: ExporterName) -> str:
     """Return the numbers of the cells that survive, fail and need another runtime."""
-    red = [each for each in comparison.outcomes if each.is_red]
-    older = sum(bool(each.runtime) for each in comparison.outcomes if not each.is_red)
+    red = [each for each in comparison.outcomes if not each.passes]
+    older = sum(bool(each.runtime) for each in comparison.outcomes if each.passes)
     green = len(comparison.outcomes) - len(red)
     stages = Counter(each.after for each in red)
     reasons = ", ".join(f"{count} {text}" for text, count in stages.most_common())

@@ -7,7 +7,11 @@ import json
 from exporter.gate.upgrade_comparison import compare_upgrade
 from exporter.manifest import DEFAULT_GATE
 from exporter.records.record import Status
-from exporter.report.pages.rehearsal_page import format_rehearsal_json, render_rehearsal
+from exporter.report.pages.rehearsal_page import (
+    format_rehearsal_json,
+    render_rehearsal,
+    summarize_outcomes,
+)
 from tests.unit.factory import make_artifact, make_record, make_run
 
 HOSTILE = "a | b <img src=x> `c`\n# no heading"
@@ -57,6 +61,12 @@ def test_the_json_has_every_finding_and_file() -> None:
 def test_a_rehearsal_without_a_difference_has_no_sections() -> None:
     page = render_rehearsal(["onnx"], compare_upgrade(BEFORE, BEFORE, CELLS, DEFAULT_GATE))
     assert "##" not in page
+
+
+def test_an_unexpected_pass_is_a_pass_of_the_other_exporter() -> None:
+    after = make_run(make_record("net/17/cpu", Status.XPASS), make_record("net/18/cpu", "xfail"))
+    comparison = compare_upgrade(BEFORE, after, after.by_cell().keys(), DEFAULT_GATE)
+    assert summarize_outcomes(comparison, "dynamo").startswith("1 of 2 cells pass by dynamo")
 
 
 def test_the_page_of_another_exporter_has_each_cell() -> None:
