@@ -348,7 +348,7 @@ def _omit_unstable_samples(
             runs = [each for each in (exact, *others) if each is not None]
             if not all(reviewer.are_near(inputs, outputs, each, usual) for each in runs):
                 del samples[sample.index]
-            elif exact is not None:
+            elif exact is not None and len(runs) > 1:  # torch.cond accepts no dispatch mode
                 wide = hide_masked_values(reviewer.spec, inputs, exact)
                 pairs = [
                     (hide_masked_values(reviewer.spec, inputs, each), wide)

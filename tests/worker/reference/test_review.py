@@ -16,6 +16,7 @@ from exporter.records.record import (
     Status,
 )
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference import review
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.reference.review import is_worth_review, review_reference
 from tests.traps.ends import ENDS
@@ -73,6 +74,18 @@ def test_the_noise_of_plain_float32_is_added(tmp_path: Path) -> None:
             assert after.noise[0] is not None
             assert 3 * before.noise[0] < after.noise[0] < 1e-4
     assert reviewed.noise == first.noise
+
+
+def test_a_model_that_rejects_other_rounding_keeps_its_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(*_: object) -> None:
+        """Return no outputs, as for torch.cond of torch 2.15 under a dispatch mode."""
+
+    monkeypatch.setattr(review._Reviewer, "run", reject)
+    spec = SPECS["cumulative sum of 20,000 elements"]
+    first, reviewed = run_review(spec, tmp_path, 1.5)
+    assert [each.noise for each in reviewed.samples] == [each.noise for each in first.samples]
 
 
 def test_the_selections_are_written(tmp_path: Path) -> None:
