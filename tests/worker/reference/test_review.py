@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from exporter.checks.sample_files import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
@@ -76,15 +77,18 @@ def test_the_noise_of_plain_float32_is_added(tmp_path: Path) -> None:
     assert reviewed.noise == first.noise
 
 
+class Rejection(TorchDispatchMode):
+    """Fails at the first operator, as torch.cond of torch 2.15 does under a dispatch mode."""
+
+    def __torch_dispatch__(self, *_: object, **__: object) -> None:
+        raise RuntimeError("no dispatch mode")
+
+
 def test_a_model_that_rejects_other_rounding_keeps_its_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def reject(*_: object) -> None:
-        """Return no outputs, as for torch.cond of torch 2.15 under a dispatch mode."""
-
-    monkeypatch.setattr(review._Reviewer, "run", reject)
-    spec = SPECS["cumulative sum of 20,000 elements"]
-    first, reviewed = run_review(spec, tmp_path, 1.5)
+    monkeypatch.setattr(review, "round_differently", lambda _: Rejection())
+    first, reviewed = run_review(WIDE, tmp_path, float("inf"), root=ROOT)
     assert [each.noise for each in reviewed.samples] == [each.noise for each in first.samples]
 
 
