@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup
 from pydantic import ValidationError
 
@@ -34,6 +34,10 @@ from exporter.report.formats import (
     join_escaped,
     quote_link_target,
 )
+
+if TYPE_CHECKING:
+    # The functions import it: commands that render nothing need not load it.
+    import jinja2
 
 
 class _Note(FrozenModel):
@@ -124,6 +128,8 @@ def render(
 
 def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> None:
     """Compile a template; `render` reports its errors later."""
+    import jinja2
+
     with suppress(jinja2.TemplateError, UnicodeDecodeError, OSError):
         _create_environment(folder, options).get_template(name + _SUFFIX)
 
@@ -145,6 +151,8 @@ def read_template_file(name: str, folder: Path | None) -> str:
     Raises:
         ExporterError: MANIFEST, if the file is no text.
     """
+    import jinja2
+
     environment = _create_environment(folder)
     try:
         return jinja2.FileSystemLoader(_list_folders(folder)).get_source(environment, name)[0]
@@ -165,6 +173,8 @@ def _return_unchanged(value: object) -> object:
 
 
 def _render(environment: jinja2.Environment, name: str, values: dict[str, object]) -> str:
+    import jinja2
+
     try:
         return environment.get_template(name + _SUFFIX).render(values)
     except (jinja2.TemplateError, TypeError, ValueError) as error:
@@ -178,6 +188,8 @@ def _render(environment: jinja2.Environment, name: str, values: dict[str, object
 
 @lru_cache(maxsize=8)
 def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> jinja2.Environment:
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_list_folders(folder)),
         undefined=jinja2.StrictUndefined,
@@ -206,6 +218,8 @@ def _list_folders(folder: Path | None) -> list[Path]:
 
 def _find_location(error: Exception, name: str) -> Location | None:
     """Return the line of the template that raised the error, or None if no template did."""
+    import jinja2
+
     if isinstance(error, jinja2.TemplateSyntaxError):
         return Location(file=error.filename or name, line=error.lineno)
     if isinstance(error, jinja2.TemplateNotFound):
