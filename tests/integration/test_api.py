@@ -17,7 +17,9 @@ from tests.integration.test_gate_output import write_uniform_results
 
 
 def read_example() -> str:
-    match = re.search(r"## Example\n.*?```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL)
+    match = re.search(
+        r"## Example\n.*?```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL
+    )
     assert match
     return match[1]
 

@@ -132,7 +132,7 @@ def test_the_terminal_shows_each_failure_of_the_gate(
     index = lines.index(
         next(text for text in lines if text.startswith(f"{cell}: newly red: pass -> "))
     )
-    block = "\n".join(lines[index : index + 6])
+    block = "\n".join(lines[index : index + 7])
     for part in (failure, entry, line, f"last green in {format_last_green(branch)}"):
         assert part in block
     assert has_command(block, cell)

@@ -23,7 +23,9 @@ DYNAMO = (18, 19, 20, 21)
 MODELS = [
     spec
     for spec in load_project(ROOT).models
-    if spec.exporter != "torchscript" and "full-size" not in spec.tags
+    if spec.exporter != "torchscript"
+    and "full-size" not in spec.tags
+    and len(spec.opsets) > 1  # not the entry for a slow device
 ]
 EVERY = os.environ.get("PUBLIC") == "all"
 #: A branch, a model that dynamo cannot capture, and attention that needs decompositions.
