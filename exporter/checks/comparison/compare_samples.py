@@ -131,7 +131,7 @@ def _describe_values(array: Array) -> str:
 
 
 #: The sizes that a message names besides the first that fails.
-_NAMED_FAILURES = 4
+_NAMED_FAILURES = 8
 _UNCERTAIN_FIX = (
     "rounding and a wrong value look the same; "
     "if it is rounding, declare `tolerance = { noise = 8 }`"
