@@ -96,6 +96,7 @@ CAPTURED = (
         rest=_SIDES,
         support=Support.REFUSED,
         verdicts={"*": _NO_TRACE_OF_DYNAMO},
+        by_command=True,  # after another torch.cond in the process, dynamo refuses its eager call
     ),
     Feature(
         name="while_loop",

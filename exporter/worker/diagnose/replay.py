@@ -166,5 +166,11 @@ def limit_time(seconds: float) -> Iterator[None]:
 
 
 def _check_limits(_number: int, _frame: FrameType | None) -> None:
-    if any(limit.find_excess() for limit in _limits):
+    # A second signal must not end the function between opening and closing a file of /proc.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    try:
+        is_over = any(limit.find_excess() for limit in _limits)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    if is_over:
         raise TimeLimitExceeded
