@@ -19,6 +19,9 @@ from exporter.environments import (
     read_shared_packages,
 )
 
+# `find_spec("pip")` warns if an earlier test of the process imported distutils, as torch can.
+pytestmark = pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils:UserWarning")
+
 BASE = EnvironmentDefinition(requirements=("onnxruntime==1.17.3", "numpy<2"))
 
 

@@ -152,7 +152,9 @@ def limit_time(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _limits.append(CpuLimit(os.getpid(), seconds))
+    with _blocked_alarm():
+        limit = CpuLimit(os.getpid(), seconds)
+    _limits.append(limit)
     interval = min(limit.interval for limit in _limits)
     before = signal.signal(signal.SIGALRM, _check_limits)
     outer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
@@ -165,12 +167,18 @@ def limit_time(seconds: float) -> Iterator[None]:
         _limits.pop()
 
 
-def _check_limits(_number: int, _frame: FrameType | None) -> None:
-    # A second signal must not end the function between opening and closing a file of /proc.
+@contextmanager
+def _blocked_alarm() -> Iterator[None]:
+    """Delay the signal: it must not end a function between opening and closing a file of /proc."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     try:
-        is_over = any(limit.find_excess() for limit in _limits)
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+
+
+def _check_limits(_number: int, _frame: FrameType | None) -> None:
+    with _blocked_alarm():
+        is_over = any(limit.find_excess() for limit in _limits)
     if is_over:
         raise TimeLimitExceeded
