@@ -118,3 +118,32 @@ def test_the_site_has_each_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert {page for page in pages if f": {page}\n" not in navigation} == set()
+
+
+def find_at_import(module: str, seen: dict[str, str]) -> None:
+    """Add each module that the import of one imports, with the module that requires it."""
+    parents = [module.rpartition(".")[0]] if "." in module else []
+    location = ROOT.joinpath(*module.split("."))
+    path = location / "__init__.py" if location.is_dir() else location.with_suffix(".py")
+    if not path.is_file():
+        return
+    statements = [*ast.parse(path.read_text("utf-8")).body]
+    top = [node for node in statements if isinstance(node, ast.Import | ast.ImportFrom)]
+    for each in (*parents, *imported_modules(ast.unparse(ast.Module(top, [])))):
+        if each not in seen:
+            seen[each] = module
+            find_at_import(each, seen)
+
+
+def test_the_import_of_torch_is_found() -> None:
+    seen: dict[str, str] = {}
+    find_at_import("exporter.worker.inputs.perturbation", seen)
+    assert seen["torch"] == "exporter.worker.inputs.perturbation"
+
+
+def test_the_unit_tests_import_no_torch() -> None:
+    # `nox -s unit` has an environment without it, which a full run does not show.
+    seen: dict[str, str] = {}
+    for path in sorted((ROOT / "tests/unit").rglob("test_*.py")):
+        find_at_import(name(path).replace("/", "."), seen)
+    assert seen.get("torch") is None

@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_965,
-    "lines of tests": 67_475,
+    "lines of the package": 57_951,
+    "lines of tests": 67_500,
     "files": 271,
     "packages": 42,
     "modules below 60 lines": 15,

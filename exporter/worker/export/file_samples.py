@@ -27,9 +27,9 @@ from exporter.worker.inputs.input_sets import (
     count_elements,
     create_draw_set,
     create_size_set,
+    list_sweep,
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.perturbation import list_sweep
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.reference_run import run_further_sets

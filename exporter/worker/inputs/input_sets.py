@@ -8,6 +8,7 @@ from itertools import chain, count
 from math import gcd, isqrt, lcm, prod
 from typing import Literal
 
+from exporter.jobs import Sample
 from exporter.manifest import Axis, Case, ModelSpec
 
 Sizes = Mapping[str, int]
@@ -18,6 +19,16 @@ _ALIGNMENTS = (16, 8, 4)
 _SHARE, _LARGE_SHARE = 0.5, 0.2
 #: Elements of the largest tensor for which the work of a run does not count.
 _TINY = 1 << 10
+#: A factor of 1,000 reveals a bound that normal noise never reaches, or a threshold near 0.
+_FACTORS = (1e-3, 0.1, 10.0, 1e3)
+_SEEDS = (1, 2)
+_INCREMENT = 7
+#: Multiple of the usual memory that the largest promised size may need.
+_THOROUGH_ROOM = 4
+#: The last size of the sweep: resizing and remainders have a fault at single sizes.
+_LAST_OF_SWEEP = 64
+#: Elements of the largest tensor in the sweep, so that its runs take milliseconds.
+_SMALL = 1 << 14
 
 
 def choose_combinations(
@@ -404,3 +415,133 @@ def _filter_allowed(sizes: Iterable[int], axis: Axis, allows: Allows) -> Iterato
             return
         if allows(size):
             yield size
+
+
+def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[InputSet, ...]:
+    """Return every input set of a contract once, the declared one first.
+
+    Args:
+        spec: The contract; without `thorough` the result has the usual sets only.
+        lengths: The lengths of tables that an axis may exceed.
+    """
+    usual = choose_usual_sets(spec)
+    if not spec.thorough:
+        return usual
+    declared = usual[0].sizes
+    sets = {chosen.name: chosen for chosen in usual}
+    for chosen in (*_vary_sizes(spec, declared, lengths), *_vary_values(spec, declared)):
+        sets.setdefault(chosen.name, chosen)
+    return tuple(sets.values())
+
+
+def index_sets(
+    spec: ModelSpec, lengths: Sequence[int], samples: Sequence[Sample]
+) -> dict[tuple[str, str], InputSet]:
+    """Return the input sets of stored samples by kind and name.
+
+    Args:
+        spec: The contract.
+        lengths: The lengths of tables that an axis may exceed.
+        samples: The samples; those of a group of files are not chosen by the contract.
+    """
+    chosen = [*choose_all_sets(spec, lengths)]
+    for sample in samples:
+        if sample.captures and sample.kind == "axis":
+            chosen.append(create_size_set(spec, sample.axes))
+        elif sample.captures:
+            chosen.append(create_draw_set(spec, int(sample.name.split()[-1]) - 1))
+    return {(each.kind, each.name): each for each in chosen}
+
+
+def list_sweep(spec: ModelSpec, known: Sequence[Mapping[str, int]]) -> Iterator[InputSet]:
+    """Yield sets that give each free axis each promised size up to 64, while tensors are small.
+
+    All axes change at once, unless a tensor is too large or the contract forbids it.
+
+    Args:
+        spec: The contract.
+        known: The sizes of existing samples, the declared ones first.
+    """
+    if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
+        return
+    declared, known = known[0], [dict(sizes) for sizes in known]
+    columns = {
+        axis.name: [size for size in range(_LAST_OF_SWEEP + 1) if axis.allows(size)]
+        for axis in spec.free_axes
+    }
+    columns = {name: sizes for name, sizes in columns.items() if sizes}
+    for row in range(max(map(len, columns.values()), default=0)):
+        together = {
+            name: sizes[(row + shift * len(sizes) // 3) % len(sizes)]
+            for shift, (name, sizes) in enumerate(columns.items())
+        }
+        for group in ([together], [{name: size} for name, size in together.items()]):
+            complete = [spec.complete_sizes({**declared, **proposed}) for proposed in group]
+            fits = [
+                sizes
+                for sizes in complete
+                if spec.allows_sizes(sizes) and count_elements(spec, sizes) <= _SMALL
+            ]
+            new = [sizes for sizes in fits if sizes not in known]
+            yield from (create_size_set(spec, sizes) for sizes in new)
+            known += new
+            if fits:
+                break
+
+
+def _vary_sizes(
+    spec: ModelSpec, declared: Mapping[str, int], lengths: Sequence[int]
+) -> Iterator[InputSet]:
+    for axis in spec.free_axes:
+        for size in _propose_sizes(axis, lengths):
+            fits = is_affordable(spec, axis, size, declared, room=_THOROUGH_ROOM)
+            sizes = spec.complete_sizes({**declared, axis.name: size})
+            is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
+            if size != axis.example and is_allowed and fits:
+                yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
+    yield from list_sweep(spec, [declared])
+
+
+def _propose_sizes(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
+    example = axis.example or 0
+    near = find_distant_size(axis, avoid=(example,))
+    yield 2 * axis.multiple_of
+    if near and (far := find_distant_size(axis, avoid=(example, near))):
+        yield far
+    if axis.max is not None:
+        yield axis.max - axis.max % axis.multiple_of
+        return
+    for length in lengths:
+        # The last size inside a table of this length, and the first size outside.
+        last = length - length % axis.multiple_of
+        yield from (last, last + axis.multiple_of)
+
+
+def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
+    for item in spec.inputs:
+        # Such rows have no defined result, so a difference is only a note.
+        if item.fill.masked_value is not None and item.shape and _is_exact(item.dtype):
+            name = f"fully masked {item.name}"
+            yield InputSet(name=name, kind="masked", sizes=declared, changed_input=item.name)
+        # Other fills have a bound: an image in [0, 1] has no promise for the value 1,000.
+        is_unbounded = item.fill.kind == "normal" and "float" in item.dtype
+        for factor in _FACTORS if is_unbounded else ():
+            name = f"{factor:g} x {item.name}"
+            yield InputSet(
+                name=name, kind="values", sizes=declared, changed_input=item.name, factor=factor
+            )
+        is_mask = any(output.masked_by == item.name for output in spec.outputs)
+        if not item.fill.is_random and "int" in item.dtype and not is_mask:
+            yield InputSet(
+                name=f"much larger {item.name}",
+                kind="values",
+                sizes=declared,
+                changed_input=item.name,
+                increment=_INCREMENT,
+            )
+    if any(item.fill.is_random for item in spec.inputs):
+        yield from (create_draw_set(spec, seed) for seed in _SEEDS)
+
+
+def _is_exact(dtype: str) -> bool:
+    return dtype == "bool" or "int" in dtype

@@ -16,8 +16,8 @@ from exporter.jobs import JobFolder, Reference, Sample, TableParts
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array
 from exporter.worker.inputs.call import Tensors
+from exporter.worker.inputs.input_sets import index_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.perturbation import index_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.reference.eager_run import (
     Outputs,

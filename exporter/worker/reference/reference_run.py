@@ -29,10 +29,9 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
 from exporter.runtimes.session import OnnxValue
 from exporter.worker.inputs.call import Array, Tensors, from_numpy, to_numpy
-from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.input_sets import InputSet, choose_all_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes
-from exporter.worker.inputs.perturbation import choose_all_sets
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors

@@ -28,9 +28,8 @@ from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
-from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.input_sets import InputSet, index_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.perturbation import index_sets
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (

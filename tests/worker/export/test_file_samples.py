@@ -29,9 +29,8 @@ from exporter.worker.export.size_terms import (
     parse_term,
     read_conditions,
 )
-from exporter.worker.inputs.input_sets import choose_usual_sets
+from exporter.worker.inputs.input_sets import choose_usual_sets, list_sweep
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.perturbation import list_sweep
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.verify.run_checks import recheck
 from tests.traps.prove import CPU, export

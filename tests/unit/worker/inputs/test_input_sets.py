@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from exporter.manifest import Axis, Case, Fill, Input
 from exporter.manifest.resolved.call import SizeRule
-from exporter.worker.inputs.input_sets import choose_probes, choose_usual_sets, find_distant_size
-from exporter.worker.inputs.perturbation import choose_all_sets
+from exporter.worker.inputs.input_sets import (
+    choose_all_sets,
+    choose_probes,
+    choose_usual_sets,
+    find_distant_size,
+)
 from tests.unit.planning.test_plan import spec
 
 

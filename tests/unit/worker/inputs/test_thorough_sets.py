@@ -10,8 +10,7 @@ from exporter.manifest import (
     Input,
     ModelSpec,
 )
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.perturbation import choose_all_sets
+from exporter.worker.inputs.input_sets import choose_all_sets, choose_usual_sets
 from tests.unit.planning.test_plan import spec
 
 
