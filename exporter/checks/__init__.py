@@ -1,16 +1,10 @@
 """Checks of an exported file: each tests one promise of the contract."""
 
+from exporter.checks.metric_checks import MetricCheck, RolloutCheck
 from exporter.checks.protocol import RuntimeCheck, StructureCheck
-from exporter.checks.runtime_checks import (
-    SAMPLE_CHECKS,
-    DeterminismCheck,
-    LookupTableCheck,
-    MetricCheck,
-    PlacementCheck,
-    PowerCheck,
-    RolloutCheck,
-)
+from exporter.checks.sample_checks import SAMPLE_CHECKS, LookupTableCheck
 from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
+from exporter.checks.validity_checks import DeterminismCheck, PlacementCheck, PowerCheck
 
 #: Checks that read the file without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)

@@ -21,7 +21,7 @@ from exporter.checks.comparison.compare_outputs import (
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import SAMPLE_KINDS
+from exporter.checks.sample_checks import SAMPLE_KINDS
 from exporter.checks.sample_files import SampleData
 from exporter.jobs import Sample
 from exporter.processes.lifetime import CpuLimit

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
 from exporter.cache.states import hash_source
-from exporter.checks.runtime_checks import BUILD_PREFIX
+from exporter.checks.validity_checks import BUILD_PREFIX
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec

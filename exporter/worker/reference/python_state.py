@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from exporter.checks.runtime_checks import HISTORY_PREFIX, WEIGHTS_PREFIX
+from exporter.checks.validity_checks import HISTORY_PREFIX, WEIGHTS_PREFIX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.worker.inputs.call import Tensors

@@ -15,13 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from exporter.checks.runtime_checks import (
-    HISTORY_PREFIX,
-    STATEFUL_PREFIX,
-    InvalidMetric,
-    compute_metric,
-)
+from exporter.checks.metric_checks import InvalidMetric, compute_metric
 from exporter.checks.sample_files import hash_sample, write_sample
+from exporter.checks.validity_checks import HISTORY_PREFIX, STATEFUL_PREFIX
 from exporter.core.import_object import load_attribute
 from exporter.core.text import is_out_of_resources, join_names
 from exporter.jobs import JobFolder, Reference, Sample

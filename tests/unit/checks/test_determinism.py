@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import STATEFUL_PREFIX, DeterminismCheck
+from exporter.checks.validity_checks import STATEFUL_PREFIX, DeterminismCheck
 from exporter.jobs import JobFolder
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import ConstantSession, contract, make_reference

@@ -10,9 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import Array, LookupTableCheck, hash_table_parts
+from exporter.checks.sample_checks import LookupTableCheck, hash_table_parts
 from exporter.jobs import TableParts
 from exporter.records.record import CheckResult, Status
+from exporter.runtimes.session import Array
 from tests.unit.checks.contexts import ConstantSession, make_reference, make_subject
 
 ROWS = 1000

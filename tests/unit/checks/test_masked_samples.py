@@ -8,7 +8,7 @@ import numpy as np
 
 from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import NOTE_PREFIX, describe_masked_samples
+from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.manifest import Fill, Input, Output
 from exporter.records.record import Status
 from tests.unit.checks.contexts import (

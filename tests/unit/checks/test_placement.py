@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.runtime_checks import PlacementCheck
+from exporter.checks.validity_checks import PlacementCheck
 from exporter.manifest import Device
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement as Placed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import PowerCheck
+from exporter.checks.validity_checks import PowerCheck
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Bound, Output, Tolerance
 from exporter.records.record import CheckResult, Status

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.checks.runtime_checks import AXES, CASES, PARITY
+from exporter.checks.sample_checks import AXES, CASES, PARITY
 from exporter.jobs import Sample
 from exporter.manifest import Axis, Case, Device, Input
 from exporter.records.record import Status

@@ -14,7 +14,7 @@ from onnx import numpy_helper, parser
 from onnx.backend.base import Backend, BackendRep
 from onnx.reference import ReferenceEvaluator
 
-from exporter.checks.runtime_checks import PlacementCheck
+from exporter.checks.validity_checks import PlacementCheck
 from exporter.manifest import Device
 from exporter.records.record import Status
 from exporter.runtimes import (

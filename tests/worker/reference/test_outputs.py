@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.checks.runtime_checks import hash_table_parts
+from exporter.checks.sample_checks import hash_table_parts
 from exporter.manifest import Output, Tolerance
 from exporter.records.record import Stage, Status
 from exporter.worker.process.failure import Failure

@@ -17,7 +17,7 @@ from exporter.checks.comparison.comparators import (
 )
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import PowerCheck
+from exporter.checks.validity_checks import PowerCheck
 from exporter.manifest import Axis, Comparator, Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import (

@@ -12,7 +12,7 @@ from exporter.checks.comparison.compare_outputs import compare_output
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import PARITY
+from exporter.checks.sample_checks import PARITY
 from exporter.checks.sample_files import (
     DamagedSample,
     SampleData,

@@ -11,7 +11,7 @@ import tomli
 
 from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import PARITY
+from exporter.checks.sample_checks import PARITY
 from exporter.jobs import JobFolder
 from exporter.manifest import (
     Case,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.runtime_checks import PARITY
+from exporter.checks.sample_checks import PARITY
 from exporter.manifest import Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from tests.unit.checks.contexts import (

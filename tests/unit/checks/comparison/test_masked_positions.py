@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exporter.checks.comparison.compare_outputs import find_compared_positions
-from exporter.checks.runtime_checks import PARITY
+from exporter.checks.sample_checks import PARITY
 from exporter.manifest import Dim, Fill, Input, Output
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes.session import Array

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.checks.comparison.compare_outputs import are_ties
-from exporter.checks.runtime_checks import PARITY
+from exporter.checks.sample_checks import PARITY
 from exporter.checks.sample_files import SelectionData, write_ties
 from exporter.jobs import JobFolder
 from exporter.manifest import Output

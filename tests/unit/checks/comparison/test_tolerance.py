@@ -19,7 +19,7 @@ from exporter.checks.comparison.tolerance import (
     is_limit_measured,
 )
 from exporter.checks.protocol import CheckContext
-from exporter.checks.runtime_checks import select_samples
+from exporter.checks.sample_checks import select_samples
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import (
     Bound,

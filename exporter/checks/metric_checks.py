@@ -1,0 +1,205 @@
+"""The checks of whole tasks: the metric of the project and the loop of a recurrent file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from exporter.checks.comparison.compare_outputs import (
+    choose_limit,
+)
+from exporter.checks.comparison.compare_samples import (
+    apply_sample_noise,
+    compare_values,
+)
+from exporter.checks.comparison.tolerance import OutputContext
+from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_files import DamagedSample, SampleData
+from exporter.manifest import Metric
+from exporter.records.record import CheckResult, Status
+from exporter.runtimes import RunFailure, Session
+from exporter.runtimes.session import Array, OnnxValue
+
+
+class InvalidMetric(Exception):
+    """The function of a metric fails or returns no number."""
+
+
+def compute_metric(
+    function: Callable[..., object], name: str, run: Callable[..., Mapping[str, OnnxValue]]
+) -> float:
+    """Return the number that a function of the project computes with a model or a file.
+
+    Raises:
+        InvalidMetric: If it raises an exception, or returns something else.
+    """
+    try:
+        value = function(run)
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise InvalidMetric(f"{name} raises {type(error).__name__}: {text}") from error
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, int | float) or not is_number or not np.isfinite(value):
+        raise InvalidMetric(f"{name} returns {str(value)[:80]!r}, expected a finite number")
+    return float(value)
+
+
+class MetricCheck:
+    """The metric of the manifest, for the file and for PyTorch; see `RuntimeCheck`."""
+
+    name = "metric"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the contract has a metric."""
+        return context.spec.metric is not None
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the metric with both promises; a file of zeros must break one of them."""
+        metric, known = context.spec.metric, context.reference.metric
+        if metric is None or not known:
+            message = "PyTorch's metric is missing; export the model again"
+            return CheckResult(check=self.name, status=Status.ERROR, message=message)
+        names = [output.name for output in context.spec.outputs]
+
+        def run(**inputs: Array) -> Mapping[str, OnnxValue]:
+            return dict(zip(session.output_names, session.run(inputs), strict=True))
+
+        try:
+            if set(session.output_names) != set(names):
+                raise InvalidMetric(f"the outputs are {', '.join(session.output_names)}")
+            value = compute_metric(context.load_function(metric.call), metric.call, run)
+        except InvalidMetric as error:
+            return CheckResult(check=self.name, status=Status.ERROR, message=str(error))
+        problems = find_metric_problems(metric, value, known[0])
+        status, message = Status.PASS, ""
+        if problems:
+            status, message = Status.FAIL, "; ".join(problems)
+        elif not find_metric_problems(metric, known[-1], known[0]):
+            status = Status.INCONCLUSIVE
+            message = f"a file that returns zeros has the metric {known[-1]:.6g}, which passes, too"
+        figures: dict[str, int | float | str] = {"metric": value, "pytorch": known[0]}
+        return CheckResult(check=self.name, status=status, message=message, metrics=figures)
+
+
+def find_metric_problems(metric: Metric, value: float, pytorch: float) -> list[str]:
+    """Return the promises of a metric that a value breaks."""
+    problems = []
+    if metric.least is not None and value < metric.least:
+        text = f"{metric.call} is {value:.6g}, at least {metric.least:g} is promised"
+        problems.append(f"{text} (PyTorch: {pytorch:.6g})")
+    if metric.drop is not None and pytorch - value > metric.drop:
+        text = f"{metric.call} drops by {pytorch - value:.4g}, from {pytorch:.6g} to {value:.6g}"
+        problems.append(f"{text}; at most {metric.drop:g} is promised")
+    return problems
+
+
+class RolloutCheck:
+    """The loop of a recurrent file, each step with its own outputs; see `RuntimeCheck`."""
+
+    name = "rollout"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the contract has a rollout."""
+        return context.spec.rollout is not None
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the outputs and the greedy tokens of each step; stop at the first difference."""
+        samples = context.reference.rollout
+        try:
+            steps = [
+                context.samples.read(context.folder.rollout(sample.index), context.spec)
+                for sample in samples
+            ]
+        except DamagedSample as error:
+            return self._report(Status.ERROR, f"PyTorch's steps cannot be read: {error}")
+        if not steps:
+            return self._report(Status.ERROR, "PyTorch's steps are missing; export the model again")
+        states: dict[str, Array] = {}
+        figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
+        for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
+            inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
+            problem = ""
+            try:
+                values = session.run(inputs)
+                if list(session.output_names) != [each.name for each in context.spec.outputs]:
+                    problem = f"the file's outputs are {', '.join(session.output_names)}"
+            except RunFailure as failure:
+                problem = f"the runtime fails: {failure}"
+            if not problem:
+                inner = apply_sample_noise(sample, context)
+                compared = compare_values(values, data, sample, inner, device)
+                following = steps[number + 1] if number + 1 < len(steps) else None
+                states, problem = _feed_values(values, data, following, inner, (figures, device))
+                for name, each in compared:
+                    problem = problem or (each.problem and f"{name}: {each.problem}")
+                    figures["max_abs"] = max(float(figures["max_abs"]), each.max_abs)
+                    figures["of_limit"] = max(float(figures["of_limit"]), each.limit_ratio)
+            if problem:
+                figures |= {"steps": number}
+                del figures["of_limit"]  # no review of single calls helps
+                message = f"step {number + 1} of {len(steps)}: {problem}"
+                return self._report(Status.FAIL, message, figures)
+        figures["steps"] = len(steps)
+        first = steps[0].outputs
+        if all(_have_same_values(step.outputs, first) for step in steps):
+            message = "every step of PyTorch has the same outputs; give the model other inputs"
+            return self._report(Status.INCONCLUSIVE, message, figures)
+        return self._report(Status.PASS, "", figures)
+
+    def _report(
+        self, status: Status, message: str, figures: Mapping[str, int | float | str] | None = None
+    ) -> CheckResult:
+        metrics = dict(figures or {})
+        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+
+
+def _have_same_values(outputs: Sequence[OnnxValue], others: Sequence[OnnxValue]) -> bool:
+    pairs = zip(outputs, others, strict=True)
+    return all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs)
+
+
+def _feed_values(
+    values: Sequence[OnnxValue],
+    data: SampleData,
+    following: SampleData | None,
+    context: CheckContext,
+    state: tuple[dict[str, int | float | str], str],
+) -> tuple[dict[str, Array], str]:
+    """Return the inputs of the next step, and a problem if the file selects another token.
+
+    If both tokens differ by no more than the errors of their logits, PyTorch's token is used.
+    """
+    figures, device = state
+    items = {item.name: item for item in context.spec.inputs}
+    states: dict[str, Array] = {}
+    rollout = context.spec.rollout
+    for index, output in enumerate(context.spec.outputs):
+        target = rollout.feeds.get(output.name) if rollout else None
+        if target is None:
+            continue
+        value, expected = np.asarray(values[index]), np.asarray(data.outputs[index])
+        if not ("int" in items[target].dtype and "float" in output.dtype):
+            states[target] = value
+            continue
+        if value.shape != expected.shape:
+            continue  # the comparison reports it
+        if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
+            value, expected = value[:, -1:], expected[:, -1:]
+        tokens, right = value.argmax(-1), expected.argmax(-1)
+        chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
+        margin = float((best - chosen).max())
+        limit, _ = choose_limit(expected, None, OutputContext(context, index, device, False))
+        scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+        if np.isnan(value).any() or margin > 2 * (limit.allowed_error(scale) if limit else 0.0):
+            row = tuple(int(each) for each in np.argwhere(tokens != right)[0])
+            pair = f"token {tokens[row]} in place of {right[row]}"
+            error = float(np.abs(value - expected).max())
+            problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"
+            return states, f"{problem}, and the largest error of '{output.name}' is {error:.3g}"
+        figures["ties"] = int(figures["ties"]) + int((tokens != right).any())
+        if following is not None:
+            states[target] = following.inputs[target]
+    return states, ""

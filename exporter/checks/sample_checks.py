@@ -1,0 +1,261 @@
+"""The comparison with PyTorch: the outputs of all samples, and the copies of its tables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import ModelProto, TensorProto, numpy_helper
+
+from exporter.checks.comparison.compare_samples import (
+    compare_samples,
+)
+from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.jobs import Sample
+from exporter.manifest import Axis
+from exporter.records.record import CheckResult, Status
+from exporter.runtimes import Session
+from exporter.runtimes.graph_walk import normalize_domain
+from exporter.runtimes.session import Array
+
+#: Check -> kind of its samples.
+SAMPLE_KINDS: Mapping[str, str] = {
+    "parity": "declared",
+    "axes": "axis",
+    "cases": "case",
+    "values": "values",
+}
+_Conclude = Callable[[CheckContext, Sequence[Sample], CheckResult], CheckResult]
+
+
+# - `parity`: the declared inputs.
+# - `axes`: other sizes of the dynamic axes.
+# - `cases`: the other input sets of the manifest.
+# - `values`: other values of one input. A trace stores the number of turns of a loop, the chosen
+#   branch and every number that was read from a tensor. Such a file passes with these values.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCheck:
+    """The comparison of all samples of one kind; see `RuntimeCheck`."""
+
+    name: str
+    is_promised: Callable[[CheckContext], bool]
+    find_missing: Callable[[CheckContext, Sequence[Sample]], str] = lambda _, __: ""
+    """Return the samples that are missing, or "" if all exist."""
+    conclude: _Conclude = lambda _, __, result: result
+    """Return the final result of a comparison that passed."""
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the contract has the promise."""
+        return self.is_promised(context)
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the outputs for every sample of the kind with PyTorch's."""
+        samples = select_samples(self.name, context)
+        if missing := self.find_missing(context, samples):
+            message = f"PyTorch's outputs are missing for {missing}: nothing was compared"
+            return CheckResult(check=self.name, status=Status.ERROR, message=message)
+        result = compare_samples(self.name, samples, context, session, device)
+        is_pass = result.status is Status.PASS
+        return self.conclude(context, samples, result) if is_pass else result
+
+
+def select_samples(check: str, context: CheckContext) -> list[Sample]:
+    """Return the samples that the check compares."""
+    kind = SAMPLE_KINDS[check]
+    # The limits of a short proof come from all samples, as in the full one.
+    reference = context.reference.shorten() if context.is_short else context.reference
+    return [sample for sample in reference.samples if sample.kind == kind]
+
+
+def _find_missing_declared(_context: CheckContext, samples: Sequence[Sample]) -> str:
+    return "" if samples else "the declared inputs"
+
+
+def _find_missing_cases(context: CheckContext, samples: Sequence[Sample]) -> str:
+    names = {sample.name for sample in samples}
+    return ", ".join(case.name for case in context.spec.cases if case.name not in names)
+
+
+def _input_axes(context: CheckContext) -> list[Axis]:
+    return [axis for axis in context.spec.axes if axis.example is not None]
+
+
+def _conclude_axes(
+    context: CheckContext, samples: Sequence[Sample], result: CheckResult
+) -> CheckResult:
+    """Add the range of tested sizes, or report axes that no sample changes."""
+    untested, ranges = [], []
+    for axis in _input_axes(context):
+        sizes = {sample.axes.get(axis.name, axis.example) for sample in samples} | {axis.example}
+        tested = [size for size in sizes if size is not None]
+        if len(tested) == 1 and axis.is_free:
+            untested.append(f"'{axis.name}'")
+        ranges.append(f"{axis.name} {min(tested)} to {max(tested)}")
+    if not untested:
+        metrics = {**result.metrics, "proved": ", ".join(ranges)}
+        return result.model_copy(update={"metrics": metrics})
+    function = context.spec.inputs_from
+    fix = "widen min and max, or declare a fixed size in the shape"
+    if function is not None and not function.takes_sizes:
+        fix = (
+            f"{function.function} has no parameter for sizes; add one, which receives a dict of "
+            "sizes by axis name, or declare a fixed size in the shape"
+        )
+    message = f"only the exported size was tested for {', '.join(untested)}: {fix}"
+    return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
+
+
+PARITY = SampleCheck(name="parity", is_promised=lambda _: True, find_missing=_find_missing_declared)
+AXES = SampleCheck(
+    name="axes",
+    is_promised=lambda context: bool(_input_axes(context)),
+    conclude=_conclude_axes,
+)
+CASES = SampleCheck(
+    name="cases",
+    is_promised=lambda context: bool(context.spec.cases),
+    find_missing=_find_missing_cases,
+)
+VALUES = SampleCheck(
+    name="values", is_promised=lambda context: bool(select_samples("values", context))
+)
+SAMPLE_CHECKS: tuple[RuntimeCheck, ...] = (PARITY, AXES, CASES, VALUES)
+
+
+NOTE_PREFIX = "fully masked rows: "
+
+
+def describe_masked_samples(
+    context: CheckContext, session: Session, device: str
+) -> tuple[str, ...]:
+    """Return a note for each input without allowed elements on which the file differs."""
+    samples = [each for each in context.reference.samples if each.kind == "masked"]
+    names = [
+        sample.changed_input
+        for sample in samples
+        if compare_samples("masked", [sample], context, session, device).status is Status.FAIL
+    ]
+    return tuple(
+        f"{NOTE_PREFIX}PyTorch and the file differ if '{name}' allows no element of a row, because "
+        "a softmax over no element has no defined result; keep an allowed element in every row"
+        for name in names
+    )
+
+
+#: A table with fewer rows has too few parts to distinguish a damaged copy from another table.
+MIN_ROWS = 8
+_PARTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _TableCopy:
+    """A table of the file and the weight that it copies, as digests of parts."""
+
+    name: str
+    rows: int
+    parts: tuple[str, ...]
+    weight_parts: tuple[str, ...]
+
+
+# An embedding has tens of thousands of rows, and the samples read only a few of them. A
+# comparison of outputs proves nothing about the other rows. So this check compares the table
+# itself, part by part.
+#
+# Only a copy of a weight is compared: a table with at least one part that is equal to the
+# weight's, bit by bit. A table that an exporter computed shares no part with a weight.
+class LookupTableCheck:
+    """The comparison of the file's tables with the weights; see `RuntimeCheck`."""
+
+    name = "tables"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True if the file looks rows up in a copy of a weight."""
+        return any(True for _ in _read_copies(context))  # stops early: each table is read whole
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare every part of every such table with PyTorch's."""
+        tables = list(_read_copies(context))
+        problems = [problem for table in tables for problem in _find_wrong_parts(table)]
+        return CheckResult(
+            check=self.name,
+            status=Status.FAIL if problems else Status.PASS,
+            message="; ".join(problems),
+            metrics={"tables": len(tables)},
+        )
+
+
+def hash_table_parts(array: Array) -> tuple[str, ...]:
+    """Return a digest of each part of a table, "" for a part that has only zeros.
+
+    Args:
+        array: `[rows, columns]`; divided into up to 64 parts of nearly equal size.
+    """
+    data = np.ascontiguousarray(array).view(np.uint8)
+    pieces = np.array_split(data, min(_PARTS, len(data)))
+    return tuple(
+        hashlib.sha256(piece.tobytes()).hexdigest()[:16] if piece.any() else "" for piece in pieces
+    )
+
+
+def _read_copies(context: CheckContext) -> Iterator[_TableCopy]:
+    """Yield each table with the weight that shares most parts with it.
+
+    Yields nothing if the file cannot be read: the check `wellformed` reports that.
+    """
+    try:
+        for tensor in _find_lookup_tables(read_model(context.path)):
+            dtype, shape = TensorProto.DataType.Name(tensor.data_type), tuple(tensor.dims)
+            weights = [
+                table
+                for table in context.reference.tables
+                if (table.dtype, table.shape) == (dtype, shape)
+            ]
+            if not weights:
+                continue
+            array = numpy_helper.to_array(tensor, base_dir=str(context.path.parent))
+            parts = hash_table_parts(array)
+            shared = [
+                sum(
+                    bool(one) and one == other
+                    for one, other in zip(parts, weight.parts, strict=True)
+                )
+                for weight in weights
+            ]
+            if any(shared):
+                weight = weights[shared.index(max(shared))]
+                yield _TableCopy(tensor.name, shape[0], parts, weight.parts)
+    except (UnreadableModel, OSError, ValueError, onnx.checker.ValidationError):
+        return
+
+
+def _find_lookup_tables(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield stored tensors from which a node selects rows by an index that is not stored."""
+    graph = model.graph
+    fixed = {tensor.name for tensor in graph.initializer}
+    fixed |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
+    names = {
+        node.input[0]
+        for node in graph.node
+        if node.op_type == "Gather"
+        and not normalize_domain(node.domain)
+        and node.input[1] not in fixed
+    }
+    for tensor in graph.initializer:
+        if tensor.name in names and len(tensor.dims) == 2 and tensor.dims[0] >= MIN_ROWS:
+            yield tensor
+
+
+def _find_wrong_parts(table: _TableCopy) -> Iterator[str]:
+    size = -(-table.rows // len(table.parts))
+    pairs = zip(table.parts, table.weight_parts, strict=True)
+    wrong = [index for index, (part, expected) in enumerate(pairs) if part != expected]
+    if wrong:
+        row = min(wrong[0] * size, table.rows - 1)
+        yield (
+            f"{len(wrong)} of {len(table.parts)} parts of the table '{table.name}' are not "
+            f"PyTorch's, the first near row {row} of {table.rows}"
+        )

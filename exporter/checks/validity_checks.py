@@ -1,0 +1,308 @@
+"""The checks that decide if the other results mean anything: placement, determinism, power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.checks.comparison.compare_outputs import (
+    compare_by,
+    get_overflow,
+)
+from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
+from exporter.checks.protocol import CheckContext
+from exporter.core.known_names import SOFTWARE
+from exporter.records.record import CheckResult, Status
+from exporter.runtimes import Placement, Session
+from exporter.runtimes.session import Array, list_items
+
+#: Number of operators that a message names.
+_MAX_OPERATORS = 5
+
+
+# ONNX Runtime runs a node on the CPU if another provider has no kernel for it. If no node runs on
+# the requested provider, the result proves nothing about the device. If only some nodes do, the
+# others are counted and named, because shapes are computed on the CPU by design. A device with
+# `strict` allows no other provider. An ONNX backend cannot report single nodes; its own statement
+# is accepted and quoted.
+class PlacementCheck:
+    """The providers that run the nodes of the loaded file; see `RuntimeCheck`."""
+
+    name = "placement"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True: every result concerns a device."""
+        return True
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Compare the placement of the nodes with the requested provider.
+
+        Returns:
+            A failure if no node runs there, or if not all nodes do and the device is strict.
+            An inconclusive result if the runtime reports no placement.
+        """
+        placement = session.placement
+        if placement is None:
+            message = (
+                "the runtime does not report where nodes run, so no node is known to have run "
+                "on the device; try a newer version of the runtime"
+            )
+            return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
+        if placement.statement:
+            return CheckResult(check=self.name, status=Status.PASS, message=placement.statement)
+        requested, nodes = placement.requested, placement.nodes
+        if not any(nodes.values()) and requested not in nodes:
+            message = f"the loaded graph has no node, so nothing is proved about {requested}"
+            return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
+        total = sum(sum(counts.values()) for counts in nodes.values())
+        elsewhere = total - sum(nodes.get(requested, {}).values())
+        metrics: dict[str, int | float | str] = {"nodes": total}
+        if placement.is_software:
+            metrics["hardware"] = SOFTWARE
+        if not elsewhere:
+            return CheckResult(check=self.name, status=Status.PASS, metrics=metrics)
+        metrics |= {"elsewhere": elsewhere}
+        if elsewhere == total:
+            status, problem = Status.FAIL, f"no node runs on {requested}"
+        else:
+            status = Status.FAIL if placement.strict else Status.PASS
+            problem = f"{elsewhere} of {total} nodes do not run on {requested}"
+        message = f"{problem}: {_format_other_providers(placement)}"
+        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+
+
+def _format_other_providers(placement: Placement) -> str:
+    parts = []
+    for provider, counts in sorted(placement.nodes.items()):
+        if provider == placement.requested or not counts:
+            continue
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        names = ", ".join(f"{operator} {count}" for operator, count in ranked[:_MAX_OPERATORS])
+        parts.append(f"{provider} runs {names}{', …' if len(ranked) > _MAX_OPERATORS else ''}")
+    return "; ".join(parts)
+
+
+#: Prefix of `Reference.unstable` if only the buffers change.
+STATEFUL_PREFIX = "it keeps state in its buffers"
+#: Prefix if a call changes parameters; their names follow.
+WEIGHTS_PREFIX = "a call changes"
+#: Prefix if the outputs are others after calls with other inputs.
+HISTORY_PREFIX = "its outputs depend on earlier calls"
+#: Prefix if a second build has other weights; their names follow.
+BUILD_PREFIX = "two builds of the model differ in"
+_STATE_PREFIXES = (STATEFUL_PREFIX, WEIGHTS_PREFIX, HISTORY_PREFIX)
+
+
+# Without this, no comparison with PyTorch means anything.
+class DeterminismCheck:
+    """The difference between two runs of PyTorch in the worker; see `RuntimeCheck`."""
+
+    name = "determinism"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True: every comparison needs a deterministic reference."""
+        return True
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Return an inconclusive result if equal inputs gave different outputs."""
+        unstable = context.reference.unstable
+        if not unstable:
+            return CheckResult(check=self.name, status=Status.PASS)
+        if unstable.startswith(_STATE_PREFIXES):
+            fix = "declare the state as an input and return it as an output"
+        elif unstable.startswith(BUILD_PREFIX):
+            fix = (
+                "build it from numbers of Python, numpy or torch, which are seeded, or from a file"
+            )
+        elif context.spec.mode != "eval":
+            fix = f"mode is '{context.spec.mode}': 'eval' turns dropout and running averages off"
+        else:
+            fix = "make random numbers an input, or draw them once when the model is built"
+        message = f"PyTorch differs from itself: {unstable}; {fix}"
+        return CheckResult(check=self.name, status=Status.INCONCLUSIVE, message=message)
+
+
+#: The output and its change must be larger than the allowed error by this factor.
+_MIN_RATIO = 10.0
+#: A wrong file must change more elements than `outside` excludes, by this factor.
+_MIN_SHARE = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OutputPower:
+    """An output; all figures but `spread` are 0 if it has no floats."""
+
+    name: str
+    is_real: bool
+    is_empty: bool = False
+    """True if a fixed size of 0 leaves nothing to compare."""
+    scale: float = 0.0
+    """The scale in the sample in which it is largest."""
+    limit: float = 0.0
+    """The allowed error in that sample, as a share of the scale."""
+    reason: str = ""
+    overflow: str = ""
+    """How PyTorch's dtype leaves its range."""
+    spread: float | None
+    """The change from the declared sample, as a share of the scale; None if unknown."""
+    declared_limit: float = 0.0
+    """The allowed error in the declared sample, as a share of its scale."""
+    outside: float = 0.0
+    """The share of elements that may have any value."""
+    changed: float = 1.0
+    """The share of elements that a wrong file would change by more than the allowed error."""
+    accepted: str = ""
+    """A wrong output that the comparator of the manifest accepts."""
+
+
+# A network with unlucky weights gives 1e-9 for every input. Then any file is within an atol of
+# 1e-5. So the allowed error must be small relative to the output. Outputs for inputs of another
+# seed must also differ by more than the allowed error.
+#
+# An output that never changes is a constant, such as a mask or positions. Its size distinguishes
+# it from a wrong one. But if no output changes, no input is known to have an effect: a file that
+# always gives 7 passes if PyTorch gives 7. Positions and masks change with the size of an input,
+# which the samples of other sizes prove. If no input is random, there is no other seed, and only
+# the size is checked.
+# A comparator of the manifest is called with wrong outputs: zeros, and PyTorch's outputs for other
+# inputs. If it accepts them, it proves nothing.
+class PowerCheck:
+    """The change of outputs relative to their allowed error; see `RuntimeCheck`."""
+
+    name = "power"
+
+    def applies(self, context: CheckContext) -> bool:
+        """Return True: every comparison needs it."""
+        return True
+
+    def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
+        """Return an inconclusive result if a wrong file would have passed."""
+        count = len(context.spec.outputs)
+        outputs = [_measure_output(context, index, device) for index in range(count)]
+        problems = [problem for output in outputs if (problem := _find_problem(output))]
+        full = [output for output in outputs if not output.is_empty]
+        if not problems and all(output.spread == 0 for output in full):
+            names = ", ".join(f"'{output.name}'" for output in full)
+            same = f"inputs of another seed give the very same {names}"
+            problems = [same if full else "no output has an element"]
+        real = [output for output in outputs if output.is_real]
+        spreads = [output.spread for output in real if output.spread is not None]
+        metrics: dict[str, int | float | str] = {"spread": min(spreads)} if spreads else {}
+        if real:
+            metrics["limit"] = max(output.limit for output in real)
+        status, message = Status.PASS, ""
+        if problems:
+            status = Status.INCONCLUSIVE
+            message = (
+                f"a wrong file would pass: {'; '.join(problems)}; give the model other weights "
+                "or inputs, or a smaller tolerance"
+            )
+        return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
+
+
+def _measure_output(context: CheckContext, index: int, device: str) -> _OutputPower:
+    measured = OutputContext(context, index, device)
+    output, spread = measured.output, context.reference.output_spread[index]
+    if output.compare is not None and not output.compare.rows:
+        accepted = _find_accepted_output(measured)
+        return _OutputPower(name=output.name, is_real=False, spread=spread, accepted=accepted)
+    if not is_float(output.dtype) or 0 in output.shape:
+        is_empty = 0 in output.shape
+        return _OutputPower(name=output.name, is_real=False, is_empty=is_empty, spread=spread)
+    samples = [sample for sample in context.reference.samples if sample.scales]
+    # One sample with a large output is enough to reveal a wrong file.
+    scale = max((sample.scales[index] for sample in samples), default=0.0)
+    declared = (sample.scales[index] for sample in samples if sample.kind == "declared")
+    declared_scale = next(declared, 0.0)
+    limit = compute_limit(measured, scale)
+    declared_limit = compute_limit(measured, declared_scale)
+    return _OutputPower(
+        name=output.name,
+        is_real=True,
+        scale=scale,
+        limit=limit.allowed_error(scale) / scale if scale else 0.0,
+        reason=limit.reason,
+        overflow=get_overflow(context.reference, index),
+        spread=spread,
+        declared_limit=declared_limit.allowed_error(declared_scale) / (declared_scale or 1.0),
+        outside=limit.outside,
+        changed=_measure_changed_share(context, index, declared_limit) if limit.outside else 1.0,
+    )
+
+
+def _find_accepted_output(output: OutputContext) -> str:
+    """Return a wrong output that the comparator accepts, or "" if it rejects all."""
+    context, comparator = output.context, output.output.compare
+    samples = [each for each in context.reference.promised_samples if not each.error]
+    declared = next((each for each in samples if each.kind == "declared"), None)
+    if comparator is None or declared is None:
+        return ""
+    data = context.read(declared)
+    expected = np.asarray(data.outputs[output.index])
+    target = data.float64_outputs[output.index]
+    target = np.asarray(target) if isinstance(target, np.ndarray) else expected
+    if target.shape != expected.shape:
+        target = expected
+
+    def accepts(wrong: Array) -> bool:
+        return not compare_by(comparator, wrong, expected, target, None, output).problem
+
+    # Zeros have no largest value, so a ranking gets the opposite one.
+    wrong = -expected if comparator.top_k else np.zeros_like(expected)
+    if not np.array_equal(wrong, expected) and accepts(wrong):
+        return "the opposite values" if comparator.top_k else "zeros"
+    others = [
+        (sample.name, np.asarray(context.read(sample).outputs[output.index]))
+        for sample in samples
+        if sample.kind == "values" and sample.factor == 1.0
+    ]
+    others = [
+        (name, other)
+        for name, other in others
+        if other.shape == expected.shape and not np.array_equal(other, expected)
+    ]
+    if others and all(accepts(other) for _, other in others):
+        return f"PyTorch's values for other inputs ('{others[0][0]}')"
+    return ""
+
+
+def _measure_changed_share(context: CheckContext, index: int, limit: Limit) -> float:
+    """Return the smaller share of elements that differ from 0 and from those of other inputs."""
+    outputs = [
+        np.concatenate([np.ravel(item) for item in list_items(context.read(sample).outputs[index])])
+        for sample in context.reference.samples
+        if sample.kind in ("declared", "values") and sample.scales and sample.factor == 1.0
+    ]
+    declared, *others = outputs
+    allowed = limit.atol * np.maximum(1.0, np.abs(declared) / limit.scale)
+    allowed = allowed + limit.rtol * np.abs(declared)
+    others = [other for other in others if other.shape == declared.shape]
+    changed = [float(np.mean(np.abs(declared - other) > allowed)) for other in others]
+    return min(float(np.mean(np.abs(declared) > allowed)), max(changed, default=1.0))
+
+
+def _find_problem(output: _OutputPower) -> str:
+    if output.accepted:
+        return f"the comparator of output '{output.name}' accepts {output.accepted}"
+    if not output.is_real:
+        return ""
+    if not output.scale:
+        cause = f": {output.overflow}" if output.overflow else ""
+        return f"output '{output.name}' has no number but 0{cause}"
+    if output.limit * _MIN_RATIO > 1:
+        return (
+            f"the allowed error of output '{output.name}' is {output.limit:.1e} of its size "
+            f"({output.reason})"
+        )
+    if output.outside * _MIN_SHARE > output.changed:
+        return (
+            f"`outside = {output.outside:g}` excludes {output.outside:.0%} of the elements of "
+            f"output '{output.name}', and a wrong file changes {output.changed:.0%} of them"
+        )
+    if output.spread and output.spread < output.declared_limit * _MIN_RATIO:
+        return (
+            f"output '{output.name}' changes by {output.spread:.1e} of its size, and the allowed "
+            f"error is {output.declared_limit:.1e} of its size ({output.reason})"
+        )
+    return ""
