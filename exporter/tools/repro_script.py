@@ -1,0 +1,340 @@
+"""The script and the README of a reproducer."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+from pathlib import Path, PurePosixPath
+
+from exporter.core.device_name import DeviceName
+from exporter.core.text import join_lines
+from exporter.jobs import Reference, Sample
+from exporter.manifest import Bound, Device, Dim, ModelSpec, select_bound
+from exporter.manifest.resolved.model import ExporterName
+from exporter.manifest.syntax.call_paths import is_positional_call
+from exporter.records.record import OutputLimit, Record, Route, Stage
+from exporter.report.pages.templates import render, render_script
+from exporter.tools.repro_call import (
+    format_call,
+    format_flat_argument,
+    format_flat_call,
+    format_hint,
+    format_hints,
+    format_options,
+    is_symbolic_integer,
+    list_dynamic_axes,
+    split_reference,
+)
+
+#: The runtimes that the script's template supports.
+RUNTIMES = ("onnxruntime", "openvino", "backend", "reference")
+
+
+def get_runtime_values(device: Device) -> dict[str, object]:
+    """Return the values for the runtime of the cell."""
+    module, _, attribute = device.module.partition(":")
+    # As in the cell's session, CUDA computes in the precision of the file.
+    providers = [
+        (name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name
+        for name in device.providers or ("CPUExecutionProvider",)
+    ]
+    return {
+        "package": get_package(device),
+        "providers": repr(providers),
+        "runs_on": repr(device.device or "CPU"),
+        "backend_module": repr(module),
+        "backend_class": repr(attribute) if attribute else "",
+        **{f"by_{runtime}": device.runtime == runtime for runtime in RUNTIMES},
+    }
+
+
+def get_package(device: Device) -> str:
+    """Return the package of the runtime, as pip or an import names it."""
+    match device.runtime:
+        case "backend":
+            return device.module.partition(":")[0].partition(".")[0]
+        case "openvino":
+            return "openvino"
+        case _:
+            return "onnxruntime"
+
+
+def list_custom_ops(spec: ModelSpec, opset: int, exporter: ExporterName) -> dict[str, object]:
+    """Return references to the functions of custom operators, by their use in the script.
+
+    Returns:
+        An empty dict if the cell has no custom operators.
+    """
+    if not spec.custom_ops:
+        return {}
+    references: dict[str, dict[str, str]] = {"symbolic": {}, "onnxscript": {}, "translation": {}}
+    uses = ("translation",) if exporter == "dynamo" else ("symbolic", "onnxscript")
+    # If an operator has several entries, the highest opset up to this one is valid.
+    for op in sorted(spec.custom_ops, key=lambda op: op.opset):
+        for use in uses:
+            if op.opset <= opset and (reference := getattr(op, use)):
+                for others in references.values():
+                    others.pop(op.name, None)
+                references[use][op.name] = reference
+
+    def list_distinct(texts: Iterable[str]) -> list[str]:
+        return list(dict.fromkeys(text for text in texts if text))
+
+    return {
+        "symbolics": references["symbolic"],
+        "functions": references["onnxscript"],
+        "translations": references["translation"],
+        "libraries": list_distinct(op.ort_library or "" for op in spec.custom_ops),
+        "operators": list_distinct(op.reference or "" for op in spec.custom_ops),
+    }
+
+
+#: The limit if the record has none: multiples of PyTorch's noise, or of the last place.
+_NOISE_FACTOR, _LAST_PLACES = 16.0, 64.0
+#: The step of the script at which a failure occurs, by the stage of the record.
+_STEPS = {
+    Stage.CAPTURE: "export",
+    Stage.CONVERT: "export",
+    Stage.STRUCTURE: "file",
+    Stage.LOAD: "run",
+    Stage.PARITY: "run",
+}
+#: The domains of ONNX's own operators.
+_DOMAINS = (
+    "",
+    "ai.onnx",
+    "ai.onnx.ml",
+    "ai.onnx.training",
+    "ai.onnx.preview",
+    "ai.onnx.preview.training",
+)
+_CPU = Device(name=DeviceName("cpu"), runtime="onnxruntime")
+#: The methods of a module that cast its floating-point weights.
+_CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
+
+
+def render_repro_script(
+    spec: ModelSpec,
+    record: Record,
+    device: Device,
+    sample: Sample,
+    reference: Reference,
+    *,
+    is_anonymous: bool = False,
+) -> str:
+    """Return the script; see `templates/repro.py.jinja`."""
+    route = record.route or Route(exporter="dynamo", capture="export", reason="")
+    by_dynamo = route.exporter == "dynamo"
+    traces = not by_dynamo and route.capture != "script"
+    has_numbers = any(item.scalar for item in spec.inputs)
+    others = bool(spec.constants or spec.containers) or has_numbers
+    is_plain = is_positional_call((item.at for item in spec.inputs), others=others)
+    wraps = (traces and not is_plain) or _needs_wrapper(spec, reference, by_dynamo=by_dynamo)
+    call, hints = format_call(spec), format_hints(spec)
+    values = _collect_values(spec, record, sample, reference, route)
+    values["call_names"] = [item.name for item in spec.inputs] if wraps else list(call.names)
+    custom_ops = list_custom_ops(spec, record.cell.opset, route.torch_exporter)
+    return render_script(
+        "repro.py",
+        **{name: repr(value) for name, value in (values | custom_ops).items()},
+        is_anonymous=is_anonymous,
+        args=call.args,
+        kwargs=call.kwargs,
+        flat_args=format_flat_call(
+            spec,
+            format_flat_argument if by_dynamo else lambda item: f"inputs[{item.name!r}].clone()",
+        ),
+        hint_args=(
+            format_flat_call(spec, lambda item: format_hint(item, spec)) if wraps else hints.args
+        ),
+        hint_kwargs="{}" if wraps else hints.kwargs,
+        options=[f"{name}={text}," for name, text in format_options(spec, route).items()],
+        mode=spec.mode,
+        has_custom_ops=bool(custom_ops),
+        cast=_CASTS[spec.precision] if spec.precision else "",
+        **_locate_source(spec),
+        wraps=wraps,
+        may_wrap=traces and is_plain and not wraps,
+        has_numbers=has_numbers,
+        takes_apart=reference.returns_objects,
+        gradients=route.state == "plain",
+        keeps_fused_path=spec.export_state == "plain",
+        is_dynamic=any(
+            is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
+            for item in spec.inputs
+        ),
+        broken_pass=record.broken_pass,
+        has_comparators=bool(_list_comparators(spec)),
+        has_masks=any(item.masked_by for item in spec.outputs),
+        checks_names=record.check == "signature",
+        is_scripted=route.capture == "script",
+        by_dynamo=by_dynamo,
+        captures_first=route.capture in ("strict", "draft") or record.stage is Stage.CAPTURE,
+        export_function="draft_export" if route.capture == "draft" else "export",
+        **get_runtime_values(device),
+    )
+
+
+def _collect_values(
+    spec: ModelSpec, record: Record, sample: Sample, reference: Reference, route: Route
+) -> dict[str, object]:
+    """Return the values of the script that appear as Python literals."""
+    manifest_folder = f"source/{PurePosixPath(spec.manifest).parent}"
+    return {
+        "cell": str(record.cell),
+        "seen": join_lines(record.message) or record.status.value,
+        "manifest_folder": manifest_folder,
+        "folders": ["source", manifest_folder],
+        "init": spec.init,
+        "seed": spec.seed,
+        "input_names": [item.name for item in spec.inputs],
+        "output_names": [item.name for item in spec.outputs],
+        "step": _STEPS.get(record.stage, "") if record.stage else "",
+        "complex_inputs": [item.name for item in spec.inputs if item.is_complex],
+        "optional_inputs": [item.name for item in spec.inputs if item.optional],
+        "lists": [i for i, item in enumerate(spec.outputs) if item.kind == "sequence"],
+        "input_types": [(item.file_dtype, list(item.file_shape)) for item in spec.inputs],
+        "output_types": [(item.file_dtype, list(item.file_shape)) for item in spec.outputs],
+        "domains": _list_domains(spec),
+        "opset": record.cell.opset,
+        "sample": sample.name,
+        "dynamic_axes": list_dynamic_axes(spec),
+        "limits": _list_limits(spec, record, reference),
+        "strict": route.capture == "strict",
+        "masks": _list_masks(spec),
+        "comparators": _list_comparators(spec),
+    }
+
+
+def render_readme(
+    spec: ModelSpec,
+    record: Record,
+    tools: dict[str, str],
+    sample: Sample,
+    root: Path | None,
+    device: Device = _CPU,
+) -> str:
+    """Return the README with the failure, the versions and, unless `root` is None, the entry."""
+    return render(
+        "repro.md",
+        None,
+        record=record,
+        tools=tools,
+        sample=sample.name,
+        entry=_read_entry(spec, root) if root else "",
+        is_anonymous=root is None,
+        spec=spec,
+        package=get_package(device),
+    )
+
+
+def _needs_wrapper(spec: ModelSpec, reference: Reference, *, by_dynamo: bool) -> bool:
+    """Return True if a wrapper must create or unpack objects that no exporter supports."""
+    has_objects = any(each.is_object for each in spec.containers)
+    has_numbers = any(item.scalar and not is_symbolic_integer(item) for item in spec.inputs)
+    return reference.returns_objects or (by_dynamo and (has_objects or has_numbers))
+
+
+def _list_masks(spec: ModelSpec) -> dict[str, tuple[str, int, list[Dim], list[Dim]]]:
+    """Return the mask of each output that has one; see `checks/comparison/masked_positions.py`."""
+    inputs = {item.name: item for item in spec.inputs}
+    return {
+        output.name: (
+            item.name,
+            0 if item.fill.kind == "padding" else 1,
+            list(item.shape),
+            list(output.shape),
+        )
+        for output in spec.outputs
+        if (item := inputs.get(output.masked_by)) is not None
+    }
+
+
+def _list_comparators(spec: ModelSpec) -> dict[str, dict[str, object]]:
+    """Return the comparator of each output that has one."""
+    return {
+        output.name: output.compare.model_dump(exclude_defaults=True)
+        for output in spec.outputs
+        if output.compare
+    }
+
+
+def _list_domains(spec: ModelSpec) -> list[str]:
+    """Return the domains that the file may use."""
+    option = spec.options.get("custom_opsets")
+    declared = option if isinstance(option, Mapping) else {}
+    custom = (op.name.partition("::")[0] for op in spec.custom_ops)
+    return [*_DOMAINS, *declared, *custom]
+
+
+def _locate_source(spec: ModelSpec) -> dict[str, object]:
+    """Return the values of the source and the weights, which are copied to the folder."""
+    folder = PurePosixPath(spec.manifest).parent
+    module, attribute, is_file = "", "", False
+    if not (spec.is_saved_program or spec.is_saved_script):
+        module, attribute = split_reference(spec.source)
+        if not module:
+            is_file = True
+            module = f"source/{folder / spec.source.rpartition(':')[0]}"
+    are_tensors = spec.weights.endswith(".safetensors")
+    return {
+        "module": repr(module),
+        "attribute": repr(attribute),
+        "is_file": is_file,
+        "saved": repr(posixpath.normpath(f"source/{folder / spec.source}")),
+        "saved_program": spec.is_saved_program,
+        "saved_script": spec.is_saved_script,
+        "weights": repr(posixpath.normpath(f"source/{folder / spec.weights}")),
+        "weights_tensors": are_tensors,
+        "weights_pickle": bool(spec.weights) and not are_tensors,
+    }
+
+
+def _list_limits(spec: ModelSpec, record: Record, reference: Reference) -> list[dict[str, object]]:
+    """Return the limit of each output: of the check, of the manifest, or of PyTorch's noise."""
+    allowed = record.blame.allowed if record.blame else ()
+    if allowed:
+        return [_format_limit(item) for item in allowed]
+    return [
+        _format_declared_limit(select_bound(spec, output, record.cell.device), noise, step)
+        for output, noise, step in zip_longest(spec.outputs, reference.noise, reference.steps)
+    ]
+
+
+def _format_declared_limit(
+    bound: Bound, noise: float | None, step: float | None
+) -> dict[str, object]:
+    if bound.steps is not None:
+        return _format_limit(OutputLimit(atol=bound.steps * (step or 0.0), rtol=1e-6))
+    if bound.atol is not None or bound.rtol is not None:
+        limit = OutputLimit(atol=bound.atol or 0.0, rtol=bound.rtol or 0.0)
+        return _format_limit(limit)
+    return {"noises": None if noise is None else _NOISE_FACTOR * noise, "places": _LAST_PLACES}
+
+
+def _format_limit(allowed: OutputLimit) -> dict[str, object]:
+    if allowed.items:
+        return {"items": [_format_limit(item) for item in allowed.items]}
+    if allowed.atol is None:
+        return {"atol": 0.0, "rtol": 0.0, "exact": False, "scale": None}
+    return {
+        "atol": allowed.atol,
+        "rtol": allowed.rtol or 0.0,
+        "exact": allowed.exact,
+        "scale": allowed.scale,
+    }
+
+
+def _read_entry(spec: ModelSpec, root: Path) -> str:
+    """Return the model's part of the manifest, up to the header of another table."""
+    try:
+        lines = (root / spec.manifest).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    entry = lines[spec.line - 1 : spec.line]
+    for line in lines[spec.line :]:
+        if line.startswith("[") and not line.lstrip("[").startswith(f"models.{spec.id}."):
+            break
+        entry.append(line)
+    return "\n".join(entry).rstrip()
