@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_951,
-    "lines of tests": 67_500,
-    "files": 271,
+    "lines of the package": 58_006,
+    "lines of tests": 67_498,
+    "files": 275,
     "packages": 42,
-    "modules below 60 lines": 15,
+    "modules below 60 lines": 14,
     "lines of imports in 1,000 lines": 79,
-    "private functions called once, in 1,000 functions": 210,
+    "private functions called once, in 1,000 functions": 209,
 }
 
 
