@@ -154,14 +154,11 @@ def _make_row(item: FolderVerdict, report: VerifyReport) -> Evidence | None:
     verdict = item.verdict
     errors = [each.metrics["max_abs"] for each in verdict.checks if "max_abs" in each.metrics]
     texts = [each.message for each in verdict.checks if each.check == "placement"]
-    return Evidence(
+    return Evidence.from_fields(
+        verdict,
         cell=CellId(model=item.model, opset=item.opset, device=DeviceName(verdict.device)),
-        status=verdict.status,
-        message=verdict.message,
         sha256=item.sha256,
-        settings=verdict.settings,
         machine=report.machine,
-        runtime=verdict.runtime,
         time=report.time,
         error=max(map(float, errors), default=None),
         placement=join_lines("".join(texts)),

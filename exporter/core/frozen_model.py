@@ -7,7 +7,7 @@ unknown, so a file of another version is detected.
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType, override
@@ -33,6 +33,14 @@ class FrozenModel(BaseModel):
         # pydantic reserves the prefix `model_`; records have a field `model`.
         protected_namespaces=(),
     )
+
+    @classmethod
+    def from_fields(cls, source: object, **others: Any) -> Self:
+        """Return a value with the fields of the same names of `source`, and with the others."""
+        names = (name for name in cls.model_fields if name not in others)
+        return cls(
+            **{name: getattr(source, name) for name in names if hasattr(source, name)}, **others
+        )
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return canonical JSON: fields in their declared order, one trailing newline."""

@@ -208,23 +208,20 @@ def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dic
     dims = {shape.path: shape.dims for shape in shapes}
     return {
         "inputs": tuple(
-            Input(
-                name=table.name,
+            Input.from_fields(
+                table,
                 shape=dims["inputs", index],
                 dtype=resolve_dtype(settings, table),
                 at=call_paths[index],
                 fill=fills[index],
-                scalar=table.scalar,
-                optional=table.optional,
             )
             for index, table in enumerate(settings.inputs)
         ),
         "outputs": tuple(
-            Output(
-                name=table.name,
+            Output.from_fields(
+                table,
                 shape=dims["outputs", index],
                 dtype=resolve_dtype(settings, table),
-                kind=table.kind,
                 tolerance=tolerances[index],
                 compare=comparators[index],
                 masked_by=table.masked_by or "",

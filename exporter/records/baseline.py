@@ -185,11 +185,8 @@ class Baseline(FrozenModel):
 
 def extract_outcome(record: Record) -> CellOutcome:
     """Return the part of a record that the baseline stores."""
-    return CellOutcome(
-        cell=record.cell,
-        status=record.status,
-        stage=record.stage,
-        check=record.check,
+    return CellOutcome.from_fields(
+        record,
         other_checks=tuple(check for check in record.failed_checks if check != record.check),
         exporter=record.route.exporter if record.route else None,
         capture=record.route.capture if record.route else None,
@@ -212,10 +209,8 @@ def _extract_figures(record: Record) -> Figures | None:
     errors = [float(error) for error in metrics if isinstance(error, int | float)]
     is_measured = errors and all(math.isfinite(error) for error in errors)
     measured = record.measurements or Measurements()
-    return Figures(
-        bytes=artifact.bytes,
-        nodes=artifact.nodes,
-        ir_version=artifact.ir_version,
+    return Figures.from_fields(
+        artifact,
         thorough=record.thorough,
         is_short=bool(record.proved_on),
         domains=tuple(sorted(domains)),

@@ -177,14 +177,8 @@ def _expect(
             groups.setdefault((stage, checks, match), []).append(cell)
     for (stage, checks, match), cells in groups.items():
         for condition in _list_conditions(cells, spec.devices):
-            yield Expectation(
-                opsets=condition.opsets,
-                toolchain=condition.toolchain,
-                device=condition.device,
-                stage=stage,
-                checks=checks,
-                match=match,
-                reason=reason,
+            yield Expectation.from_fields(
+                condition, stage=stage, checks=checks, match=match, reason=reason
             )
 
 

@@ -83,19 +83,11 @@ class JobOutput:
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
             for cell in self.job.list_opset_cells(opset):
-                record = Record(
+                record = Record.from_fields(
+                    failure,
                     cell=cell,
-                    status=failure.status,
-                    stage=failure.stage,
-                    message=failure.message,
-                    detail=failure.detail,
-                    lines=failure.lines,
-                    missing=failure.missing,
-                    obstacles=failure.obstacles,
-                    broken_pass=failure.broken_pass,
                     advice=(*failure.advice, *self._advise_variables()),
                     route=opset.route,
-                    attempts=failure.attempts,
                     log=self.format_log_path(log),
                     seconds=dict(seconds),
                 )

@@ -159,16 +159,12 @@ def make_explain_document(
     planned: PlannedCell, problems: Iterable[str], settings: Iterable[ExplainedSetting]
 ) -> ExplainDocument:
     """Return the settings of a cell with their origins."""
-    return ExplainDocument(
+    return ExplainDocument.from_fields(
+        planned.route,
         cell=str(planned.cell),
-        exporter=planned.route.exporter,
-        capture=planned.route.capture,
-        reason=planned.route.reason,
         skip=planned.skip,
         problems=tuple(problems),
-        settings=tuple(
-            Setting(key=each.key, value=each.value, origin=each.origin) for each in settings
-        ),
+        settings=tuple(map(Setting.from_fields, settings)),
     )
 
 
@@ -188,14 +184,9 @@ def make_gate_document(result: GateResult, context: GateContext) -> GateDocument
 def _describe_finding(finding: GateFinding, context: GateContext) -> Finding:
     facts = find_context([finding], context)
     locations = (facts.settings,) if facts.settings else facts.locations
-    return Finding(
-        kind=finding.kind,
+    return Finding.from_fields(
+        finding,
         cells=tuple(map(str, finding.cells)),
-        is_blocking=finding.is_blocking,
-        is_improvement=finding.is_improvement,
-        before=finding.before,
-        after=finding.after,
-        message=finding.message,
         cause=str(finding.cause or ""),
         code=facts.code,
         locations=locations,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from math import isqrt
-from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Axis, SizeRule, complete_sizes, find_bases
@@ -131,22 +130,15 @@ def _read_rule(model: EffectiveSettings, name: str, table: AxisTable) -> SizeRul
         return None
     if not kinds:
         return None
-    fields: dict[str, Any] = {"kind": kinds[0], "operands": getattr(table, kinds[0])}
     if kinds == ["of"]:
         if not extra:
             message = f'needs `stride` or `kernel`: {{ of = "{table.of}", stride = 2 }}'
             model.add_problem(("axes", name, "of"), message)
             return None
-        fields = {
-            "kind": "window",
-            "operands": (table.of,),
-            "stride": table.stride,
-            "kernel": table.kernel or table.stride,
-            "padding": table.padding,
-            "dilation": table.dilation,
-        }
-    rule = SizeRule(**fields)
-    if kinds != ["of"] and (len(rule.operands) < 2 or not rule.axes):
+        kernel = table.kernel or table.stride
+        return SizeRule.from_fields(table, kind="window", operands=(table.of,), kernel=kernel)
+    rule = SizeRule.model_validate({"kind": kinds[0], "operands": getattr(table, kinds[0])})
+    if len(rule.operands) < 2 or not rule.axes:
         message = "needs two or more axes and sizes, and at least one axis"
         model.add_problem(("axes", name, kinds[0]), message)
         return None
@@ -354,15 +346,7 @@ def _resolve_axis(
     is_free: bool,
 ) -> Axis:
     """Return the axis with the example of the user, or None as example if there is none."""
-    axis = Axis(
-        name=name,
-        example=None,
-        min=table.min,
-        max=table.max,
-        multiple_of=table.multiple_of,
-        probe=table.probe,
-        rule=rule,
-    )
+    axis = Axis.from_fields(table, name=name, example=None, rule=rule)
     path: KeyPath = ("axes", name)
     if axis.max is not None and axis.max < axis.min:
         model.add_problem(

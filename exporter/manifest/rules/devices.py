@@ -120,23 +120,18 @@ def resolve_devices(
         for key, message in (*problems, *_find_session_problems(table)):
             key_path = (*table_path, *key.split("/")) if key else table_path
             report.add(file.build_problem(key_path, message))
-        devices[name] = Device(
+        devices[name] = Device.from_fields(
+            table,
             name=DeviceName(name),
-            runtime=table.runtime,
-            providers=table.providers,
-            strict=table.strict,
             module=table.module or "",
             device=table.device or "",
             environment=environments.get(table.environment or ""),
-            session_options=table.session_options,
             provider_options={
                 provider: {key: _format_option(value) for key, value in options.items()}
                 for provider, options in table.provider_options.items()
             },
             optimization=table.optimization or "",
             provider_library=_locate_library(table.provider_library or "", root),
-            variables=table.variables,
-            proof=table.proof,
         )
     return devices
 

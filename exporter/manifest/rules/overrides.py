@@ -21,17 +21,11 @@ from exporter.manifest.syntax.versions import format_opsets
 def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
     """Return the foreseen failures, in order."""
     return tuple(
-        Expectation(
+        Expectation.from_fields(
+            table,
             opsets=resolve_condition(model, ("expect", index), table),
-            device=table.device,
             toolchain=check_toolchain(model, ("expect", index), table),
-            stage=table.stage,
             checks=table.check or (),
-            match=table.match,
-            reason=table.reason,
-            issue=table.issue,
-            until=table.until,
-            torch=table.torch,
         )
         for index, table in enumerate(model.settings.expect)
     )
@@ -40,11 +34,10 @@ def resolve_expectations(model: EffectiveSettings) -> tuple[Expectation, ...]:
 def resolve_skips(model: EffectiveSettings) -> tuple[Skip, ...]:
     """Return the conditions of cells that are not run, in order."""
     return tuple(
-        Skip(
+        Skip.from_fields(
+            table,
             opsets=resolve_condition(model, ("skip", index), table),
-            device=table.device,
             toolchain=check_toolchain(model, ("skip", index), table),
-            reason=table.reason,
         )
         for index, table in enumerate(model.settings.skip)
     )
@@ -100,12 +93,8 @@ def resolve_tolerance(
         if name not in FLOATS and name not in devices:
             hint = suggest_nearest(name, [*FLOATS, *devices])
             model.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
-    return Tolerance(
-        atol=general.atol,
-        rtol=general.rtol,
-        outside=general.outside,
-        noise=general.noise,
-        steps=general.steps,
+    return Tolerance.from_fields(
+        general,
         by_dtype={name: _resolve_bound(bound) for name, bound in tables.items() if name in FLOATS},
         by_device={
             name: _resolve_bound(bound) for name, bound in tables.items() if name in devices
@@ -116,12 +105,10 @@ def resolve_tolerance(
 def _resolve_bound(table: BoundTable) -> Bound:
     """Return the bound; if only one of `atol` and `rtol` is set, the other one is 0."""
     is_explicit = table.atol is not None or table.rtol is not None
-    return Bound(
+    return Bound.from_fields(
+        table,
         atol=table.atol or 0.0 if is_explicit else None,
         rtol=table.rtol or 0.0 if is_explicit else None,
-        outside=table.outside,
-        noise=table.noise,
-        steps=table.steps,
     )
 
 
@@ -154,12 +141,9 @@ def resolve_overrides(
         if table.tolerance:
             tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance, devices)
         overrides.append(
-            Override(
+            Override.from_fields(
+                table,
                 opsets=resolve_condition(model, path, table),
-                device=table.device,
-                exporter=table.exporter,
-                capture=table.capture,
-                ir_version=table.ir_version,
                 options=references.check_module_types(
                     model, (*path, "options"), list_explicit_values(table.options)
                 ),

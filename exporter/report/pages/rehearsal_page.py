@@ -80,39 +80,19 @@ def format_rehearsal_json(
 ) -> str:
     """Return the comparison as JSON."""
     regressions = set(comparison.regressions)
-    report = RehearsalReport(
+    report = RehearsalReport.from_fields(
+        comparison,
         requirements=tuple(requirements),
         exporter=exporter or "",
-        before=comparison.before,
-        after=comparison.after,
-        cells=comparison.cells,
         regressions=len(regressions),
         findings=tuple(
-            ReportedFinding(
-                kind=each.kind.key,
-                cell=each.cell,
-                before=each.before,
-                after=each.after,
-                message=each.message,
-                action=each.action,
-                is_regression=each in regressions,
-            )
+            ReportedFinding.from_fields(each, kind=each.kind.key, is_regression=each in regressions)
             for each in comparison.findings
         ),
-        files=comparison.files,
         changed_files=tuple(
             ReportedFile(cell=each.cell, operators=each.change) for each in comparison.changed_files
         ),
-        outcomes=tuple(
-            ReportedOutcome(
-                cell=each.cell,
-                before=each.before,
-                after=each.after,
-                message=each.message,
-                runtime=each.runtime,
-            )
-            for each in comparison.outcomes
-        ),
+        outcomes=tuple(ReportedOutcome.from_fields(each) for each in comparison.outcomes),
     )
     return report.to_json()
 

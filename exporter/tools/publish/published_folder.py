@@ -248,11 +248,9 @@ def summarize_content(content: FolderContent) -> Publication:
         )
         for record in candidate.records
     )
-    return Publication(
-        model=candidate.model,
-        opset=candidate.opset,
+    return Publication.from_fields(
+        candidate,
         is_green=not candidate.warning,
-        warning=candidate.warning,
         sha256=candidate.artifact.sha256,
         external_data=candidate.artifact.external_data,
         tools=content.tools,

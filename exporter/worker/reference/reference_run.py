@@ -100,18 +100,15 @@ class _Run:
             [to_value(output) for output in self.outputs or ()],
             [to_value(output) for output in self.exact or ()],
         )
-        return Sample(
+        return Sample.from_fields(
+            self.chosen,
             index=index,
-            name=self.chosen.name,
-            kind=self.chosen.kind,
             axes=dict(self.chosen.sizes),
-            changed_input=self.chosen.changed_input,
             error=self.error,
             scales=self._compute_scales(spec),
             exact=self.is_measured,
             noise=noise.shares if noise else (),
             large_noise=noise.large if noise else (),
-            factor=self.chosen.factor,
             undefined=self.undefined,
             sha256=hash_sample(folder),
         )

@@ -140,7 +140,8 @@ def check_on_device(
         except RuntimeProcessEnd as error:
             verdict = _describe_end(error, Stage.PARITY)
     verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
-    return Record(
+    return Record.from_fields(
+        shared,
         cell=CellId(model=context.spec.id, opset=context.opset, device=device.name),
         status=verdict.status,
         stage=verdict.stage,
@@ -148,12 +149,8 @@ def check_on_device(
         message=verdict.message,
         thorough=context.spec.thorough,
         proved_on=proved_on,
-        route=shared.route,
-        attempts=shared.attempts,
-        artifact=shared.artifact,
         checks=(*structure, *results),
         notes=tuple(notes),
-        log=shared.log,
         runtime=device.environment.runtime_versions if device.environment else "",
         seconds=dict(times),
     )
