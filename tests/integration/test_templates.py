@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -12,10 +11,12 @@ import pytest
 from jinja2 import meta
 
 from exporter.records.record import Status
-from exporter.report.pages.page_files import ModelPage, Overview
+from exporter.report.pages.page_files import build_model_page, build_overview
 from exporter.report.pages.templates import _create_environment, find_packaged_templates
+from exporter.report.rows.cells import AcceptanceHistory, Row
 from tests.integration.project import ROOT, run_exporter
 from tests.integration.results import make_green_project, write_results
+from tests.unit.factory import make_manifest, make_run, make_spec
 
 DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
 #: Templates that a project cannot replace: scripts that must run, and a page without a project.
@@ -125,12 +126,21 @@ def test_the_docs_list_every_template_and_its_variables() -> None:
     assert {name: set(re.findall(r"`(\w+)`", names)) for name, names in rows} == variables
 
 
-@pytest.mark.parametrize("page", [Overview, ModelPage])
-def test_the_docs_list_every_part_of_a_page(page: type) -> None:
-    fields = {field.name for field in dataclasses.fields(page)}
-    properties = {name for name, value in vars(page).items() if isinstance(value, property)}
-    documents = read_documented_names(f"(`{page.__name__}` in")
-    assert documents == fields | properties
+MANIFEST = make_manifest(make_spec())
+
+
+@pytest.mark.parametrize(
+    ("function", "page"),
+    [
+        ("build_overview", build_overview(MANIFEST, make_run())),
+        (
+            "build_model_page",
+            build_model_page(make_spec(), (), MANIFEST.project, AcceptanceHistory()),
+        ),
+    ],
+)
+def test_the_docs_list_every_part_of_a_page(function: str, page: Row) -> None:
+    assert read_documented_names(f"(`{function}` in") == page.keys()
 
 
 def test_the_docs_list_every_filter() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic_core import to_json
+
 from exporter.core.device_name import DeviceName
-from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import replace_invisible
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style
@@ -20,10 +20,8 @@ from exporter.manifest.syntax.versions import format_opsets
 from exporter.records.baseline import Baseline, list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
 from exporter.report.formats import LEGEND, Mark
-from exporter.report.pages.browser_data import IndexData, build_index_data
+from exporter.report.pages.browser_data import build_index_data
 from exporter.report.rows.artifacts import (
-    CheckTable,
-    FileRow,
     build_check_table,
     build_measurement_rows,
     build_metric_rows,
@@ -47,9 +45,8 @@ from exporter.report.rows.cells import (
     format_head,
     group_cells,
 )
-from exporter.report.rows.contract import Contract, describe_contract
+from exporter.report.rows.contract import describe_contract
 from exporter.report.rows.failure_clusters import (
-    FindingCluster,
     FindingContext,
     GateContext,
     cluster_cells,
@@ -62,7 +59,6 @@ from exporter.report.rows.failures import (
 )
 from exporter.report.rows.matrix import (
     WIDE,
-    MatrixPart,
     RuntimeSupport,
     build_matrix,
     build_support_rows,
@@ -72,97 +68,54 @@ from exporter.report.rows.matrix import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPage:
-    """The values for the template."""
-
-    spec: ModelSpec
-    contract: Contract
-    weights: str
-    """`initial values of seed 0`; empty if weights were loaded."""
-    opsets: tuple[int, ...]
-    matrix: tuple[Row, ...]
-    support: tuple[RuntimeSupport, ...]
-    legend: tuple[Mark, ...]
-    """The marks on the page."""
-    thorough: str
-    """The opsets with thorough checks, as ranges; empty if there are none."""
-    short_proofs: Mapping[str, str]
-    """The opsets with a short proof as ranges, by device."""
-    checks: tuple[CheckTable, ...]
-    flaky: tuple[Row, ...]
-    """Includes cells that pass now and thus are not in `failures`."""
-    failures: tuple[Row, ...]
-    files: tuple[FileRow, ...]
-    releases: tuple[Row, ...]
-    """The releases of ONNX Runtime that load the files."""
-    measurements: tuple[Row, ...]
-    timings: tuple[Row, ...]
-    """Empty unless the project requests them."""
-    operators: Row
-    notes: tuple[Row, ...]
-    trend: tuple[tuple[str, ...], ...]
-    """The newest first; empty for pages that a commit can contain."""
-    export_command: str
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the page has too many opsets for columns."""
-        return len(self.opsets) > WIDE
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether a field of the table of cells is empty."""
-        return not self.is_wide and any(None in row["marks"] for row in self.matrix)
-
-    @property
-    def tracer_warnings(self) -> int:
-        """The number of warnings of the TorchScript tracer."""
-        return sum(note["text"].startswith(TRACER_PREFIX) for note in self.notes)
-
-
 def build_model_page(
     spec: ModelSpec,
     cells: Sequence[Cell],
     project: Project,
     history: AcceptanceHistory,
     support: Sequence[RuntimeSupport] = (),
-) -> ModelPage:
-    """Return the values for the page."""
+) -> Row:
+    """Return the values for the page; docs/templates.md describes them."""
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
     by_device: dict[str, list[Cell]] = {}
     for cell in cells:
         by_device.setdefault(cell.id.device, []).append(cell)
     tables = tuple(build_check_table(device, each) for device, each in by_device.items())
     used = {cell.mark for cell in cells}.union(*(table.marks for table in tables))
-    return ModelPage(
-        spec=spec,
-        contract=describe_contract(spec),
-        weights=next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
-        opsets=opsets,
-        matrix=tuple(_build_row(device, each, opsets) for device, each in by_device.items()),
-        support=tuple(support),
-        legend=tuple(mark for mark in LEGEND if mark in used),
-        thorough=format_opsets(
+    matrix = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
+    notes = group_notes(cells)
+    is_wide = len(opsets) > WIDE  # too many for columns
+    return {
+        "spec": spec,
+        "contract": describe_contract(spec),
+        "weights": next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
+        "opsets": opsets,
+        "matrix": matrix,
+        "is_wide": is_wide,
+        "has_gaps": not is_wide and any(None in row["marks"] for row in matrix),
+        "support": tuple(support),
+        "legend": tuple(mark for mark in LEGEND if mark in used),
+        "thorough": format_opsets(
             cell.id.opset for cell in cells if cell.record and cell.record.thorough
         ),
-        short_proofs={
+        "short_proofs": {
             device: format_opsets(short)
             for device, each in by_device.items()
             if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
         },
-        checks=tuple(table for table in tables if table.rows),
-        flaky=build_flaky_rows(cells),
-        failures=build_failure_rows(cells, project, history),
-        files=group_files(cells),
-        releases=group_releases(cells),
-        measurements=build_measurement_rows(cells),
-        timings=build_timing_rows(cells) if project.timings else (),
-        operators=count_operators(cells),
-        notes=group_notes(cells),
-        trend=list_steps(history.trend, spec.id),
-        export_command=format_export_command(f"{spec.id}/*", project.command),
-    )
+        "checks": tuple(table for table in tables if table.rows),
+        "flaky": build_flaky_rows(cells),
+        "failures": build_failure_rows(cells, project, history),
+        "files": group_files(cells),
+        "releases": group_releases(cells),
+        "measurements": build_measurement_rows(cells),
+        "timings": build_timing_rows(cells) if project.timings else (),
+        "operators": count_operators(cells),
+        "notes": notes,
+        "tracer_warnings": sum(note["text"].startswith(TRACER_PREFIX) for note in notes),
+        "trend": list_steps(history.trend, spec.id),
+        "export_command": format_export_command(f"{spec.id}/*", project.command),
+    }
 
 
 def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row:
@@ -181,77 +134,43 @@ _NAMED_MODELS = 4
 _LISTED_LABELS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """The values for the template."""
-
-    problems: tuple[str, ...]
-    """The problems of manifest files that belong to no cell."""
-    head: str
-    """The head figure: models, red cells, proofs and foreseen failures."""
-    cells: int
-    models: int
-    green: int
-    legend: tuple[Mark, ...]
-    """The marks on the page."""
-    runtimes: Mapping[str, str]
-    """By device: `ONNX Runtime 1.17.3, opsets up to 20`; empty if it is unknown."""
-    matrix: tuple[MatrixPart, ...]
-    support: tuple[tuple[str, str, str], ...]
-    """Of each model: its name, the releases of ONNX Runtime that load it, its dynamic axes."""
-    variants: tuple[Row, ...]
-    """Variants with passes, below the entry that they extend."""
-    metrics: tuple[Row, ...]
-    """The metric of each model with one, for PyTorch and for its files."""
-    red: Row
-    not_run: Row
-    expected: Row
-    """Foreseen failures."""
-    flaky: tuple[Row, ...]
-    unproved: Row
-    """Skipped and unavailable cells."""
-    routes: tuple[Row, ...]
-    tools: Row
-    findings: tuple[FindingCluster, ...]
-
-
 def build_overview(
     manifest: Manifest,
     run: RunRecord,
     findings: Sequence[GateFinding] | None = None,
     history: AcceptanceHistory | None = None,
-) -> Overview:
-    """Return the values for the page."""
+) -> Row:
+    """Return the values for the page; docs/templates.md describes them."""
     by_model = collect_cells(manifest, run)
     cells = [cell for each in by_model.values() for cell in each]
     red = [cell for cell in cells if cell.is_red]
     used = {cell.mark for cell in cells}
-    return Overview(
-        problems=tuple(str(problem) for problem in manifest.problems),
-        head=format_head(cells),
-        cells=len(cells),
-        models=len(by_model),
-        green=sum(cell.record is not None and cell.record.status.is_green for cell in cells),
-        legend=tuple(mark for mark in LEGEND if mark in used),
-        runtimes=_describe_runtimes(manifest, by_model, run.tools),
-        matrix=build_matrix(manifest, by_model, history),
-        support=tuple(
+    return {
+        "problems": tuple(str(problem) for problem in manifest.problems),
+        "head": format_head(cells),
+        "cells": len(cells),
+        "models": len(by_model),
+        "green": sum(cell.record is not None and cell.record.status.is_green for cell in cells),
+        "legend": tuple(mark for mark in LEGEND if mark in used),
+        "runtimes": _describe_runtimes(manifest, by_model, run.tools),
+        "matrix": build_matrix(manifest, by_model, history),
+        "support": tuple(
             row
             for spec in manifest.models
             for row in [summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
-        variants=build_variant_rows(manifest.models, by_model),
-        metrics=build_metric_rows(by_model),
-        red={"cells": len(red), "clusters": cluster_cells(red, manifest, history)},
-        not_run=_build_section(cells, None),
-        expected=_build_section(cells, Status.XFAIL),
-        flaky=build_flaky_rows(cells),
-        unproved=_build_section(cells, Status.SKIP, Status.UNAVAILABLE),
-        routes=_list_routes(cells),
-        tools=build_tool_table(run),
-        findings=cluster_findings(findings or ()),
-    )
+        "variants": build_variant_rows(manifest.models, by_model),
+        "metrics": build_metric_rows(by_model),
+        "red": {"cells": len(red), "clusters": cluster_cells(red, manifest, history)},
+        "not_run": _build_section(cells, None),
+        "expected": _build_section(cells, Status.XFAIL),
+        "flaky": build_flaky_rows(cells),
+        "unproved": _build_section(cells, Status.SKIP, Status.UNAVAILABLE),
+        "routes": _list_routes(cells),
+        "tools": build_tool_table(run),
+        "findings": cluster_findings(findings or ()),
+    }
 
 
 def _describe_runtimes(
@@ -394,7 +313,7 @@ def render_pages(
     files = {
         OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
         INDEX: render_index(
-            build_index_data(manifest, run, by_model, history), templates, history.commit
+            *build_index_data(manifest, run, by_model, history), templates, history.commit
         ),
     }
     for spec in manifest.models:
@@ -410,7 +329,7 @@ def render_pages(
     return files
 
 
-def render_index(data: IndexData, templates: Path | None, stamp: str = "") -> str:
+def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: str = "") -> str:
     """Return `index.html`, which works from a disk and needs no network.
 
     The content security policy of the page contains the hashes of its script and style. It allows
@@ -422,15 +341,15 @@ def render_index(data: IndexData, templates: Path | None, stamp: str = "") -> st
     from exporter.report.pages.templates import read_template_file, render_html
 
     script, style = (read_template_file(name, templates) for name in ("index.js", "index.css"))
-    rows = ",\n".join(_format_json(row) for row in data.rows)
+    lines = ",\n".join(map(_format_json, rows))
     return render_html(
         INDEX,
         templates,
-        data=f'{{"head":{_format_json(data.head)},\n"rows":[\n{rows}\n]}}',
-        summary=data.head.summary,
-        export_tools=data.head.export_tools,
+        data=f'{{"head":{_format_json(head)},\n"rows":[\n{lines}\n]}}',
+        summary=head["summary"],
+        export_tools=head.get("export_tools", ""),
         stamp=stamp,
-        problems=data.head.problems,
+        problems=head.get("problems", ()),
         script=script,
         style=style,
         script_hash=_hash_source(script),
@@ -449,16 +368,15 @@ def render_comparison(
         ExporterError: MANIFEST, if a template is invalid.
     """
     by_model = collect_cells(manifest, run)
-    data = build_index_data(manifest, run, by_model, AcceptanceHistory(before))
-    head = data.head.model_copy(update={"compared_with": "the first file"})
+    head, rows = build_index_data(manifest, run, by_model, AcceptanceHistory(before))
     changes = format_changed_tools(before.tools, run.tools)
     stamp = f"compared with {format_export_tools(before.tools) or 'the first file'}"
     text = f"{stamp}; changed: {changes}" if changes else stamp
-    return render_index(data.model_copy(update={"head": head}), templates, text)
+    return render_index(head | {"compared_with": "the first file"}, rows, templates, text)
 
 
-def _format_json(value: FrozenModel) -> str:
-    text = replace_invisible(value.model_dump_json(exclude_defaults=True))
+def _format_json(value: Row) -> str:
+    text = replace_invisible(to_json(value).decode())
     for character, escape in _ESCAPES.items():  # ten times as fast as `str.translate`
         text = text.replace(character, escape)
     return text

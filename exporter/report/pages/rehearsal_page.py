@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import DEFAULT_COMMAND, pluralize
 from exporter.gate.upgrade_comparison import CellChange, FileChange, UpgradeComparison
-from exporter.manifest import Action
 from exporter.manifest.resolved.model import ExporterName
-from exporter.records.baseline import CellText
 from exporter.report.formats import clean_message
 from exporter.report.rows.cells import OpsetGroup, group_by_opset, mask_numbers
 from exporter.report.rows.failure_clusters import cluster_findings
 
 _TEMPLATE = "rehearsal.md"
-
-
-class ReportedFinding(FrozenModel):
-    """A finding in the JSON form."""
-
-    kind: str
-    """The key of the finding in `[tool.exporter.gate]`."""
-    cell: CellText
-    before: str
-    after: str
-    message: str
-    action: Action
-    is_regression: bool
-
-
-class ReportedFile(FrozenModel):
-    """A file that differs from the one in place, in the JSON form."""
-
-    cell: CellText
-    operators: str
-    """`+2 Cast, -1 Identity`; empty if only other content differs."""
-
-
-class ReportedOutcome(FrozenModel):
-    """The outcome of a cell in the JSON form."""
-
-    cell: CellText
-    before: str
-    after: str
-    message: str
-    runtime: str
-    """`1.9 -> 1.18`: the file needs a newer ONNX Runtime; empty if it does not."""
-
-
-class RehearsalReport(FrozenModel):
-    """The JSON form of a rehearsal."""
-
-    format: Literal[1] = 1
-    requirements: Items[str]
-    exporter: str = ""
-    """The exporter of all cells; empty if the manifests choose it."""
-    before: dict[str, str]
-    """The tools of the results in place."""
-    after: dict[str, str]
-    cells: int
-    regressions: int
-    findings: Items[ReportedFinding]
-    files: int
-    """The number of files that both results have."""
-    changed_files: Items[ReportedFile]
-    outcomes: Items[ReportedOutcome]
-    """For each cell."""
 
 
 def format_rehearsal_json(
@@ -80,21 +25,31 @@ def format_rehearsal_json(
 ) -> str:
     """Return the comparison as JSON."""
     regressions = set(comparison.regressions)
-    report = RehearsalReport.from_fields(
-        comparison,
-        requirements=tuple(requirements),
-        exporter=exporter or "",
-        regressions=len(regressions),
-        findings=tuple(
-            ReportedFinding.from_fields(each, kind=each.kind.key, is_regression=each in regressions)
+    fields = ("before", "after", "message")
+    report = {
+        "format": 1,
+        "requirements": requirements,
+        "exporter": exporter or "",  # empty if the manifests choose it
+        "before": comparison.before,
+        "after": comparison.after,
+        "cells": comparison.cells,
+        "regressions": len(regressions),
+        "findings": [
+            {"kind": each.kind.key, "cell": str(each.cell)}
+            | {name: getattr(each, name) for name in fields}
+            | {"action": each.action, "is_regression": each in regressions}
             for each in comparison.findings
-        ),
-        changed_files=tuple(
-            ReportedFile(cell=each.cell, operators=each.change) for each in comparison.changed_files
-        ),
-        outcomes=tuple(ReportedOutcome.from_fields(each) for each in comparison.outcomes),
-    )
-    return report.to_json()
+        ],
+        "files": comparison.files,
+        "changed_files": [
+            {"cell": str(each.cell), "operators": each.change} for each in comparison.changed_files
+        ],
+        "outcomes": [
+            {"cell": str(each.cell)} | {name: getattr(each, name) for name in (*fields, "runtime")}
+            for each in comparison.outcomes
+        ],
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
 def render_rehearsal(

@@ -46,9 +46,9 @@ def test_pages_have_trends_only_with_commits() -> None:
     manifest = make_manifest(make_spec())
     run = make_run(make_record("alexnet/17/cpu"), make_record("alexnet/18/cpu"))
     history = AcceptanceHistory(versions[-1][1], build_trend(versions), "commit 1a2b")
-    data = build_index_data(manifest, run, collect_cells(manifest, run), history)
-    assert len(data.head.commits) == COMMITS
-    assert data.head.trends["alexnet"].nodes == (7,) * COMMITS
+    head, _ = build_index_data(manifest, run, collect_cells(manifest, run), history)
+    assert len(head["commits"]) == COMMITS
+    assert head["trends"]["alexnet"]["nodes"] == (7,) * COMMITS
     pages = render_pages(manifest, run, history=history)
     assert '<p class="stamp">commit 1a2b</p>' in pages["index.html"]
     assert f"| {RED:012x} of 2026-11-22 | 1 of 2 |" in pages["models/alexnet.md"]
