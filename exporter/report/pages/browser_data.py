@@ -221,11 +221,7 @@ def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> Row:
         return {"outcome": cell.outcome, "reason": cell.reason}
     reasons = explain_failure(record)
     missing = (
-        {
-            "operator": join_lines(item.operator),
-            "count": item.count,
-            "sources": join_lines(item.sources),
-        }
+        item | {key: join_lines(item[key]) for key in ("operator", "sources")}
         for item in reasons.missing_operators
     )
     is_known = cell.is_pass and not history.is_changed(cell)

@@ -81,7 +81,7 @@ def build_model_page(
     for cell in cells:
         by_device.setdefault(cell.id.device, []).append(cell)
     tables = tuple(build_check_table(device, each) for device, each in by_device.items())
-    used = {cell.mark for cell in cells}.union(*(table.marks for table in tables))
+    used = {cell.mark for cell in cells}.union(*(table["marks"] for table in tables))
     matrix = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
     notes = group_notes(cells)
     is_wide = len(opsets) > WIDE  # too many for columns
@@ -103,7 +103,7 @@ def build_model_page(
             for device, each in by_device.items()
             if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
         },
-        "checks": tuple(table for table in tables if table.rows),
+        "checks": tuple(table for table in tables if table["rows"]),
         "flaky": build_flaky_rows(cells),
         "failures": build_failure_rows(cells, project, history),
         "files": group_files(cells),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.core.device_name import SEPARATOR
@@ -31,37 +31,21 @@ from exporter.report.rows.cells import Cell, Row, group_by_opset
 _FileKey = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRow:
-    """Files with the same exporter and the same figures."""
-
-    opsets: str
-    exporter: str
-    """The exporter and its capture; empty if the record has no route."""
-    size: str
-    nodes: str
-    parameters: str
-    ir_version: int
-    external_data: str
-    """The number of files with external data. Their names contain a hash."""
-
-
-def group_files(cells: Iterable[Cell]) -> tuple[FileRow, ...]:
+def group_files(cells: Iterable[Cell]) -> tuple[Row, ...]:
     """Return one row for opsets with the same exporter and figures."""
-    opsets: dict[FileRow, list[_FileKey]] = {}
+    opsets: dict[tuple[tuple[str, object], ...], list[_FileKey]] = {}
     for opset, (record, artifact) in _collect_artifacts(cells).items():
-        route = record.route
-        row = FileRow(
-            opsets="",
-            exporter=route.title if route else "",
-            size=format_bytes(artifact.bytes),
-            nodes=format_count(artifact.nodes),
-            parameters=format_count(artifact.parameters),
-            ir_version=artifact.ir_version,
-            external_data=str(len(artifact.external_data) or ""),
-        )
-        opsets.setdefault(row, []).append(opset)
-    return tuple(replace(row, opsets=_format_files(group)) for row, group in opsets.items())
+        row = {
+            "exporter": record.route.title if record.route else "",
+            "size": format_bytes(artifact.bytes),
+            "nodes": format_count(artifact.nodes),
+            "parameters": format_count(artifact.parameters),
+            "ir_version": artifact.ir_version,
+            # Only their number: the names contain a hash.
+            "external_data": str(len(artifact.external_data) or ""),
+        }
+        opsets.setdefault(tuple(row.items()), []).append(opset)
+    return tuple({"opsets": _format_files(group), **dict(row)} for row, group in opsets.items())
 
 
 def build_variant_rows(
@@ -209,22 +193,8 @@ class CheckCell:
     """`error ≤ 1e-4`: rounded to values that all machines agree on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckTable:
-    """Checks by opsets on one device."""
-
-    device: str
-    checks: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-    @property
-    def marks(self) -> frozenset[Mark]:
-        """All marks in the table."""
-        return frozenset(result.mark for row in self.rows for result in row["results"] if result)
-
-
-def build_check_table(device: str, cells: Sequence[Cell]) -> CheckTable:
-    """Return the table of all cells that have check results."""
+def build_check_table(device: str, cells: Sequence[Cell]) -> Row:
+    """Return the results of all cells on one device that have some: checks by opsets."""
     checked = [cell for cell in cells if cell.record and cell.record.checks]
     checks = tuple(
         dict.fromkeys(
@@ -232,11 +202,12 @@ def build_check_table(device: str, cells: Sequence[Cell]) -> CheckTable:
         )
     )
     groups = group_by_opset(checked, lambda cell: cell.id, lambda cell: _list_results(cell, checks))
-    rows = tuple(
+    rows: tuple[Row, ...] = tuple(
         {"opsets": group.opset_ranges, "results": _list_results(group.first, checks)}
         for group in groups
     )
-    return CheckTable(device=device, checks=checks, rows=rows)
+    marks = {result.mark for row in rows for result in row["results"] if result}
+    return {"device": device, "checks": checks, "rows": rows, "marks": marks}
 
 
 def _list_results(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, ...]:
@@ -318,21 +289,8 @@ _PER_CELL, _PER_MODEL = (Stage.LOAD, Stage.PARITY), (Stage.SOURCE, "reference")
 _SHORTEST = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Seconds, the slowest first."""
-
-    stages: Mapping[str, float]
-    checks: Mapping[str, float]
-
-    @property
-    def total(self) -> float:
-        """The sum over all stages, which include the checks."""
-        return sum(self.stages.values())
-
-
-def sum_timings(records: Iterable[Record]) -> Timings:
-    """Return the sums over the records."""
+def sum_timings(records: Iterable[Record]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the seconds of stages, which include the checks, and of checks; the slowest first."""
     stages: dict[str, float] = {}
     checks: dict[str, float] = {}
     seen: set[tuple[str, str, float]] = set()
@@ -353,7 +311,7 @@ def sum_timings(records: Iterable[Record]) -> Timings:
             seen.add(key)
     for (_, stage), seconds in shared.items():
         stages[stage] = stages.get(stage, 0.0) + seconds
-    return Timings(stages=_sort(stages), checks=_sort(checks))
+    return _sort(stages), _sort(checks)
 
 
 def build_timing_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
@@ -361,8 +319,7 @@ def build_timing_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
     rows = []
     for cell in cells:
         if cell.record and cell.record.seconds:
-            times = sum_timings([cell.record])
-            stages, checks = format_timings(times.stages), format_timings(times.checks)
+            stages, checks = map(format_timings, sum_timings([cell.record]))
             rows.append({"cell": str(cell.id), "stages": stages, "checks": checks})
     return tuple(rows)
 

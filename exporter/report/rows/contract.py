@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from exporter.manifest import (
     Axis,
@@ -24,22 +23,11 @@ from exporter.report.rows.cells import Row
 MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contract:
-    """The promises of a model."""
-
-    settings: tuple[Row, ...]
-    inputs: tuple[Row, ...]
-    outputs: tuple[Row, ...]
-    axes: tuple[Row, ...]
-    cases: tuple[Row, ...]
-
-
-def describe_contract(spec: ModelSpec) -> Contract:
-    """Return the contract of a model."""
-    return Contract(
-        settings=tuple(_list_settings(spec)),
-        inputs=tuple(
+def describe_contract(spec: ModelSpec) -> dict[str, tuple[Row, ...]]:
+    """Return the rows of each part of a contract."""
+    return {
+        "settings": tuple(_list_settings(spec)),
+        "inputs": tuple(
             {
                 "name": input.name,
                 "dtype": f"{input.dtype}{', optional' if input.optional else ''}",
@@ -49,7 +37,7 @@ def describe_contract(spec: ModelSpec) -> Contract:
             }
             for input in spec.inputs
         ),
-        outputs=tuple(
+        "outputs": tuple(
             {
                 "name": output.name,
                 "dtype": output.dtype,
@@ -59,7 +47,7 @@ def describe_contract(spec: ModelSpec) -> Contract:
             }
             for output in spec.outputs
         ),
-        axes=tuple(
+        "axes": tuple(
             {
                 "name": axis.name,
                 "example": "" if axis.example is None else str(axis.example),
@@ -68,10 +56,10 @@ def describe_contract(spec: ModelSpec) -> Contract:
             }
             for axis in spec.axes
         ),
-        cases=tuple(
+        "cases": tuple(
             _make_setting(case.name, _format_case(case), is_literal=True) for case in spec.cases
         ),
-    )
+    }
 
 
 def _make_setting(name: str, value: str, *, is_literal: bool = False) -> Row:

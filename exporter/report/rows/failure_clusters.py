@@ -96,14 +96,8 @@ class FindingCluster:
         return self.findings[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ClusteredFailure:
-    """One failure of one cell."""
-
-    key: Hashable
-    cell: Cell
-    operator: str
-    reason: str
+#: One failure of one cell: the key of its cluster, the cell, the operator and the reason.
+_Failure = tuple[Hashable, Cell, str, str]
 
 
 def cluster_cells(
@@ -118,25 +112,26 @@ def cluster_cells(
     names = {spec.id: _collect_names(spec) for spec in manifest.models}
     failures = (each for cell in cells for each in _list_failures(cell, names[cell.id.model]))
     clusters = []
-    for group in _group(failures, lambda failure: failure.key):
-        first = group[0]
-        is_same = all(failure.reason == first.reason for failure in group)
-        accepted = (history.find_outcome(failure.cell) for failure in group)
-        record = first.cell.record
+    for group in _group(failures, lambda failure: failure[0]):
+        _, first, operator, reason = group[0]
+        is_same = all(other == reason for *_, other in group)
+        ids = tuple(cell.id for _, cell, _, _ in group)
+        accepted = (history.find_outcome(cell) for _, cell, _, _ in group)
+        record = first.record
         reasons = explain_failure(record, command) if record else FailureReasons()
         clusters.append(
             Cluster(
-                mark=first.cell.mark,
-                outcome=first.cell.outcome,
-                operator=first.operator,
-                reason=first.reason if is_same else f"{first.reason} (text of {first.cell.id})",
-                affected=count_cells([failure.cell.id for failure in group]),
-                locations=list_locations([failure.cell.id for failure in group], manifest),
+                mark=first.mark,
+                outcome=first.outcome,
+                operator=operator,
+                reason=reason if is_same else f"{reason} (text of {first.id})",
+                affected=count_cells(ids),
+                locations=list_locations(ids, manifest),
                 accepted=tuple(dict.fromkeys(filter(None, accepted))),
-                cell=str(first.cell.id),
-                members=tuple(failure.cell.id for failure in group),
+                cell=str(first.id),
+                members=ids,
                 lines=reasons.lines,
-                export_command=format_export_command(str(first.cell.id), command),
+                export_command=format_export_command(str(first.id), command),
                 repro_command=reasons.repro_command,
             )
         )
@@ -190,20 +185,20 @@ def name_subject(group: OpsetGroup[GateFinding]) -> str:
     return str(setting.location) if setting else group.label
 
 
-def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_ClusteredFailure]:
+def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_Failure]:
     record = cell.record
     if record and record.missing:
         exporter = _EXPORTERS[record.route.exporter] if record.route else "the exporter"
         for operator in dict.fromkeys(item.operator for item in record.missing):
             reason = f"{exporter} has no translation of {operator} at this opset"
             key: Hashable = (cell.outcome, operator, exporter)
-            yield _ClusteredFailure(key=key, cell=cell, operator=operator, reason=reason)
+            yield key, cell, operator, reason
         return
     blame = record.blame if record else None
     operator = blame.first.operator if blame and blame.first else ""
     culprit = blame.culprit if blame else None
     key = (cell.outcome, operator, culprit, _mask_names(cell.reason, names))
-    yield _ClusteredFailure(key=key, cell=cell, operator=operator, reason=cell.reason)
+    yield key, cell, operator, cell.reason
 
 
 def list_locations(cells: Iterable[CellId], manifest: Manifest) -> tuple[str, ...]:

@@ -75,15 +75,6 @@ _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingOperatorRow:
-    """An operator that the exporter does not support."""
-
-    operator: str
-    count: int
-    sources: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReasons:
     """The diagnosis of a failure; a field is empty if its content is unknown."""
 
@@ -95,7 +86,8 @@ class FailureReasons:
     evidence: tuple[str, ...] = ()
     divergence: str = ""
     """The first node that differs, as a sentence without its period."""
-    missing_operators: tuple[MissingOperatorRow, ...] = ()
+    missing_operators: tuple[Row, ...] = ()
+    """Operators that the exporter lacks: `operator`, `count`, `sources`."""
     obstacles: tuple[str, ...] = ()
     """Every place at which the model cannot be captured."""
     advice: tuple[str, ...] = ()
@@ -121,11 +113,11 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
         ),
         divergence=describe_divergence(blame.first) if blame and blame.first else "",
         missing_operators=tuple(
-            MissingOperatorRow(
-                operator=item.operator,
-                count=item.count,
-                sources=join_names(item.sources, _LISTED_LINES),
-            )
+            {
+                "operator": item.operator,
+                "count": item.count,
+                "sources": join_names(item.sources, _LISTED_LINES),
+            }
             for item in record.missing
         ),
         obstacles=tuple(clean_message(line) for line in record.obstacles),

@@ -28,25 +28,11 @@ WIDE = 17
 LONG = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixPart:
-    """One table: models by devices."""
-
-    heading: str
-    """`manifests/vision.toml`; empty if there is one part."""
-    anchor: str
-    """The anchor of the heading on GitHub."""
-    head: str
-    """The head figure of its cells."""
-    devices: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
 def build_matrix(
     manifest: Manifest,
     by_model: Mapping[str, Sequence[Cell]],
     history: AcceptanceHistory | None = None,
-) -> tuple[MatrixPart, ...]:
+) -> tuple[Row, ...]:
     """Return the tables of the overview: models with red cells first, then changed ones.
 
     Without a history, no model counts as changed.
@@ -119,7 +105,8 @@ def _build_part(
     by_model: Mapping[str, Sequence[Cell]],
     anchors: Counter[str],
     changed: Collection[str],
-) -> MatrixPart:
+) -> Row:
+    """Return one table: models by devices; `name` is its heading, empty if there is one part."""
     every = [cell for cells in by_model.values() for cell in cells]
     devices = tuple(dict.fromkeys(cell.id.device for cell in every))
     rows = (
@@ -133,13 +120,15 @@ def _build_part(
         }
         for model, cells in by_model.items()
     )
-    return MatrixPart(
-        heading=name,
-        anchor=_create_anchor(name, anchors),
-        head=format_head(every),
-        devices=devices,
-        rows=tuple(rows),
-    )
+    anchor = _create_anchor(name, anchors)
+    head = format_head(every)
+    return {
+        "heading": name,
+        "anchor": anchor,
+        "head": head,
+        "devices": devices,
+        "rows": tuple(rows),
+    }
 
 
 def _create_anchor(heading: str, anchors: Counter[str]) -> str:

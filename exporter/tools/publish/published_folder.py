@@ -261,15 +261,6 @@ def summarize_content(content: FolderContent) -> Publication:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceProof:
-    """One device and the checks that passed on it."""
-
-    device: str
-    outcome: str
-    checks: tuple[str, ...]
-
-
 def render_card(content: FolderContent, templates: Path) -> str:
     """Return the card of a published file as markdown.
 
@@ -278,11 +269,11 @@ def render_card(content: FolderContent, templates: Path) -> str:
     """
     candidate = content.candidate
     proofs = tuple(
-        DeviceProof(
-            device=record.cell.device,
-            outcome=record.status.value,
-            checks=tuple(check.check for check in record.checks if check.status.is_green),
-        )
+        {
+            "device": record.cell.device,
+            "outcome": record.status.value,
+            "checks": tuple(check.check for check in record.checks if check.status.is_green),
+        }
         for record in candidate.records
     )
     route = candidate.records[0].route

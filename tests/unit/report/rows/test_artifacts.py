@@ -16,5 +16,5 @@ def test_files_of_toolchains_are_not_mixed() -> None:
         make_record("net/20/cpu@old"),
     )
     cells = collect_cells(manifest, run)["net"]
-    assert [row.opsets for row in group_files(cells)] == ["18, 20; 20 @old", "18 @old"]
+    assert [row["opsets"] for row in group_files(cells)] == ["18, 20; 20 @old", "18 @old"]
     assert count_operators(cells)["opsets"][-1] == "18 @old"

@@ -20,7 +20,7 @@ from tests.unit.factory import make_spec
 def settings(**fields: object) -> dict[str, str]:
     return {
         setting["name"]: setting["value"]
-        for setting in describe_contract(make_spec(**fields)).settings
+        for setting in describe_contract(make_spec(**fields))["settings"]
     }
 
 
@@ -81,13 +81,13 @@ def test_settings_are_listed() -> None:
 )
 def test_fills_are_described(fill: Fill, text: str) -> None:
     spec = make_spec(inputs=(Input(name="x", shape=("n", 3), at="args[0]", fill=fill),))
-    (row,) = describe_contract(spec).inputs
+    (row,) = describe_contract(spec)["inputs"]
     assert (row["name"], row["shape"], row["fill"]) == ("x", "[n, 3]", text)
 
 
 def test_outputs_and_their_own_tolerance() -> None:
     scalar = Output(name="y", shape=(), dtype="float16", tolerance=Tolerance(atol=0.5))
-    rows = describe_contract(make_spec(outputs=(scalar, Output(name="z", shape=(1,))))).outputs
+    rows = describe_contract(make_spec(outputs=(scalar, Output(name="z", shape=(1,)))))["outputs"]
     assert [(row["name"], row["dtype"], row["shape"], row["tolerance"]) for row in rows] == [
         ("y", "float16", "[]", "atol 0.5"),
         ("z", "float32", "[1]", ""),
@@ -108,12 +108,12 @@ def test_axes_and_cases() -> None:
         cases=(Case(name="wide", fills={"n": Fill(kind="value", value=9)}, axes={"width": 480}),),
     )
     page = describe_contract(spec)
-    assert [(row["name"], row["example"], row["sizes"], row["probe"]) for row in page.axes] == [
+    assert [(row["name"], row["example"], row["sizes"], row["probe"]) for row in page["axes"]] == [
         ("batch", "3", "1 and up", ""),
         ("width", "64", "32 to 512, multiples of 32", "96, 480"),
         ("found", "", "1 and up", ""),
         ("total", "8", "past + seq, 1 to 64", ""),
     ]
-    assert [(case["name"], case["value"]) for case in page.cases] == [
+    assert [(case["name"], case["value"]) for case in page["cases"]] == [
         ("wide", "n = 9, width = 480")
     ]

@@ -14,11 +14,10 @@ from exporter.records.record import CheckResult, Record, Status
 from exporter.report.formats import LEGEND, MARKS, NOT_RUN
 from exporter.report.pages.page_files import build_overview, render_pages
 from exporter.report.pages.templates import render
-from exporter.report.rows.cells import AcceptanceHistory, collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from exporter.report.rows.matrix import (
     LONG,
     WIDE,
-    MatrixPart,
     build_matrix,
     find_opset_runs,
 )
@@ -30,7 +29,7 @@ EVERY = tuple(range(7, 7 + WIDE + 1))
 FEW = EVERY[:-1]
 
 
-def build(manifest: Manifest, *records: Record) -> tuple[MatrixPart, ...]:
+def build(manifest: Manifest, *records: Record) -> tuple[Row, ...]:
     return build_matrix(manifest, collect_cells(manifest, make_run(*records)))
 
 
@@ -131,7 +130,7 @@ def test_the_head_of_a_plugin_names_its_package_and_emulated_hardware() -> None:
 
 
 def test_a_table_of_few_models_has_no_index() -> None:
-    assert [part.heading for part in build(many(LONG, devices=("cpu", "cuda")))] == [""]
+    assert [part["heading"] for part in build(many(LONG, devices=("cpu", "cuda")))] == [""]
 
 
 def test_many_models_are_divided_by_file() -> None:
@@ -142,7 +141,7 @@ def test_many_models_are_divided_by_file() -> None:
     manifest = make_manifest(*specs)
     records = [make_record("m0/18/cpu"), make_record("m1/18/cpu", "fail")]
     result = build(manifest, *records)
-    assert [(each.heading, each.head) for each in result] == [
+    assert [(each["heading"], each["head"]) for each in result] == [
         ("manifests/y.toml", "21 models, 1 red; 0 proved, 41 without a result"),
         ("manifests/x.toml", "21 models, 0 red; 1 proved, 20 without a result"),
     ]
@@ -154,14 +153,14 @@ def test_many_models_are_divided_by_file() -> None:
         "Releases and axes",
     ]
     _every_anchor_is_a_heading(page)
-    rows = [row["model"] for part in result for row in part.rows]
+    rows = [row["model"] for part in result for row in part["rows"]]
     assert sorted(rows) == sorted(spec.id for spec in specs)
 
 
 def test_many_models_of_one_file_are_divided_by_letter() -> None:
     result = build(many(LONG + 1))
-    assert [each.heading for each in result] == ["a", "b", "c"]
-    assert sum(len(each.rows) for each in result) == LONG + 1
+    assert [each["heading"] for each in result] == ["a", "b", "c"]
+    assert sum(len(each["rows"]) for each in result) == LONG + 1
     _every_anchor_is_a_heading(render_overview(many(LONG + 1)))
 
 
@@ -226,7 +225,7 @@ def test_red_models_are_first_and_changed_ones_are_marked() -> None:
     before = make_run(make_record("green/18/cpu"), make_record("red/18/cpu", "fail"))
     history = AcceptanceHistory(make_baseline(before))
     (part,) = build_matrix(manifest, collect_cells(manifest, run), history)
-    assert [(row["model"], row["is_changed"]) for row in part.rows] == [
+    assert [(row["model"], row["is_changed"]) for row in part["rows"]] == [
         ("red", False),
         ("changed", True),
         ("green", False),
