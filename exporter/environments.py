@@ -105,7 +105,6 @@ class InstalledEnvironment:
 
     @property
     def python(self) -> Path:
-        """The interpreter."""
         return find_interpreter(self.folder)
 
     @property
@@ -256,7 +255,6 @@ def _shares_pip(interpreter: str) -> bool:
 
 
 def _list_current_folders() -> list[str]:
-    """Return the package folders of this process."""
     folders = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
     folders += site.getsitepackages()
     folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
@@ -338,7 +336,6 @@ class StoredEnvironment:
 
     @property
     def key(self) -> str:
-        """The key of its definition."""
         return self.folder.name
 
     def measure_size(self) -> int:

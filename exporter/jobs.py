@@ -50,11 +50,9 @@ class Job(FrozenModel):
     """The parts of the fingerprints for each device, by its name."""
 
     def make_fingerprint(self, cell: CellId) -> dict[str, str]:
-        """Return the fingerprint of a record of the cell."""
         return self.fingerprint | {"device": "", **self.device_parts.get(cell.device, {})}
 
     def cells(self) -> tuple[CellId, ...]:
-        """Return every cell of the job, opset by opset."""
         return tuple(cell for opset in self.opsets for cell in self.list_opset_cells(opset))
 
     def list_opset_cells(self, opset: OpsetJob) -> tuple[CellId, ...]:
@@ -93,7 +91,6 @@ class JobFolder:
 
     @property
     def job(self) -> Path:
-        """The job itself."""
         return self.path / "job.json"
 
     @property
@@ -103,7 +100,6 @@ class JobFolder:
 
     @property
     def announcement(self) -> Path:
-        """The last announcement."""
         return self.path / "at_work.json"
 
     @property
@@ -113,7 +109,6 @@ class JobFolder:
 
     @property
     def reference(self) -> Path:
-        """PyTorch's reference."""
         return self.path / "reference.json"
 
     @property
@@ -126,7 +121,6 @@ class JobFolder:
         return self.records / f"{cell.opset}.{cell.device}.json"
 
     def model(self, opset: int) -> Path:
-        """Return the path of the exported file."""
         return self.path / f"{opset}.onnx"
 
     def sample(self, index: int) -> Path:

@@ -24,7 +24,6 @@ _OUTCOMES = pytest.StashKey[dict["CellId", "Record | str"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
     group = parser.getgroup("exporter")
     group.addoption(
         "--exporter", action="store_true", help="Run each cell of the ONNX manifests as a test."
@@ -100,7 +99,6 @@ class CellItem(pytest.Item):
         return str(excinfo.value) if is_finding else str(super().repr_failure(excinfo, style))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return the line of the entry."""
         spec = self.manifest.find_model(self.cell.model)
         return self.path.parent / spec.manifest, spec.line - 1, self.name
 

@@ -84,7 +84,6 @@ class ExportOptions:
     def make_build_options(
         self, manifest: Manifest, environment: Mapping[str, str]
     ) -> BuildOptions:
-        """Return the options of the build, with the store."""
         store = open_store(manifest.project, environment) if self.use_store else None
         return BuildOptions(
             force=self.force,

@@ -119,7 +119,6 @@ def export_with_packages(
 
 
 def _list_arguments(options: RehearsalOptions) -> list[str]:
-    """Return the arguments of the export with the other packages."""
     selection = options.selection
     arguments = ["--no-store", f"--toolchain={CURRENT_TOOLCHAIN}"]
     arguments += [f"--tag={tag}" for tag in selection.tags]

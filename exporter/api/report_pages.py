@@ -46,12 +46,10 @@ class ReportPaths:
 
     @property
     def reports(self) -> Path:
-        """The folder of the report."""
         return Path(self.project.root) / self.project.reports
 
     @property
     def baseline(self) -> Path:
-        """The accepted baseline."""
         return self.reports / BASELINE_FILE
 
     @property

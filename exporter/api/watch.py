@@ -46,7 +46,6 @@ class WatchedFiles:
 
     @property
     def count(self) -> int:
-        """The number of files and lists of names."""
         return len(self._stamps)
 
     def update(self, result: ExportResult | None) -> list[str]:

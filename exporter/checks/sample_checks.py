@@ -49,7 +49,6 @@ class SampleCheck:
     """Return the final result of a comparison that passed."""
 
     def applies(self, context: CheckContext) -> bool:
-        """Return True if the contract has the promise."""
         return self.is_promised(context)
 
     def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:

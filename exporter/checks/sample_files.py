@@ -134,7 +134,6 @@ def write_ties(
 
 
 def write_rounded_outputs(folder: Path, runs: Sequence[Sequence[OnnxValue]]) -> None:
-    """Write the outputs of runs with other rounding to a sample."""
     for number, outputs in enumerate(runs):
         _write_values(folder, f"rounded{number}", outputs)
 

@@ -276,7 +276,6 @@ def _list_type_requirements(model: ModelProto) -> Iterator[tuple[int, str]]:
 
 
 def _iter_types(kind: TypeProto) -> Iterator[TypeProto]:
-    """Yield the type and the types inside it."""
     yield kind
     match kind.WhichOneof("value"):
         case "sequence_type":

@@ -173,7 +173,6 @@ class PowerCheck:
     name = "power"
 
     def applies(self, context: CheckContext) -> bool:
-        """Return True: every comparison needs it."""
         return True
 
     def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:

@@ -67,7 +67,6 @@ def read_regular_file(path: Path, limit: int) -> bytes:
 
 
 def empty_regular_file(path: Path) -> None:
-    """Remove the content of a file."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
     descriptor = os.open(path, os.O_WRONLY | _NO_WAIT | _NO_LINK)

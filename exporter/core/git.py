@@ -240,7 +240,6 @@ class _Git:
     option: str = "git"
 
     def select_index(self, index: Path) -> _Git:
-        """Return the git command with another index."""
         return replace(self, environment={**self.environment, "GIT_INDEX_FILE": str(index)})
 
     def try_run(self, *arguments: str) -> str | None:

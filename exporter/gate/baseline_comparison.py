@@ -350,7 +350,6 @@ def _compare_failures(before: CellOutcome, after: CellOutcome) -> FindingKind:
 def accept_all(
     before: Baseline, current: Mapping[CellId, CellOutcome], tools: Mapping[str, str], gate: Gate
 ) -> Baseline:
-    """Accept every current outcome and remove all other cells."""
     known = before.by_cell()
     policies = {model: gate.find_policy(model) for model in {cell.model for cell in current}}
     outcomes = []

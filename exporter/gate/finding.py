@@ -293,17 +293,14 @@ class GateFinding:
 
     @property
     def cells(self) -> tuple[CellId, ...]:
-        """The affected cells."""
         return self.setting.cells if self.setting else (self.cell,)
 
     @property
     def reason(self) -> str:
-        """The cause, then the message."""
         return ". ".join(text for text in (str(self.cause or ""), self.message) if text)
 
     @property
     def is_blocking(self) -> bool:
-        """Whether the finding prevents a merge."""
         return self.action == "block"
 
     @property

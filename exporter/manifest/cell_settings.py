@@ -41,7 +41,6 @@ class ExplainedSetting:
 def explain_cell(
     model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
 ) -> Iterator[ExplainedSetting]:
-    """Yield the settings of one cell, key by key."""
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)
@@ -149,7 +148,6 @@ def _find_origin(model: EffectiveSettings, path: KeyPath) -> str:
 
 
 def format_toml_value(value: object) -> str:
-    """Return a value in TOML notation, on one line."""
     match value:
         case bool():
             return "true" if value else "false"

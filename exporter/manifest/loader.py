@@ -341,7 +341,6 @@ class InheritanceGraph:
     _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
 
     def add(self, file: ManifestFile) -> None:
-        """Add the entries of a file."""
         self._unreadable.update(file.unreadable)
         for id, layer in file.entries.items():
             entry = InheritedEntry(id=id, entry=layer, defaults=file.defaults)

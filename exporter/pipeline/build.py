@@ -152,7 +152,6 @@ def _export_toolchain(
 
 
 def _report_model(context: ToolchainContext, model: str, cells: Iterable[PlannedCell]) -> None:
-    """Report the results of a finished model."""
     for planned in cells:
         if planned.cell.model == model and (record := context.stored.get(planned.cell)):
             context.observer.on_cell_done(context.validator.apply_expectations(record))

@@ -41,7 +41,6 @@ class BuildFolder:
 
     @classmethod
     def from_project(cls, project: Project) -> BuildFolder:
-        """Return the build folder of the project's settings."""
         return cls(Path(project.root) / project.build, project.active_toolchain)
 
     def find_part(self, cell: CellId) -> BuildFolder:
@@ -50,7 +49,6 @@ class BuildFolder:
         return self if toolchain in ("", self.toolchain) else self.find_toolchain(toolchain)
 
     def find_toolchain(self, name: str) -> BuildFolder:
-        """Return the build folder of a toolchain, below this one."""
         return BuildFolder(self.path / TOOLCHAINS_FOLDER / name, name)
 
     def owns(self, cell: CellId) -> bool:
@@ -58,7 +56,6 @@ class BuildFolder:
         return self.find_part(cell) == self
 
     def cell_folder(self, cell: CellId) -> JobFolder:
-        """Return the folder with the files of a cell."""
         return self.find_part(cell).model_folder(cell.model)
 
     @property
@@ -68,7 +65,6 @@ class BuildFolder:
 
     @property
     def rehearsals(self) -> Path:
-        """The folder with a build folder for each rehearsal."""
         return self.path / REHEARSALS_FOLDER
 
     @property
@@ -239,7 +235,6 @@ class FolderRecords:
 
     @property
     def by_cell(self) -> Mapping[CellId, Record]:
-        """The records by their cell."""
         return self._load()
 
     def _load(self) -> dict[CellId, Record]:
@@ -307,7 +302,6 @@ class StoredRecords:
         return self._toolchains.setdefault(part.toolchain, StoredRecords(part))
 
     def get_model(self, model: str) -> FolderRecords:
-        """Return the records of a model."""
         if model not in self._models:
             self._models[model] = FolderRecords(self.build.model_folder(model))
         return self._models[model]
@@ -329,7 +323,6 @@ class StoredRecords:
         return self.get(cell) is None and os.path.lexists(path)
 
     def find_missing_reason(self, cell: CellId) -> str:
-        """Return why a cell has no record."""
         if self.is_damaged(cell):
             return "its record was changed or damaged"
         return "it has not been exported yet"

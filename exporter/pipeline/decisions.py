@@ -98,7 +98,6 @@ class FingerprintCache:
         return self._models[model]
 
     def get_device_parts(self, name: str) -> dict[str, str]:
-        """Return the parts of the cells on a device."""
         if name not in self._devices:
             project = self._manifest.project
             device = project.find_device(name)
@@ -280,7 +279,6 @@ def decide(
     validator: RecordValidator,
     options: BuildOptions = DEFAULT_OPTIONS,
 ) -> Decisions:
-    """Decide for every selected cell."""
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
     rechecks = set()
@@ -392,7 +390,6 @@ def look_up(
     get_parts: Callable[[CellId], Mapping[str, str]],
     is_valid: Callable[[Record], bool],
 ) -> StoreLookup:
-    """Search the store for cells."""
     if not reasons:
         return StoreLookup(hits={}, problems={})
     hits, problems = {}, {}
@@ -483,6 +480,5 @@ class StoreWriter:
         return self._store.put([each for each in records if validator.is_valid(each)], folder)
 
     def adopt(self, folder: Path) -> None:
-        """Move the external data of a model's folder into the store before it is deleted."""
         if self._store is not None:
             self._store.adopt(folder)

@@ -159,7 +159,6 @@ class LocalEngine:
 
     @property
     def workers(self) -> int:
-        """The number of jobs that run in parallel."""
         return self._workers
 
     @property
@@ -168,11 +167,6 @@ class LocalEngine:
         return self._workers
 
     def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
-        """Run all tasks and those that `events` returns. No process is left behind.
-
-        Raises:
-            KeyboardInterrupt: after all running jobs were ended and reported.
-        """
         waiting = deque(tasks)
         running: list[_RunningJob] = []
         try:
@@ -241,7 +235,6 @@ class _RunningJob:
         return None
 
     def make_result(self, exit_kind: ExitKind, code: int) -> JobResult:
-        """Return the result of the ended worker."""
         return JobResult(
             job=self._task.job,
             exit_kind=exit_kind,
@@ -256,7 +249,6 @@ class _RunningJob:
             self._process.signal_group(signal.SIGTERM)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the exit."""
         self._process.wait(max(seconds, 0.0))
 
     def kill(self) -> None:

@@ -37,7 +37,6 @@ class Cost:
     """The size of the largest file with its external data."""
 
     def estimate_seconds(self, opsets: Sequence[OpsetJob]) -> float:
-        """Return the time of a job with these opsets."""
         exported = sum(not opset.reuse_file for opset in opsets)
         shared = self.shared if exported else 0.0
         return shared + exported * self.export + len(opsets) * self.checks

@@ -38,7 +38,6 @@ class ShardPart:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The records of the shard's own models."""
         models = set(self.note.models)
         return tuple(record for record in self.run.records if record.cell.model in models)
 

@@ -70,7 +70,6 @@ class Verdict:
 
 
 def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict:
-    """Decide the cells of a job."""
     cells = result.job.cells()
     written = {cell: records[cell] for cell in cells if cell in records}
     if result.exit_kind is ExitKind.EXITED and result.code == 0 and len(written) == len(cells):
@@ -340,7 +339,6 @@ class Supervisor:
             raise
 
     def on_announcement(self, announcement: Announcement) -> None:
-        """Forward the start of a stage."""
         self._observer.on_announcement(announcement)
 
     def on_record(self, record: Record) -> None:

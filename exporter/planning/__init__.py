@@ -21,7 +21,6 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether all cells are selected."""
         return self == EVERYTHING
 
 

@@ -100,7 +100,6 @@ def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) 
 
 
 def list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
-    """Return the cells of a model."""
     return tuple(
         CellId(model=spec.id, opset=opset, device=device)
         for opset in spec.opsets
@@ -230,7 +229,6 @@ class ShardNote(FrozenModel):
 
     @property
     def shard(self) -> Shard:
-        """The number of the shard."""
         return Shard(index=self.index, count=self.count)
 
 

@@ -153,7 +153,6 @@ class Spawner:
         """Do nothing: there are no preparations."""
 
     def start(self, command: WorkerCommand) -> WorkerProcess:
-        """Start a worker."""
         with command.log.open("ab") as output:
             process = subprocess.Popen(
                 [*self._command, str(command.job)],
@@ -167,7 +166,6 @@ class Spawner:
         return _SpawnedWorker(process)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)
 
     def close(self) -> None:
@@ -261,7 +259,6 @@ class ForkServerStarter:
         return worker if worker is not None else self._fallback.start(command)
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but not longer than until a worker exits."""
         if self._server is not None and self._server.is_alive():
             self._server.handle_events(seconds)
         else:
@@ -282,7 +279,6 @@ class ForkServerStarter:
         return self._server
 
     def close(self) -> None:
-        """End the fork server and its workers."""
         if self._server is not None:
             self._server.close()
             self._server = None

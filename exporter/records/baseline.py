@@ -149,7 +149,6 @@ class Baseline(FrozenModel):
         return self
 
     def by_cell(self) -> dict[CellId, CellOutcome]:
-        """Return the outcomes by their cell."""
         return _index_by_cell(self.cells)
 
     @property
@@ -328,12 +327,10 @@ class TrendPoint:
 
     @property
     def green(self) -> int:
-        """The number of green cells."""
         return sum(figures.green for figures in self.models.values())
 
 
 def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint, ...]:
-    """Return one point for each version of the baseline."""
     points = []
     for commit, baseline in versions:
         by_model: dict[str, list[CellOutcome]] = {}

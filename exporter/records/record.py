@@ -416,7 +416,6 @@ class RunRecord(ChecksummedModel):
     records: Items[Record]
 
     def by_cell(self) -> dict[CellId, Record]:
-        """Return the records by their cell."""
         return {record.cell: record for record in self.records}
 
 

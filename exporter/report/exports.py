@@ -118,7 +118,6 @@ _RESULTS: dict[Status, _CaseResult] = {
 def format_junit(
     manifest: Manifest, by_model: Mapping[str, Sequence[Cell]], history: AcceptanceHistory
 ) -> str:
-    """Return the XML document."""
     cells = [cell for each in by_model.values() for cell in each]
     counts = _count_results(cells, errors=len(manifest.problems))
     tree = Element("testsuites", {"name": "exporter", **counts})
@@ -158,7 +157,6 @@ def _get_result(cell: Cell) -> _CaseResult:
 
 
 def _count_results(cells: Sequence[Cell], *, errors: int = 0) -> dict[str, str]:
-    """Return the number of cases by their result, with further errors."""
     results = [_get_result(cell) for cell in cells]
     return {
         "tests": str(len(results) + errors),
@@ -241,7 +239,6 @@ class Badge:
 
 
 def create_project_badge(cells: Sequence[Cell]) -> Badge:
-    """Return the badge of the project, with its head figure."""
     return _create_badge("ONNX exports", cells, format_head(cells))
 
 

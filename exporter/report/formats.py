@@ -79,7 +79,6 @@ def format_code(value: object) -> Markup:
 
 
 def format_fence(value: object, language: Literal["text", "diff"] = "text") -> Markup:
-    """Return the value as a fenced block of lines."""
     text = remove_controls(str(value).replace("\r\n", "\n").replace("\r", "\n"))
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     marks = "`" * max(3, longest + 1)

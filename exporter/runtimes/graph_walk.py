@@ -17,7 +17,6 @@ def normalize_domain(name: str) -> str:
 
 
 def get_operator_key(node: NodeProto) -> OperatorKey:
-    """Return domain, operator and overload of a node."""
     return normalize_domain(node.domain), node.op_type, getattr(node, "overload", "")
 
 
@@ -30,7 +29,6 @@ def iter_subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def iter_graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """Yield the graph and every graph inside it."""
     yield graph
     for node in graph.node:
         for subgraph in iter_subgraphs(node):

@@ -152,16 +152,9 @@ class RuntimeProcess(Driver):
         self._placement = DriverPlacement(*loaded["placement"]) if loaded["placement"] else None
 
     def find_placement(self) -> DriverPlacement | None:
-        """Return the placement of the nodes, or None if the runtime does not report it."""
         return self._placement
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        """Return the outputs in the order of the file.
-
-        Raises:
-            DriverFailure: `run`, if the runtime fails on these inputs.
-            RuntimeProcessEnd: if the process ended.
-        """
         _, outputs = self._send({"inputs": list(inputs)}, list(inputs.values()), "ran the file")
         return outputs
 

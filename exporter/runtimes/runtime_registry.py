@@ -174,12 +174,10 @@ class DriverSession:
 
     @property
     def output_names(self) -> Sequence[str]:
-        """Names of the outputs, in the order of the file."""
         return self._output_names
 
     @property
     def placement(self) -> Placement | None:
-        """The placement of its nodes; None if the runtime does not report it."""
         if self._placement is None:
             return None
         return Placement(
@@ -191,12 +189,6 @@ class DriverSession:
         )
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
-        """Return the outputs in the order of the file.
-
-        Raises:
-            RunFailure: if the runtime fails on these inputs.
-            RuntimeProcessEnd: if the process of the device's environment ended.
-        """
         try:
             outputs = self._driver.run({name: to_bits(array) for name, array in inputs.items()})
         except DriverFailure as failure:
@@ -222,7 +214,6 @@ class DriverSession:
 
 
 def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
-    """Return the file with the settings of a session on the device."""
     return FileRequest(
         runtime=device.runtime,
         path=str(path),

@@ -209,7 +209,6 @@ _GIT_TIMEOUT = 20  # seconds
 
 
 def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """Return diagnoses of the machine."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     machine = f"{cores} cores, {memory / _GIB:.1f} GiB of memory, {jobs} parallel jobs"
@@ -401,7 +400,6 @@ def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Ite
 
 
 def _format_most_common(reasons: dict[CellId, str]) -> str:
-    """Return the most common reason with one of its cells, and the number of other cells."""
     [(common, count)] = Counter(reasons.values()).most_common(1)
     cell = next(cell for cell, reason in reasons.items() if reason == common)
     others = len(reasons) - count
@@ -409,7 +407,6 @@ def _format_most_common(reasons: dict[CellId, str]) -> str:
 
 
 def _compare_tools(path: Path) -> Diagnosis:
-    """Compare the tools of the results with the installed ones."""
     try:
         run = read_run(path)
     except ExporterError as error:

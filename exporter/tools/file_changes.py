@@ -23,7 +23,6 @@ class FileChange:
 
     @property
     def action(self) -> str:
-        """The word for a list of changes."""
         if self.before is None:
             return "create"
         return "unchanged" if self.before == self.text else "extend"

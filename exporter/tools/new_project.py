@@ -159,6 +159,5 @@ def _add_hook(text: str | None) -> tuple[str, str]:
 
 
 def list_actions(root: Path, project: NewProject) -> Iterator[tuple[str, str]]:
-    """Yield the action and the name of each file."""
     for change in project.changes:
         yield change.action, change.path.relative_to(root).as_posix()

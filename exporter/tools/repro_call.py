@@ -114,7 +114,6 @@ def _format_reference(reference: str) -> str:
 
 
 def format_hint(item: Input, spec: ModelSpec) -> str:
-    """Return the dynamic dimensions of one input."""
     if is_symbolic_integer(item):
         return "Dim.DYNAMIC"
     numbers = {axis.name: number for number, axis in enumerate(spec.axes)}

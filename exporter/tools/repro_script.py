@@ -32,7 +32,6 @@ RUNTIMES = ("onnxruntime", "openvino", "backend", "reference")
 
 
 def get_runtime_values(device: Device) -> dict[str, object]:
-    """Return the values for the runtime of the cell."""
     module, _, attribute = device.module.partition(":")
     # As in the cell's session, CUDA computes in the precision of the file.
     providers = [

@@ -338,7 +338,6 @@ def _list_steps(
 
 
 def _load_model(output: JobOutput) -> tuple[JobOutput, Model, LoadedModel]:
-    """Return the model as the exporters call it, and the loaded one."""
     root = output.root
     spec = resolve_inputs_from(output.spec, root)
     if spec.inputs_from is not None:

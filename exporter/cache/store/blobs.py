@@ -118,7 +118,6 @@ class Blobs:
         return self._build is not None and file.is_weights
 
     def locate(self, sha256: str) -> Path:
-        """Return the path of the file with this hash."""
         return self._path / sha256[:2] / sha256
 
 

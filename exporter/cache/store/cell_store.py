@@ -245,7 +245,6 @@ class Store:
         return problem
 
     def adopt(self, folder: Path) -> None:
-        """Move the external data of a model's folder into the store before it is deleted."""
         if self._is_writable:
             with suppress(OSError):  # a later export creates the data again
                 self._blobs.adopt(folder)
@@ -292,14 +291,12 @@ class Store:
         return self.remote.take_notes() if self.remote else []
 
     def make_statistics(self) -> StoreStatistics:
-        """Return the counts of this run."""
         if self.remote is None:
             return StoreStatistics(**self._counts)
         waited = round(self.remote.waited_seconds, 3)
         return StoreStatistics(**self._counts, **self.remote.counts, waited_seconds=waited)
 
     def count(self) -> int:
-        """Return the number of entries."""
         return count_entries(self.path)
 
     def measure_size(self) -> int:
@@ -307,7 +304,6 @@ class Store:
         return measure_folder(self.path)
 
     def locate_entry(self, record: Record) -> Path:
-        """Return the path of the entry of a record."""
         key = make_lookup_key(record.cell, record.fingerprint)
         return self._entries / _split_key(key) / f"{make_variant_key(record)}.json"
 

@@ -153,7 +153,6 @@ def list_files(path: Path) -> Iterator[StoreFile]:
 
 
 def count_entries(path: Path) -> int:
-    """Return the number of entries of a local store."""
     return sum(_ENTRY.fullmatch(file.name) is not None for file in list_files(path))
 
 

@@ -91,7 +91,6 @@ class RemoteFiles:
         return [file for file in files if file.name.startswith(f"{folder}/")]
 
     def list_all(self) -> list[StoreFile]:
-        """Return all files."""
         try:
             items = self._files.find(self._root, detail=True).values()
         except FileNotFoundError:
@@ -120,7 +119,6 @@ class RemoteFiles:
         return size
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file."""
         target = self._prepare(name)
         self._files.pipe_file(target, data)
         self._complete(target, name)
@@ -140,7 +138,6 @@ class RemoteFiles:
             self._files.rm_file(f"{self._root}/{name}")
 
     def _prepare(self, name: str) -> str:
-        """Return the path to write."""
         if not self._needs_rename:
             return f"{self._root}/{name}"
         for folder in (_SCRATCH, name.rpartition("/")[0]):
@@ -340,7 +337,6 @@ class RequestPool:
         return [result for request in requests for result in request.results]
 
     def stop(self, problem: str) -> None:
-        """Run no further request."""
         with self._changed:
             self.problem = self.problem or problem
             self._changed.notify_all()

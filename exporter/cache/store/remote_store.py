@@ -177,7 +177,6 @@ class RemoteStore:
         return size
 
     def upload(self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]) -> None:
-        """Start the upload of an entry after its files."""
         if not self.is_read_only:
             self._uploads.append(self._writes.submit(self._make_upload(name, entry, locate)))
 

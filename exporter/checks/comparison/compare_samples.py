@@ -231,7 +231,6 @@ def compare_values(
     context: CheckContext,
     device: str,
 ) -> list[tuple[str, Comparison]]:
-    """Compare the outputs of a file with those of a sample."""
     indices = range(len(context.spec.outputs))
     outputs = [OutputContext(context, index, device, sample.exact) for index in indices]
     return [
@@ -243,7 +242,6 @@ def compare_values(
 
 
 def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:
-    """Return a context with the noise of the sample."""
     if not sample.noise:
         return context
     update = {"noise": sample.noise, "large_noise": sample.large_noise}

@@ -91,7 +91,6 @@ class Limit:
     """The multiple of PyTorch's own error, if the limit is measured."""
 
     def allowed_error(self, magnitude: float) -> float:
-        """Return the allowed error of an element of this magnitude."""
         return self.atol * max(1.0, magnitude / self.scale) + self.rtol * magnitude
 
 
@@ -107,7 +106,6 @@ class OutputContext:
 
     @property
     def output(self) -> Output:
-        """The declared output."""
         return self.context.spec.outputs[self.index]
 
     @property
@@ -257,7 +255,6 @@ def _get_declared_scale(output: OutputContext) -> float:
 
 
 def _count_elements(output: OutputContext) -> int:
-    """Return the number of elements of an output in all samples."""
     samples: tuple[Sample, ...] = output.context.reference.promised_samples
     return sum(
         math.prod(

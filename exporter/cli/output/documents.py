@@ -136,7 +136,6 @@ def make_plan_document(build_plan: BuildPlan) -> PlanDocument:
 
 
 def make_list_document(manifest: Manifest, selected: Iterable[PlannedCell]) -> ListDocument:
-    """Return the models of the selected cells."""
     cells: dict[str, list[str]] = {}
     for planned in selected:
         cells.setdefault(planned.cell.model, []).append(str(planned.cell))
@@ -158,7 +157,6 @@ def make_list_document(manifest: Manifest, selected: Iterable[PlannedCell]) -> L
 def make_explain_document(
     planned: PlannedCell, problems: Iterable[str], settings: Iterable[ExplainedSetting]
 ) -> ExplainDocument:
-    """Return the settings of a cell with their origins."""
     return ExplainDocument.from_fields(
         planned.route,
         cell=str(planned.cell),
@@ -169,7 +167,6 @@ def make_explain_document(
 
 
 def make_gate_document(result: GateResult, context: GateContext) -> GateDocument:
-    """Return the verdict and all findings, one by one."""
     problems = tuple(str(problem) for problem in context.manifest.problems)
     missing = result.current.results.missing
     return GateDocument(

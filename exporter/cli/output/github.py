@@ -65,7 +65,6 @@ def report_problems(problems: Sequence[Problem], root: Path) -> None:
 
 
 def format_problems(problems: Iterable[Problem], title: str) -> str:
-    """Return a page of markdown with a line for each problem."""
     lines = "".join(f"- {escape_inline(problem)}\n" for problem in problems)
     return f"{title}\n\n{lines}"
 

@@ -73,7 +73,6 @@ class LineProgress:
         """Do nothing: without a terminal, only finished cells are printed."""
 
     def on_cell_done(self, record: Record) -> None:
-        """Count the cell."""
         self._done += 1
         self._statuses.setdefault(record.cell.model, Counter())[record.status.value] += 1
         self._red += record.status.is_red
@@ -88,11 +87,9 @@ class LineProgress:
         self.print(line, color=color)
 
     def on_note(self, message: str) -> None:
-        """Print the message."""
         self.print(message)
 
     def print(self, text: str, *, color: str | None = None) -> None:
-        """Print one line."""
         print_line(text, color=color)
 
 
@@ -110,7 +107,6 @@ class ModelEvents(LineProgress):
         """Do nothing: the other process reads the record."""
 
     def on_model_done(self, model: str) -> None:
-        """Print the name of the model."""
         self.print(f"{DONE}{model}")
 
 
@@ -131,7 +127,6 @@ class LiveProgress(LineProgress):
             self._in_progress[worker] = (announcement, time.monotonic())
 
     def on_cell_done(self, record: Record) -> None:
-        """Remove the cell from the cells in progress."""
         self._in_progress = {
             worker: (announcement, since)
             for worker, (announcement, since) in self._in_progress.items()
@@ -140,7 +135,6 @@ class LiveProgress(LineProgress):
         super().on_cell_done(record)
 
     def on_model_done(self, model: str) -> None:
-        """Remove the model from the cells in progress."""
         self._in_progress = {
             worker: step for worker, step in self._in_progress.items() if worker[0] != model
         }

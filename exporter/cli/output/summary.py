@@ -134,7 +134,6 @@ def _format_timings(records: Sequence[Record]) -> Iterator[tuple[str, str | None
 def _format_red_groups(
     manifest: Manifest, red: Sequence[Record]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the lines of each group of red cells with their color."""
     groups = group_by_opset(
         red,
         lambda record: record.cell,

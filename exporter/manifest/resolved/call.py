@@ -134,7 +134,6 @@ class Axis(FrozenModel):
 
     @property
     def smallest(self) -> int:
-        """The smallest promised size."""
         return -(-self.min // self.multiple_of) * self.multiple_of
 
     @property
@@ -195,7 +194,6 @@ class Fill(FrozenModel):
         return {"ones": 0, "mask": 0, "zeros": 1, "padding": 1}.get(self.kind)
 
     def bind(self, sizes: Mapping[str, int]) -> Fill:
-        """Return the fill with its range at the sizes of the axes."""
         if self.kind != "randint" or not self.axis:
             return self
         return self.model_copy(update={"high": float(sizes[self.axis])})
@@ -220,12 +218,10 @@ class TensorSpec(FrozenModel):
 
     @property
     def file_dtype(self) -> str:
-        """The dtype in the file and in the samples."""
         return _COMPONENT_DTYPES.get(self.dtype, self.dtype)
 
     @property
     def file_shape(self) -> tuple[Dim, ...]:
-        """The dimensions in the file and in the samples."""
         return (*self.shape, 2) if self.is_complex else self.shape
 
 

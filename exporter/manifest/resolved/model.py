@@ -100,7 +100,6 @@ class Bound(FrozenModel):
 
     @property
     def is_set(self) -> bool:
-        """Whether the manifest sets a value of the bound."""
         values = (self.atol, self.rtol, self.noise, self.steps)
         return bool(self.outside) or any(value is not None for value in values)
 
@@ -203,7 +202,6 @@ class Override(Condition):
     """Tolerances of single outputs, by name."""
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        """Return the spec with these settings."""
         update: dict[str, object] = {"options": {**spec.options, **self.options}}
         if self.exporter is not None:
             # A capture belongs to one exporter, so another exporter resets it.
@@ -349,7 +347,6 @@ class ModelSpec(FrozenModel):
 
     @property
     def weights_are_inputs(self) -> bool:
-        """Whether the file takes its weights as inputs."""
         return self.options.get("export_params") is False
 
     @property

@@ -231,7 +231,6 @@ class Gate(FrozenModel):
     """The lines of the keys in pyproject.toml: `fixed`, `models.NAME.fixed`; the table is ``."""
 
     def find_policy(self, model: str) -> GatePolicy:
-        """Return the policy of one model."""
         values: dict[str, object] = {}
         for policy in self.models:
             if fnmatchcase(model, policy.models):
@@ -293,7 +292,6 @@ def is_remote(store: str) -> bool:
 
 
 def split_url(store: str) -> tuple[str, str]:
-    """Return the scheme and the rest of a URL."""
     scheme, _, rest = store.partition(_SEPARATOR)
     return scheme, rest
 
@@ -385,7 +383,6 @@ class Project(FrozenModel):
 
     @property
     def device_names(self) -> frozenset[str]:
-        """The names of all devices, alone and in each toolchain."""
         names = [device.name for device in self.devices]
         pairs = (DeviceName.build(name, each.name) for name in names for each in self.toolchains)
         return frozenset((*names, *pairs))

@@ -224,7 +224,6 @@ def find_size_problem(axes: Sequence[Axis], sizes: Mapping[str, int]) -> str:
 
 
 def format_size_limits(axis: Axis) -> str:
-    """Return the limits of the promised sizes as text."""
     limits = [f"at least {axis.min}"]
     limits += [f"at most {axis.max}"] if axis.max is not None else []
     limits += [f"a multiple of {axis.multiple_of}"] if axis.multiple_of > 1 else []

@@ -58,7 +58,6 @@ def resolve_environments(
     tables: Mapping[str, EnvironmentTable],
     report: ProblemCollector,
 ) -> dict[str, RuntimeEnvironment]:
-    """Return the environments by their names."""
     environments = {}
     for name, table in tables.items():
         table_path = (*path, name)

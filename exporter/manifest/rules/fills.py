@@ -355,7 +355,6 @@ _DECLARED = "declared"
 def resolve_cases(
     model: EffectiveSettings, axes: Sequence[Axis], references: References
 ) -> tuple[Case, ...]:
-    """Return the cases, in order."""
     input_axes = {axis.name: axis for axis in axes if axis.example is not None}
     examples = {axis.name: axis.example for axis in axes if axis.example is not None}
     owners: dict[str, KeyPath] = {}

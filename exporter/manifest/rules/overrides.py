@@ -132,7 +132,6 @@ class Variant:
 def resolve_overrides(
     model: EffectiveSettings, devices: Collection[str], references: References
 ) -> tuple[Override, ...]:
-    """Return the overrides, in order."""
     overrides = []
     for index, table in enumerate(model.settings.overrides):
         path: KeyPath = ("overrides", index)

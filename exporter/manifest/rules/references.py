@@ -91,7 +91,6 @@ class References:
     def check_module_types(
         self, model: EffectiveSettings, path: KeyPath, options: Mapping[str, Any]
     ) -> dict[str, Plain]:
-        """Return the options with checked references to the types of modules."""
         types = options.get(FUNCTIONS)
         if not isinstance(types, tuple):
             return {**options}

@@ -52,12 +52,10 @@ class NamedShape:
 
     @property
     def is_input(self) -> bool:
-        """Whether it is an input."""
         return self.path[0] == "inputs"
 
 
 def resolve_shapes(model: EffectiveSettings) -> tuple[NamedShape, ...]:
-    """Return every input, then every output."""
     tables: list[tuple[KeyPath, InputTable | OutputTable]] = []
     tables += [(("inputs", index), each) for index, each in enumerate(model.settings.inputs)]
     tables += [(("outputs", index), each) for index, each in enumerate(model.settings.outputs)]

@@ -215,7 +215,6 @@ def list_exporters(settings: Settings) -> frozenset[str]:
 
 
 def choose_exporter(settings: Settings, opset: int) -> ExporterName:
-    """Return the exporter of one opset of the model."""
     exporter = _find_common_exporter(settings)
     if exporter:
         return exporter

@@ -163,7 +163,6 @@ class ManifestFile:
 
 
 def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
-    """Validate a manifest file."""
     document, removed = validate(Document, file, (), report)
     # Without a valid version or a table of defaults, no entry of the file has a certain meaning.
     common = {

@@ -26,7 +26,6 @@ def build_schema() -> dict[str, Any]:
 
 
 def build_table_schema(table: type[Table]) -> dict[str, Any]:
-    """Return the schema of one kind of table and of its inner tables."""
     root: dict[str, Any] = _simplify(table.model_json_schema())
     modules = (call, model, tables, entry, project, settings)
     texts = read_field_texts(*modules)
@@ -228,7 +227,6 @@ def _format_section(
 
 
 def _format_type(node: Any, common: bool) -> str:
-    """Return the kinds of values of a key as text."""
     match node:
         case {"enum": values}:
             return join_words((f'`"{value}"`' for value in values), "or")

@@ -327,7 +327,6 @@ class _Search:
         return next((each for each in files if is_file(each)), None)
 
     def parse(self, file: Path) -> ast.Module:
-        """Return the syntax tree of a file."""
         if file not in self.files:
             self.files.append(file)
         try:

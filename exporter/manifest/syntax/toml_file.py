@@ -103,7 +103,6 @@ class _Reader:
         self._read_value(table)
 
     def _read_key(self, end: str) -> tuple[str, ...]:
-        """Read a key and the mark after it."""
         text = ""
         while self._next.text != end or self._next.kind != "mark":
             text += self._advance().text

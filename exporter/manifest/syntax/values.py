@@ -50,7 +50,6 @@ def quote(text: str) -> str:
 
 
 def unexpected_value(expected: str, value: object) -> ValueError:
-    """Return an error with the expected form and the actual value."""
     return ValueError(f"expected {expected}, got {format_value(value)}")
 
 

@@ -218,7 +218,6 @@ class ClusterHosts:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
-        """Stop the thread."""
         self._is_closed.set()
 
     def _watch(self) -> None:
@@ -296,11 +295,9 @@ class ClusterHosts:
 
     @property
     def are_refused(self) -> bool:
-        """Whether there are hosts, and all of them refuse jobs."""
         return bool(self._workers) and self._workers.keys() <= self._refused.keys()
 
     def refuse(self, address: str, reasons: tuple[str, ...]) -> None:
-        """Exclude a host from now on."""
         self._refused[address] = reasons
         self._note(f"{address} runs no jobs: {'; '.join(reasons)}")
 

@@ -126,7 +126,6 @@ class DaskEngine:
 def _pack_project(
     project: Project, build: Path, environment: Mapping[str, str], file: BinaryIO
 ) -> tuple[RunContext, Archive]:
-    """Write the archive of a project, and return it with the context of a run."""
     root = Path(project.root).resolve()
     skipped = [build, root / project.build]  # output, which no model reads
     if project.store not in ("", NO_STORE) and not is_remote(project.store):

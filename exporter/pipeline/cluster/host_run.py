@@ -74,7 +74,6 @@ def split_python_path(root: Path, value: str) -> tuple[str, ...]:
 def make_host_variables(
     context: RunContext, root: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of the workers."""
     shared = list_shared_variables(environment, context.patterns)
     values = {name: value for name, value in environment.items() if name not in shared}
     client_root = Path(context.root)
@@ -240,7 +239,6 @@ def run_job(text: str) -> bytes:
 
 
 def run_request(request: HostRequest, host: Host) -> bytes:
-    """Run a job and return the reply."""
     context, job = request.context, request.job
     if differences := find_tool_differences(context):
         return host.refuse(*differences)
@@ -286,7 +284,6 @@ def add_part(
 
 
 def read_part(name: str, offset: int) -> bytes:
-    """Return a part of the archive of a job."""
     with Path(name).open("rb") as file:
         file.seek(offset)
         return file.read(PART_SIZE)
@@ -307,7 +304,6 @@ def end_run(run: str) -> None:
 
 
 def make_host_starter(variables: Mapping[str, str]) -> ProcessStarter:
-    """Return the starter of worker processes with these variables."""
     return make_worker_starter(variables)
 
 
@@ -379,7 +375,6 @@ def _copy_project(context: RunContext, host: Host) -> Path | None:
 
 
 def _move_job(job: Job, context: RunContext, root: Path) -> Job:
-    """Return the job with the paths of this host."""
     build = root / context.build
     if Path(context.build).is_absolute():
         build = root.parent / "build"
@@ -441,7 +436,6 @@ class _JobStarter:
         """Do nothing: the first job of the host prepares the starter."""
 
     def start(self, command: WorkerCommand) -> WorkerProcess:
-        """Start a worker."""
         with self._shared.lock:
             return _LockedWorker(self._shared.starter.start(command), self._shared.lock)
 

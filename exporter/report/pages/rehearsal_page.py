@@ -23,7 +23,6 @@ def format_rehearsal_json(
     comparison: UpgradeComparison,
     exporter: ExporterName | None = None,
 ) -> str:
-    """Return the comparison as JSON."""
     regressions = set(comparison.regressions)
     fields = ("before", "after", "message")
     report = {

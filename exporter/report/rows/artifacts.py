@@ -246,7 +246,6 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 def build_measurement_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
-    """Return the rows by device and opset."""
     rows = []
     for cell in sorted(cells, key=lambda cell: (cell.id.device, cell.id.opset)):
         record = cell.record

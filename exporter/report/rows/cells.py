@@ -95,7 +95,6 @@ class Cell:
 
     @property
     def mark(self) -> Mark:
-        """The mark in a table."""
         return choose_mark(self.record)
 
     @property

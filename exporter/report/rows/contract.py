@@ -24,7 +24,6 @@ MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
 def describe_contract(spec: ModelSpec) -> dict[str, tuple[Row, ...]]:
-    """Return the rows of each part of a contract."""
     return {
         "settings": tuple(_list_settings(spec)),
         "inputs": tuple(

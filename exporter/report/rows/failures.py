@@ -98,7 +98,6 @@ class FailureReasons:
 
 
 def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureReasons:
-    """Return the diagnosis of a record."""
     blame = record.blame
     message = clean_message(record.message)
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
@@ -264,7 +263,6 @@ def _list_failed_checks(record: Record) -> tuple[Row, ...]:
 
 
 def keep_last_lines(text: str) -> str:
-    """Return the last lines of a detail."""
     return "\n".join(text.rstrip().splitlines()[-_DETAIL_LINES:])
 
 

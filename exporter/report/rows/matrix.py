@@ -67,7 +67,6 @@ def find_opset_runs(cells: Iterable[Cell]) -> tuple[Row, ...]:
 
 
 def list_opset_runs(marks: Iterable[tuple[int, Mark]]) -> tuple[Row, ...]:
-    """Return opsets with their marks as runs of equal marks."""
     ordered = sorted(marks, key=lambda pair: pair[0])
     return tuple(
         {"opsets": format_opsets(opset for opset, _ in run), "mark": mark}

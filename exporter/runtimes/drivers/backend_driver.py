@@ -27,11 +27,6 @@ from exporter.runtimes.drivers.driver import (
 _CPU = "CPU"
 
 
-def open_file(request: FileRequest) -> Driver:
-    """Load the file."""
-    return BackendDriver(request)
-
-
 class BackendDriver(Driver):
     """A file prepared by a backend."""
 
@@ -70,11 +65,6 @@ class BackendDriver(Driver):
         return DriverPlacement(self._device, {}, statement)
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        """Return the outputs in the order of the file.
-
-        Raises:
-            DriverFailure: if an input is missing or unknown, or the backend fails on the inputs.
-        """
         missing = [name for name in self._inputs if name not in inputs]
         unknown = sorted(set(inputs) - set(self._inputs))
         if missing or unknown:
@@ -127,3 +117,6 @@ def _declares_support(backend: Any, module: str, device: str) -> bool:
         problem = f"{module}: supports_device('{device}') failed"
         raise DriverFailure("unavailable", problem, describe(error)) from error
     raise DriverFailure("unavailable", f"{module} does not support {device} on this machine")
+
+
+open_file = BackendDriver

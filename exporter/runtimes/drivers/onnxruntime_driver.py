@@ -57,11 +57,6 @@ PROBE = (
 )
 
 
-def open_file(request: FileRequest) -> Driver:
-    """Load the file."""
-    return OnnxRuntimeDriver(request)
-
-
 class OnnxRuntimeDriver(Driver):
     """A file loaded by ONNX Runtime."""
 
@@ -120,7 +115,6 @@ class OnnxRuntimeDriver(Driver):
         )
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        """Return the outputs in the order of the file."""
         values = (*self._session.get_inputs(), *self._session.get_outputs())
         try:
             has_bits = any(isinstance(value, Bits) for value in inputs.values())
@@ -267,3 +261,6 @@ def _to_value(value: Any) -> Value:
     size = int(np.prod(value.shape(), dtype=np.int64))
     data = ctypes.string_at(value.data_ptr(), 2 * size)
     return Bits("bfloat16", np.frombuffer(data, dtype=np.uint16).reshape(value.shape()))
+
+
+open_file = OnnxRuntimeDriver

@@ -38,11 +38,6 @@ _IDLE_NODES = ("Input", "Output", "Const")
 _IDLE_LINES = ("Exception from ", "Check '", "Summary:", "FrontEnd API failed", "Model wasn't")
 
 
-def open_file(request: FileRequest) -> Driver:
-    """Load the file."""
-    return OpenVinoDriver(request)
-
-
 @lru_cache(maxsize=1)
 def _load_core() -> Any:
     """Return the only core; after its plugin is unloaded, the next signal crashes the process."""
@@ -96,11 +91,6 @@ class OpenVinoDriver(Driver):
         return DriverPlacement(requested, {active: dict(nodes)})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        """Return the outputs in the order of the file.
-
-        Raises:
-            DriverFailure: if an input is missing, unknown or of another dtype, or OpenVINO fails.
-        """
         # OpenVINO runs without an input as if it were empty, and casts one of another dtype.
         for name in self._types:
             if name not in inputs:
@@ -146,7 +136,6 @@ def _find_name(port: Any) -> str:
 
 
 def _find_kind(node: Any) -> str:
-    """Return the kind of a node in the compiled graph."""
     info = node.get_rt_info()
     return str(info["layerType"].astype(str)) if "layerType" in info else str(node.get_type_name())
 
@@ -172,3 +161,6 @@ def _select_reason(error: BaseException) -> str:
     useful = [line for line in lines if not line.startswith(_IDLE_LINES)]
     reason = (useful or lines or [type(error).__name__])[0]
     return reason[3:] if reason.startswith("-- ") else reason
+
+
+open_file = OpenVinoDriver

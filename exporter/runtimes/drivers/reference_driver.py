@@ -21,11 +21,6 @@ from exporter.runtimes.drivers.driver import (
 )
 
 
-def open_file(request: FileRequest) -> Driver:
-    """Load the file."""
-    return ReferenceDriver(request)
-
-
 class ReferenceDriver(Driver):
     """A file loaded by onnx.reference."""
 
@@ -53,7 +48,6 @@ class ReferenceDriver(Driver):
         return DriverPlacement("onnx.reference", {"onnx.reference": dict(nodes)})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        """Return the outputs in the order of the file."""
         try:
             feeds = {name: from_bits(value) for name, value in inputs.items()}
             with np.errstate(all="ignore"):
@@ -80,3 +74,6 @@ def _to_arrays(value: Any) -> Value:
         return [_to_arrays(item) for item in value]
     # Some operators return a numpy scalar for a tensor of rank 0.
     return np.asarray(value) if np.isscalar(value) else value
+
+
+open_file = ReferenceDriver

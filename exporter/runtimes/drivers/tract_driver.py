@@ -19,11 +19,6 @@ from exporter.runtimes.drivers.driver import (
 _CPU = "CPU"
 
 
-def open_file(request: FileRequest) -> Driver:
-    """Load the file."""
-    return TractDriver(request)
-
-
 class TractDriver(Driver):
     """A file loaded and optimized by tract. It reports nodes instead of the names of outputs."""
 
@@ -45,11 +40,6 @@ class TractDriver(Driver):
         return DriverPlacement(_CPU, {_CPU: {}})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        """Return the outputs in the order of the file.
-
-        Raises:
-            DriverFailure: if an input is missing or unknown, or tract fails on the inputs.
-        """
         missing = [name for name in self._inputs if name not in inputs]
         unknown = sorted(set(inputs) - set(self._inputs))
         if missing or unknown:
@@ -65,3 +55,6 @@ class TractDriver(Driver):
             return [np.array(output.to_numpy()) for output in outputs]
         except Exception as error:
             raise DriverFailure("run", "", describe(error)) from error
+
+
+open_file = TractDriver

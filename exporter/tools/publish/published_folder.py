@@ -348,7 +348,6 @@ def find_hash_problems(folder: Path) -> tuple[str, ...]:
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
-    """Return the hash of each listed file."""
     sums = {}
     for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
         digest, separator, name = line.partition("  ")

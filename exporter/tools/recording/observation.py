@@ -109,7 +109,6 @@ class Observation(FrozenModel):
 
     @property
     def label(self) -> str:
-        """The class, for messages."""
         return self.class_name or self.construction.name or "a model"
 
 

@@ -141,7 +141,6 @@ class Context:
 
     @property
     def folder(self) -> Path:
-        """The folder of the manifests."""
         return self.root / self.project.manifests
 
 

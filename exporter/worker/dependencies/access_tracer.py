@@ -231,7 +231,6 @@ class Access:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the call lists a folder."""
         return bool(self.flags & os.O_DIRECTORY) and not self._is_unnamed_file
 
     @property

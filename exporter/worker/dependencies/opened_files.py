@@ -285,7 +285,6 @@ class TrackedEnvironment(_Environment):  # type: ignore[misc]  # Python has no p
     """The environment of this process, which records each name that is read."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value and record its name."""
         _READS.add(name)
         return super().__getitem__(name)
 

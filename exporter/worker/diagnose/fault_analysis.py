@@ -237,7 +237,6 @@ class FaultyCell:
     """The result of the file on the sample."""
 
     def format_evidence(self, name: str, result: ReplayResult) -> str:
-        """Return one line with the result of an experiment."""
         is_same = result == self.result and not result.is_numeric
         return f"{name}: {'wrong in the same way' if is_same else result.text}"
 

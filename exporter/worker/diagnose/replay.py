@@ -59,7 +59,6 @@ class SampleReplay:
         return ReplayResult(result.status is Status.PASS, text, text.endswith(_NUMERIC))
 
     def list_limits(self) -> tuple[OutputLimit, ...]:
-        """Return the allowed difference of each output on this sample."""
         limits = []
         pairs = zip(self.data.outputs, self.data.float64_outputs, strict=True)
         for index, (expected, exact) in enumerate(pairs):
@@ -92,7 +91,6 @@ class ExpectedSession:
         self._outputs = data.outputs
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
-        """Return the outputs for all inputs."""
         return self._outputs
 
 

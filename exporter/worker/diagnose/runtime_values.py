@@ -29,7 +29,6 @@ class FileGraph:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the file's outputs."""
         return tuple(output.name for output in self._model.graph.output)
 
     @property
@@ -39,7 +38,6 @@ class FileGraph:
 
     @property
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the initializers by name."""
         return {item.name: tuple(item.dims) for item in self._model.graph.initializer}
 
     def find_producer(self, value: str) -> int | None:
@@ -128,7 +126,6 @@ class RuntimeValues:
         self._scratch = path.with_name(f".{path.stem}.part.onnx")
 
     def has_value(self, value: str) -> bool:
-        """Return True if a node computes the value."""
         return self._graph.find_producer(value) is not None
 
     def compute(self, names: Sequence[str]) -> Mapping[str, OnnxValue | None]:
@@ -163,7 +160,6 @@ class KnownValues:
 
     @property
     def name(self) -> str:
-        """The name of the other side."""
         return self._others.name
 
     def has_value(self, value: str) -> bool:

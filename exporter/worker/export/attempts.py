@@ -52,7 +52,6 @@ class ExportContext:
 
     @property
     def opset(self) -> int:
-        """The opset of the file."""
         return self.job.opset
 
     @property
@@ -330,7 +329,6 @@ def _try_routes(
 
 
 def _add_attempts(exported: ExportedGraph, attempts: tuple[Attempt, ...]) -> ExportedGraph:
-    """Return the export with the failed attempts before it, and a note for each."""
     notes = tuple(_format_note(attempt, exported.route) for attempt in attempts)
     return replace(exported, attempts=attempts, notes=(*exported.notes, *notes))
 

@@ -245,7 +245,6 @@ class CapturedConditions:
         return tuple(sorted({self.symbols[symbol][0] for symbol in condition.symbols}))
 
     def describe(self, condition: SizeTerm) -> str:
-        """Return a condition with the names of the axes."""
         names = {
             symbol: name if step == 1 else f"{name}//{step}"
             for symbol, (name, step) in self.symbols.items()

@@ -81,7 +81,6 @@ def _measure_work(spec: ModelSpec, sizes: Sizes, declared: Sizes) -> float:
 
 
 def count_shape(shape: Sequence[int | str], sizes: Sizes) -> int:
-    """Return the number of elements of a tensor."""
     return prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in shape)
 
 

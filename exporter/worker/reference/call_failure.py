@@ -56,7 +56,6 @@ class EagerCall:
 def explain_declared_call(
     failure: Failure, model: Model, spec: ModelSpec, declared: InputSet, inputs: Tensors
 ) -> Failure:
-    """Return the failure of the declared inputs with its reason in the message."""
     if failure.status is Status.FAIL or is_out_of_resources(failure.message):
         return failure
     reason = _explain_index(failure.message, model, spec, declared, inputs)

@@ -46,7 +46,6 @@ def list_items(output: Returned) -> list[torch.Tensor]:
 
 
 def to_value(output: Returned) -> OnnxValue:
-    """Return an output as arrays of a file."""
     return [to_numpy(item) for item in output] if isinstance(output, list) else to_numpy(output)
 
 
@@ -220,7 +219,6 @@ class BufferSnapshot:
         ]
 
     def restore(self) -> None:
-        """Restore every buffer: the tensor object and its values."""
         with torch.no_grad():
             for module, name, buffer, values in self._buffers:
                 if getattr(module, name, None) is not buffer:
@@ -273,7 +271,6 @@ class Float64Wrapper(torch.nn.Module):
         self._model = (model,)  # a tuple, because an attribute would be a submodule
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs of the model."""
         with compute_in_float64():
             return self._model[0](*args, **kwargs)
 

@@ -63,7 +63,6 @@ def compute_scale(output: Returned) -> float:
 
 
 def compute_largest_scale(output: Returned) -> float:
-    """Return the largest scale of an item of an output."""
     return max((_compute_tensor_scale(item) for item in list_items(output)), default=0.0)
 
 
@@ -151,7 +150,6 @@ def _list_exact_values(output: Returned) -> set[float]:
 
 
 def _compute_change(output: Returned, other_output: Returned) -> float:
-    """Return the largest change of an item."""
     changes = [0.0]
     for item, other in zip(list_items(output), list_items(other_output), strict=True):
         if _are_equal(item, other):

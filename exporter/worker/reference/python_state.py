@@ -60,7 +60,6 @@ class PythonState:
 
 
 def _list_values(model: Model) -> Iterator[tuple[str, Any]]:
-    """Yield each value with its name in a message."""
     if not isinstance(model, torch.nn.Module):
         return
     classes: dict[type, None] = {}
@@ -121,7 +120,6 @@ class ModelSnapshot:
         self._attributes = [_AttributeTable(vars(module)) for module in plain]
 
     def restore(self) -> None:
-        """Restore every buffer and every attribute."""
         self._buffers.restore()
         for table in self._attributes:
             table.restore()

@@ -91,7 +91,6 @@ def _write_step(
 
 
 def measure_sizes(spec: ModelSpec, inputs: Tensors) -> dict[str, int]:
-    """Return the sizes of the axes in the inputs."""
     pairs = ((item, inputs[item.name].shape) for item in spec.inputs)
     return {
         dim: size

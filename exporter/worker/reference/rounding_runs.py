@@ -148,7 +148,6 @@ class OperatorLog:
 
 @contextmanager
 def log_operators() -> Iterator[OperatorLog]:
-    """Record the operators inside."""
     log = OperatorLog()
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

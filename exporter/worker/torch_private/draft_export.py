@@ -32,7 +32,6 @@ class DraftFailure:
 def export_draft(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
 ) -> Any:
-    """Return the program of a draft export."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder

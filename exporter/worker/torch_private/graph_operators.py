@@ -64,7 +64,6 @@ def count_traced_operators() -> Iterator[Counter[str]]:
 
 
 def iterate_nodes(block: torch.Graph | torch.Block) -> Iterator[torch.Node]:
-    """Yield the nodes of a TorchScript graph, with those of its blocks."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():

@@ -39,7 +39,6 @@ class Describer:
         self._modules: dict[str, str] = {}
 
     def describe_class(self, model: Any) -> dict[str, str]:
-        """Return name and file of the class of a model."""
         cls = type(model)
         return {"class_name": cls.__qualname__, "class_file": _find_file(cls)}
 
