@@ -22,6 +22,10 @@ Items = Annotated[tuple[T, ...], Field(strict=False)]
 Plain = TypeAliasType("Plain", "bool | int | float | str | list[Plain] | dict[str, Plain] | None")
 
 
+#: The sets of given fields of all values. A frozen value never changes its own.
+_GIVEN_FIELDS: dict[frozenset[str], set[str]] = {}
+
+
 class FrozenModel(BaseModel):
     """A frozen value; equality compares the content."""
 
@@ -42,6 +46,13 @@ class FrozenModel(BaseModel):
             **{name: getattr(source, name) for name in names if hasattr(source, name)}, **others
         )
 
+    @override
+    def model_post_init(self, context: Any, /) -> None:
+        """Share the set of given fields, which is a quarter of the memory of 20,000 records."""
+        given = self.__pydantic_fields_set__
+        shared = _GIVEN_FIELDS.setdefault(frozenset(given), given)
+        object.__setattr__(self, "__pydantic_fields_set__", shared)
+
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return canonical JSON: fields in their declared order, one trailing newline."""
         return self.model_dump_json(indent=indent) + "\n"
@@ -60,18 +71,20 @@ class ChecksummedModel(FrozenModel):
         return f"{_BEFORE_DIGEST}{hashlib.sha256(rest.encode()).hexdigest()}{_AFTER_DIGEST}{rest}"
 
     @classmethod
-    def read(cls, data: bytes) -> Self:
-        """Return the value that `to_json` wrote as these bytes.
+    def read(cls, data: bytes | bytearray) -> Self:
+        """Return the value that `to_json` wrote as these bytes. An array of bytes loses its head.
 
         Raises:
             ValueError: if the bytes were changed, or have another format.
         """
-        view = memoryview(data)  # results of many cells are large, so copy them only once
-        head, rest = view[:_HEAD_LENGTH], view[_HEAD_LENGTH:]
-        digest = hashlib.sha256(rest).hexdigest()
-        if head != f"{_BEFORE_DIGEST}{digest}{_AFTER_DIGEST}".encode():
+        # Results of many cells are large, so an array is parsed without a copy.
+        content = data if isinstance(data, bytearray) else bytearray(data)
+        with memoryview(content) as view:
+            digest = hashlib.sha256(view[_HEAD_LENGTH:]).hexdigest()
+        if content[:_HEAD_LENGTH] != f"{_BEFORE_DIGEST}{digest}{_AFTER_DIGEST}".encode():
             raise ValueError("changed since it was written")
-        return cls.model_validate_json(b"".join((b"{", rest)))
+        content[:_HEAD_LENGTH] = b"{"
+        return cls.model_validate_json(content)
 
 
 _BEFORE_DIGEST, _AFTER_DIGEST = '{\n  "sha256": "', '",'

@@ -123,9 +123,9 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
         name = f"{key} {subject}".strip()
         other = after.get((key, subject))
         is_as_strict = _DIRECTIONS.get(key)
-        # 1, 1.0 and true are equal in Python.
-        is_same = value == other and _serialize(value) == _serialize(other)
-        if (key, subject) in after and (is_same or (is_as_strict and is_as_strict(value, other))):
+        if (key, subject) in after and (
+            _are_same(value, other) or (is_as_strict and is_as_strict(value, other))
+        ):
             continue
         kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
         yield kind, _format_change(name, value, other)
@@ -173,6 +173,13 @@ def _list_promises(
     promises |= {("axis", axis.name): axis for axis in spec.axes if axis.name not in dims}
     promises |= {("probe", f"of {axis.name}"): axis.probe for axis in spec.axes if axis.probe}
     return promises | {("case", case.name): case for case in spec.cases}
+
+
+def _are_same(value: object, other: object) -> bool:
+    if value is other or type(value) is type(other) is str:
+        return value == other
+    # 1, 1.0 and true are equal in Python.
+    return value == other and _serialize(value) == _serialize(other)
 
 
 def _serialize(value: object) -> str:

@@ -426,7 +426,7 @@ def read_run(path: Path) -> RunRecord:
         ExporterError: UNREADABLE if the file is missing, damaged or of another version.
     """
     try:
-        run = RunRecord.read(read_regular_file(path, PROJECT_LIMIT))
+        run = RunRecord.read(bytearray(read_regular_file(path, PROJECT_LIMIT)))
         for record in run.records:
             _require_consistency(record)
     except FileNotFoundError:

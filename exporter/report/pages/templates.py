@@ -136,7 +136,7 @@ def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> N
 
 def render_html(name: str, folder: Path | None, **values: object) -> str:
     """Render a template for HTML; each value that is no `Markup` is escaped."""
-    return _render(_create_environment(folder).overlay(finalize=_clean_text), name, values)
+    return _render(_create_html_environment(folder), name, values)
 
 
 def render_script(name: str, **values: object) -> str:
@@ -210,6 +210,12 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         target=quote_link_target,
     )
     return environment
+
+
+@lru_cache(maxsize=8)
+def _create_html_environment(folder: Path | None) -> jinja2.Environment:
+    # An overlay compiles its templates itself, so each page needs the same one.
+    return _create_environment(folder).overlay(finalize=_clean_text)
 
 
 def _list_folders(folder: Path | None) -> list[Path]:

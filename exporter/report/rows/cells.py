@@ -249,6 +249,7 @@ class AcceptanceHistory:
         self.commit = commit
         self.baseline = baseline
         self._outcomes: Mapping[CellId, CellOutcome] = baseline.by_cell() if baseline else {}
+        self._found: dict[CellId, str] = {}
 
     def find_outcome(self, cell: Cell) -> str:
         """Return the outcome in the baseline.
@@ -258,11 +259,12 @@ class AcceptanceHistory:
         """
         if self.baseline is None or cell.record is None:
             return ""
-        accepted = self._outcomes.get(cell.id)
-        if accepted is None:
-            return NOT_ACCEPTED
-        is_equal = str(accepted) == str(extract_outcome(cell.record))
-        return AS_ACCEPTED if is_equal else str(accepted)
+        # Several pages and tables show each cell.
+        if cell.id not in self._found:
+            accepted = str(self._outcomes.get(cell.id, NOT_ACCEPTED))
+            is_equal = accepted == str(extract_outcome(cell.record))
+            self._found[cell.id] = AS_ACCEPTED if is_equal else accepted
+        return self._found[cell.id]
 
     def is_changed(self, cell: Cell) -> bool:
         """Return whether the baseline has another outcome for the cell, or none."""
