@@ -1,8 +1,9 @@
 """Fork processes that have imported the program: its imports take most of the time of a command.
 
 `python -m tests.integration.program_server commands SOCKET` runs the commands of `run_exporter`.
-`... workers SOCKET` becomes the fork servers of their exports, and `... run ARGUMENTS` is a command
-for programs that a test starts. Tests of processes do not use them.
+`... workers SOCKET` becomes the fork servers of their exports and runs the functions that a command
+calls in a child process. `... run ARGUMENTS` is a command for programs that a test starts. Tests of
+processes do not use them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TextIO
 
 import exporter
 from exporter.processes.environment import make_worker_environment
@@ -36,6 +37,8 @@ ROOT = Path(__file__).parents[2]
 _OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main__"}
 #: Variables that Python or a library reads when it starts.
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
+#: Commands that start processes with the modules of workers.
+WORKING = {"add", "evidence", "export", "ops", "publish", "record", "rehearse", "repro", "verify"}
 #: The variable that describes the servers.
 _SERVERS = "TEST_SERVERS"
 #: The output of a server that can be reached.
@@ -98,7 +101,8 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     """Run `exporter ARGUMENTS` in a folder, in a fork of the server."""
     message = {"arguments": [*arguments], "folder": str(folder), "environment": {**environment}}
-    if "export" in arguments:
+    message |= {"role": "command"}
+    if WORKING.intersection(arguments):
         message |= describe_workers()
     with (
         Path(os.devnull).open("rb") as null,
@@ -131,17 +135,23 @@ def forward(arguments: Sequence[str]) -> int:
     servers = json.loads(os.environ[_SERVERS])
     environment = {name: value for name, value in os.environ.items() if name != _SERVERS}
     message = {"arguments": [*arguments], "folder": str(Path.cwd()), "environment": environment}
+    message |= {"role": "command"}
     return send(servers["commands"], {**servers, **message}, (0, 1, 2))
 
 
 def send(path: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> int:
     """Send a message with descriptors to a server and return the number of its response."""
+    with open_request(path, message, descriptors) as response:
+        return int(response.readline())
+
+
+def open_request(path: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> TextIO:
+    """Send a message with descriptors to a server and return its responses, a number each."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         data = json.dumps(message).encode() + b"\n"
         connection.sendall(data[socket.send_fds(connection, [data], descriptors) :])
-        with connection.makefile() as response:
-            return int(response.readline())
+        return connection.makefile()
 
 
 def collect_children(*_: object) -> None:
@@ -169,18 +179,21 @@ def serve(kind: str, socket_name: str) -> None:
         pid = os.fork()
         if not pid:
             break
-        if kind == "workers":
-            connection.sendall(f"{pid}\n".encode())
         connection.close()
         for descriptor in descriptors:
             os.close(descriptor)
     listener.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     message = json.loads(data)
-    if kind == "commands" and (pid := os.fork()):
+    role = message["role"]
+    if role != "fork_server" and (pid := os.fork()):
         _, status = os.waitpid(pid, 0)
-        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        with contextlib.suppress(BrokenPipeError):  # the command was killed
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
+    if role != "command":
+        os.setsid()
+        connection.sendall(f"{os.getpid()}\n".encode())
     connection.close()
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
@@ -194,28 +207,66 @@ def serve(kind: str, socket_name: str) -> None:
     os.environ.clear()
     os.environ.update(message["environment"])
     time.tzset()
-    (run_main if kind == "commands" else run_fork_server)(message)
+    {"command": run_main, "fork_server": run_fork_server, "call": run_call}[role](message)
 
 
 def run_main(message: Mapping[str, Any]) -> None:
-    """Run the program. It starts its fork server by the server of workers."""
-    from exporter.processes import fork_server_client
+    """Run the program. Its processes with the modules of workers are forks of their server."""
+    from exporter.processes import child_call, fork_server_client
+
+    call = (sys.executable, "-P", "-m", child_call.CALL_MODULE)
 
     def start(command: Sequence[str], **options: Any) -> Any:
-        is_usual = select_start_variables(options["env"]) == message.get("variables")
-        if tuple(command) != fork_server_client.FORK_SERVER_COMMAND or not is_usual:
+        is_fork_server = tuple(command) == fork_server_client.FORK_SERVER_COMMAND
+        environment = options["env"]
+        is_usual = select_start_variables(environment or {}) == message.get("variables")
+        if not is_usual or not (is_fork_server or tuple(command[:4]) == call):
             return subprocess.Popen(command, **options)
+        content = {"folder": str(Path.cwd()), "environment": environment}
+        if not is_fork_server:
+            content |= {"role": "call", "arguments": command[4:]}
+            return CallProcess(message["workers"], content, **options)
+        content |= {"role": "fork_server"}
         with Path(os.devnull).open("wb") as null:
             streams = [options["stdin"], options["stdout"], null.fileno()]
-            content = {"folder": str(Path.cwd()), "environment": options["env"]}
             return ForkServerProcess(send(message["workers"], content, streams))
 
     replacement = SimpleNamespace(**{**vars(subprocess), "Popen": start})
-    vars(fork_server_client)["subprocess"] = replacement
+    for module in (child_call, fork_server_client):
+        vars(module)["subprocess"] = replacement
     sys.path[0] = message["folder"]
     sys.argv = ["exporter", *message["arguments"]]
     remove_test_modules()
     runpy.run_module("exporter", run_name="__main__", alter_sys=True)
+
+
+class CallProcess:
+    """A call of a function, which is no child of this process, as a `subprocess.Popen`."""
+
+    def __init__(
+        self, path: str, content: Mapping[str, Any], *, stdout: int, stderr: Any, **_: Any
+    ) -> None:
+        reader, writer = os.pipe()
+        with Path(os.devnull).open("r+b") as null, os.fdopen(writer, "wb") as pipe:
+            output = null if stdout == subprocess.DEVNULL else pipe
+            streams = [stream.fileno() for stream in (null, output, stderr)]
+            self._responses = open_request(path, content, streams)
+        self.stdout = os.fdopen(reader, encoding="utf-8", errors="replace")
+        self.pid = int(self._responses.readline())
+        self._code: int | None = None
+
+    def wait(self) -> int:
+        """Wait for the end of the process and return its code."""
+        if self._code is None:
+            with self._responses as responses:
+                self._code = int(responses.readline())
+        return self._code
+
+    def kill(self) -> None:
+        """Kill the process, unless it was waited for."""
+        if self._code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
 
 class ForkServerProcess:
@@ -244,12 +295,21 @@ def run_fork_server(_: Mapping[str, Any]) -> None:
     from exporter.worker import fork_server
     from exporter.worker.dependencies import opened_files
 
-    os.setsid()
     opened_files._READS = opened_files.VariableReads()  # it reads the environment first
     remove_test_modules()
     sys.modules["__main__"] = fork_server
     sys.argv = [fork_server.__file__]
     fork_server.main()
+
+
+def run_call(message: Mapping[str, Any]) -> None:
+    """Call the function of a command, whose imports take no time a second time."""
+    from exporter.processes import child_call
+
+    remove_test_modules()
+    sys.modules["__main__"] = child_call
+    sys.argv = [str(child_call.__file__), *message["arguments"]]
+    child_call.main()
 
 
 def remove_test_modules() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.records.record import Record, Status
 from tests.integration.project import read_cells, run_exporter
+from tests.script_runner import run_script
 
 MODELS = """
 import torch
@@ -148,14 +147,8 @@ def test_a_reproducer_contains_the_library(
     command = run_exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"))
     assert command.returncode == 0, command.stderr
     assert (tmp_path / "repro/source" / LIBRARY).exists() == (model != "bare")
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", str(tmp_path / "repro/repro.py")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == code, process.stdout + process.stderr
+    process = run_script(tmp_path / "repro/repro.py")
+    assert process.returncode == code, process.stdout
     if model == "bare":
         assert "ai.onnx.contrib" in process.stdout
     assert "It has custom operators" in (tmp_path / "repro/README.md").read_text()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.records.record import Culprit, Stage, Status
 from tests.integration.project import ROOT, read_cells, run_exporter
+from tests.script_runner import run_script
 
 NET = """
 import torch
@@ -137,10 +136,7 @@ def test_the_reproducer_has_the_files_around_the_broken_pass(project: Path) -> N
     run = run_exporter(project, "repro", "negated/18/cpu", "repro")
     assert run.returncode == 0, run.stderr
     assert {path.name for path in (project / "repro/passes").iterdir()} == {"before", "after"}
-    script = [sys.executable, "repro.py"]
-    result = subprocess.run(
-        script, cwd=project / "repro", capture_output=True, text=True, check=False
-    )
+    result = run_script(project / "repro/repro.py")
     assert result.returncode == 1, result.stdout
     assert "the file before the pass is right" in result.stdout
 

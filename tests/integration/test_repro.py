@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from exporter.records.record import Culprit
 from tests.integration.project import read_cells, run_exporter
+from tests.script_runner import run_script
 
 MODELS = """
 from pathlib import Path
@@ -131,19 +131,7 @@ def reproduce(project: Path, cell: str, folder: Path) -> subprocess.CompletedPro
     for text in (folder / "repro.py").read_text(), (folder / "README.md").read_text():
         assert str(project) not in text
         assert "import exporter" not in text
-    # This package may be installed, so a module that cannot be imported replaces it.
-    blocked = folder.parent / f"{folder.name}-blocked"
-    blocked.mkdir()
-    (blocked / "exporter.py").write_text("raise ImportError('not here')\n")
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CI")}
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", str(folder / "repro.py")],
-        cwd=blocked,
-        env={**environment, "PYTHONPATH": str(blocked)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_script(folder / "repro.py")
 
 
 def test_a_wrong_output_is_reproduced_with_both_values(project: Path, tmp_path: Path) -> None:
@@ -151,7 +139,7 @@ def test_a_wrong_output_is_reproduced_with_both_values(project: Path, tmp_path: 
     assert record.blame is not None
     assert record.blame.culprit is Culprit.EXPORTER
     process = reproduce(project, "baked/17/cpu", tmp_path / "baked")
-    assert process.returncode == 1, process.stdout + process.stderr
+    assert process.returncode == 1, process.stdout
     assert "WRONG: output y is off by" in process.stdout
     assert "output y: PyTorch float32 [7, 3]" in process.stdout
     assert "output y: the file float32 [7, 3]" in process.stdout
@@ -168,9 +156,9 @@ def test_a_failing_conversion_is_reproduced(project: Path, tmp_path: Path, opset
     assert [item.count for item in record.missing] == [2, 1]
     assert "(and 1 more operator missing)" in record.message
     process = reproduce(project, f"lacking/{opset}/cpu", tmp_path / "lacking")
-    assert process.returncode == 1, process.stdout + process.stderr
+    assert process.returncode == 1, process.stdout
     assert "WRONG: " in process.stdout
-    assert "bessel_j0" in process.stdout + process.stderr
+    assert "bessel_j0" in process.stdout
     readme = (tmp_path / "lacking/README.md").read_text()
     assert "bessel_j0" in readme
     assert "airy_ai" in readme
@@ -183,8 +171,8 @@ def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
         "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3 (promises less)",
     )
     process = reproduce(project, "fixed", tmp_path / "fixed")
-    assert process.returncode == 1, process.stdout + process.stderr
-    assert "inferred a static shape of 3" in process.stderr
+    assert process.returncode == 1, process.stdout
+    assert "inferred a static shape of 3" in process.stdout
 
 
 @pytest.mark.parametrize("cell", ["pairs/17/cpu", "pairs/18/cpu", "scaled/17/cpu"])
@@ -192,7 +180,7 @@ def test_the_reproducer_of_a_green_cell_reports_no_failure(
     project: Path, tmp_path: Path, cell: str
 ) -> None:
     process = reproduce(project, cell, tmp_path / "green")
-    assert process.returncode == 0, process.stdout + process.stderr
+    assert process.returncode == 0, process.stdout
     assert "it does not reproduce" in process.stdout
     assert "WRONG" not in process.stdout
 

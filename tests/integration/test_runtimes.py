@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from exporter.records.record import Record, Status
 from tests.integration.project import read_cells, run_exporter
+from tests.script_runner import run_script
 
 PROJECT = """
 [tool.exporter.devices.ort-backend]
@@ -132,14 +131,8 @@ def test_a_reproducer_runs_the_file_on_the_device_of_the_cell(
 ) -> None:
     command = run_exporter(project, "repro", f"{model}/17/{device}", str(tmp_path / "repro"))
     assert command.returncode == 0, command.stdout + command.stderr
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "repro.py"],
-        cwd=tmp_path / "repro",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == code, process.stdout + process.stderr
+    process = run_script(tmp_path / "repro/repro.py")
+    assert process.returncode == code, process.stdout
     assert ("WRONG: output y is off by" in process.stdout) is (code == 1)
     text = (tmp_path / "repro" / "repro.py").read_text(encoding="utf-8")
     assert ("onnxruntime.backend" if device == "ort-backend" else "import openvino") in text

@@ -7,7 +7,6 @@ By default one trap of each kind of red and two sound models run. `REPRODUCERS=a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,9 @@ import pytest
 from exporter.core.errors import ExporterError
 from exporter.records.record import Culprit, Stage, Status
 from exporter.report.rows.failures import explain_failure
+from tests.script_runner import run_script
 from tests.traps.prove import make_record
-from tests.traps.reproduction import ScriptRunner, pick_kinds, start_runner, write_script
+from tests.traps.reproduction import pick_kinds, write_script
 from tests.traps.running import parameters
 from tests.traps.table import ALL, SOUND_MODELS
 from tests.traps.trap import Trap
@@ -41,16 +41,8 @@ REPAIRED = {
 IS_LONG = os.environ.get("REPRODUCERS") == "all"
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptRunner]:
-    with start_runner(tmp_path_factory.mktemp("runner")) as runner:
-        yield runner
-
-
 @pytest.mark.parametrize("trap", parameters(RED if IS_LONG else pick_kinds(RED)))
-def test_a_red_cell_has_a_reproducer_or_a_reason(
-    trap: Trap, runner: ScriptRunner, tmp_path: Path
-) -> None:
+def test_a_red_cell_has_a_reproducer_or_a_reason(trap: Trap, tmp_path: Path) -> None:
     record = make_record(trap, tmp_path / "trap", diagnose=True)
     culprit = record.blame.culprit if record.blame else None
     has_repro = (
@@ -64,9 +56,9 @@ def test_a_red_cell_has_a_reproducer_or_a_reason(
     assert bool(explain_failure(record).repro_command) is has_repro
     folder = tmp_path / "repro"
     if has_repro:
-        result = runner.run(write_script(trap, record, tmp_path / "trap", folder))
-        assert result.code == 1, result.output
-        assert "\nit reproduces" in result.output
+        result = run_script(write_script(trap, record, tmp_path / "trap", folder))
+        assert result.returncode == 1, result.stdout
+        assert "\nit reproduces" in result.stdout
     else:
         with pytest.raises(ExporterError):
             write_script(trap, record, tmp_path / "trap", folder)
@@ -74,28 +66,24 @@ def test_a_red_cell_has_a_reproducer_or_a_reason(
 
 
 @pytest.mark.parametrize("trap", parameters(SOUND if IS_LONG else pick_kinds(SOUND)))
-def test_the_script_of_a_sound_model_shows_no_failure(
-    trap: Trap, runner: ScriptRunner, tmp_path: Path
-) -> None:
+def test_the_script_of_a_sound_model_shows_no_failure(trap: Trap, tmp_path: Path) -> None:
     record = make_record(trap, tmp_path / "trap", diagnose=True)
     assert explain_failure(record).repro_command == ""
-    result = runner.run(write_script(trap, record, tmp_path / "trap", tmp_path / "repro"))
+    result = run_script(write_script(trap, record, tmp_path / "trap", tmp_path / "repro"))
     is_repaired = trap.name in REPAIRED
-    assert result.code == int(is_repaired), result.output
-    assert ("it does not reproduce" in result.output) is not is_repaired
+    assert result.returncode == int(is_repaired), result.stdout
+    assert ("it does not reproduce" in result.stdout) is not is_repaired
 
 
-def test_a_script_that_fails_elsewhere_does_not_reproduce(
-    runner: ScriptRunner, tmp_path: Path
-) -> None:
+def test_a_script_that_fails_elsewhere_does_not_reproduce(tmp_path: Path) -> None:
     trap = next(trap for trap in RED if trap.verdict.stage is Stage.CONVERT)
     record = make_record(trap, tmp_path / "trap", diagnose=True)
     script = write_script(trap, record, tmp_path / "trap", tmp_path / "repro")
     text = script.read_text(encoding="utf-8")
     script.write_text(text.replace("def build():", "def build():\n    import missing_package\n"))
-    result = runner.run(script)
-    assert result.code == 2, result.output
-    assert "it does not reproduce: another failure occurs" in result.output
+    result = run_script(script)
+    assert result.returncode == 2, result.stdout
+    assert "it does not reproduce: another failure occurs" in result.stdout
 
 
 def test_the_kinds_cover_each_stage_of_a_failure() -> None:
