@@ -248,10 +248,12 @@ def digest_dependencies(
     """
     folders = [str(folder.resolve()) for folder in ignored]
     collector = _Collector(str(root.resolve()), folders, since, accesses.written)
-    for path in _list_module_files():
+    files = _list_module_files()
+    for path in files:
         collector.add_file(path)
-        # A new module beside it can replace another one in an import.
-        collector.add_folder(path.rpartition("/")[0], LISTING)
+    # A new module beside them can replace another one in an import.
+    for folder in {path.rpartition("/")[0] for path in files}:
+        collector.add_folder(folder, LISTING)
     for file in declared:
         collector.add_file(str(file))
     for path in accesses.read:
