@@ -60,12 +60,7 @@ def _trap_both(
     """Return a trap for each exporter; without a message the model is sound."""
     verdict = parity("axes", message) if message else SOUND
     torchscript, dynamo = (
-        Trap(
-            name=f"{name}{suffix}",
-            story=story,
-            spec=contract(f"branches.py:{source}", opset, **changes),
-            verdict=verdict,
-        )
+        Trap(f"{name}{suffix}", story, contract(f"branches.py:{source}", opset, **changes), verdict)
         for opset, suffix in _NAMES.items()
     )
     return torchscript, dynamo
@@ -104,28 +99,22 @@ BRANCHES = (
         axes=(Axis(name="rows", example=3), Axis(name="columns", example=5)),
     ),
     Trap(
-        name="roll by more than the size",
-        story="the slices of the file do not wrap around twice",
-        spec=contract("branches.py:Rolled"),
-        verdict=parity("axes", "batch=2: output 'y': error"),
+        "roll by more than the size",
+        "the slices of the file do not wrap around twice",
+        contract("branches.py:Rolled"),
+        parity("axes", "batch=2: output 'y': error"),
     ),
     Trap(
-        name="roll by more than the size under dynamo",
-        story="dynamo writes the remainder of the size",
-        spec=contract("branches.py:Rolled", DYNAMO),
-        verdict=SOUND,
+        "roll by more than the size under dynamo",
+        "dynamo writes the remainder of the size",
+        contract("branches.py:Rolled", DYNAMO),
     ),
+    Trap("roll by a remainder", "the same with indices", contract("branches.py:RolledWithin")),
     Trap(
-        name="roll by a remainder",
-        story="the same with indices",
-        spec=contract("branches.py:RolledWithin"),
-        verdict=SOUND,
-    ),
-    Trap(
-        name="pair of strided convolutions",
-        story="odd lengths stay, and the trace lacks the padding of even ones",
-        spec=contract("branches.py:Mirrored", **_declare_lines()),
-        verdict=parity("axes", "length=2"),
+        "pair of strided convolutions",
+        "odd lengths stay, and the trace lacks the padding of even ones",
+        contract("branches.py:Mirrored", **_declare_lines()),
+        parity("axes", "length=2"),
     ),
     *_trap_both(
         "pair of strided convolutions, cut",
@@ -134,16 +123,15 @@ BRANCHES = (
         **_declare_lines(),
     ),
     Trap(
-        name="nearest elements at single sizes",
-        story="the runtime rounds other positions at the size 14",
-        spec=contract("branches.py:Nearest", **_RESIZED),
-        verdict=parity("axes", "length=14"),
+        "nearest elements at single sizes",
+        "the runtime rounds other positions at the size 14",
+        contract("branches.py:Nearest", **_RESIZED),
+        parity("axes", "length=14"),
     ),
     Trap(
-        name="nearest elements of twice the size",
-        story="a factor of 2 needs no rounding",
-        spec=contract("branches.py:NearestDoubled", **_DOUBLED),
-        verdict=SOUND,
+        "nearest elements of twice the size",
+        "a factor of 2 needs no rounding",
+        contract("branches.py:NearestDoubled", **_DOUBLED),
     ),
     *_trap_both(
         "branch for long inputs",
@@ -184,15 +172,15 @@ BRANCHES = (
         "batch=201: output 'y': error",
     ),
     Trap(
-        name="branch for twice the size under dynamo",
-        story="a condition on two axes",
-        spec=contract("branches.py:Doubled", DYNAMO, **_PICTURE),
-        verdict=parity("axes", "output 'y': error"),
+        "branch for twice the size under dynamo",
+        "a condition on two axes",
+        contract("branches.py:Doubled", DYNAMO, **_PICTURE),
+        parity("axes", "output 'y': error"),
     ),
     Trap(
-        name="length that the model rejects under dynamo",
-        story="PyTorch itself fails at a size that breaks a condition: the promise is unsound",
-        spec=contract("branches.py:Bounded", DYNAMO),
-        verdict=parity("axes", "PyTorch itself fails on batch=31"),
+        "length that the model rejects under dynamo",
+        "PyTorch itself fails at a size that breaks a condition: the promise is unsound",
+        contract("branches.py:Bounded", DYNAMO),
+        parity("axes", "PyTorch itself fails on batch=31"),
     ),
 )

@@ -33,7 +33,7 @@ def _compared(
     output = declare_output("y", "batch", 10)
     output = output.model_copy(update={"compare": Comparator.model_validate(compare)})
     spec = contract(f"{_FILE}:{net}", outputs=(output,), init=init)
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 def _detected(name: str, story: str, fault: str, verdict: Verdict = SOUND) -> Trap:
@@ -50,7 +50,7 @@ def _detected(name: str, story: str, fault: str, verdict: Verdict = SOUND) -> Tr
         axes=(Axis(name="batch", example=7, min=3),),
         init={"fault": fault},
     )
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 def _function(name: str) -> dict[str, object]:
@@ -70,7 +70,7 @@ def _measured(
     output = output.model_copy(update={"compare": Comparator(top_k=3)})
     metric = {"call": f"tests/traps/models/{_FILE}:{function}", **(promise or {"drop": 0.05})}
     spec = contract(f"{_FILE}:Noisy", outputs=(output,), init=init, metric=metric)
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 _COSINE, _SQNR, _TOP = {"cosine": 0.999}, {"sqnr": 40.0}, {"top_k": 3}

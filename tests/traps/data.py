@@ -7,17 +7,11 @@ from __future__ import annotations
 
 from tests.traps import tampering as tamper
 from tests.traps.sound import OFF, OUTSIDE
-from tests.traps.trap import (
-    SOUND,
-    Tamper,
-    Trap,
-    Verdict,
-    structure,
-)
+from tests.traps.trap import SOUND, Tamper, Trap, Verdict, structure
 
 
 def _data(name: str, story: str, how: Tamper, verdict: Verdict) -> Trap:
-    return Trap(name=f"data {name}", story=story, spec=OUTSIDE, tamper=how, verdict=verdict)
+    return Trap(f"data {name}", story, OUTSIDE, verdict, tamper=how)
 
 
 DATA = (

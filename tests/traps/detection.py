@@ -38,7 +38,7 @@ def _detector(name: str, story: str, net: str, opset: int, verdict: Verdict = SO
             Axis(name="found", example=None),
         ),
     )
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 DETECTION = (

@@ -5,15 +5,7 @@ Output: `HISTORIES`.
 
 from __future__ import annotations
 
-from tests.traps.trap import (
-    SOUND,
-    Trap,
-    contract,
-    declare_input,
-    declare_output,
-    inconclusive,
-    make_fill,
-)
+from tests.traps.trap import Trap, contract, declare_input, declare_output, inconclusive, make_fill
 
 _INDICES = make_fill("randint", low=0, high=8)
 _ROWS = {
@@ -25,10 +17,10 @@ _EARLIER = "depend on earlier calls"
 
 def _keep(place: str, net: str, change: str = "") -> Trap:
     return Trap(
-        name=f"first input kept in {place}",
-        story="every later answer depends on which input came first",
-        spec=contract(f"histories.py:{net}"),
-        verdict=inconclusive("determinism", f"{_EARLIER}{change}"),
+        f"first input kept in {place}",
+        "every later answer depends on which input came first",
+        contract(f"histories.py:{net}"),
+        inconclusive("determinism", f"{_EARLIER}{change}"),
     )
 
 
@@ -39,50 +31,44 @@ HISTORIES = (
     _keep("a cache", "CacheValue", ", which change the global variable '_compute_mean'"),
     _keep("a buffer", "BufferValue"),
     Trap(
-        name="table in a global variable",
-        story="the same table after every first call",
-        spec=contract("histories.py:GlobalTable"),
-        verdict=SOUND,
+        "table in a global variable",
+        "the same table after every first call",
+        contract("histories.py:GlobalTable"),
     ),
     Trap(
-        name="rows scaled in place",
-        story="a call changes the parameter that it reads",
-        spec=contract("histories.py:LimitedRows", init={"limit": 0.5}, **_ROWS),
-        verdict=inconclusive("determinism", "a call changes the parameter 'rows.weight'"),
+        "rows scaled in place",
+        "a call changes the parameter that it reads",
+        contract("histories.py:LimitedRows", init={"limit": 0.5}, **_ROWS),
+        inconclusive("determinism", "a call changes the parameter 'rows.weight'"),
     ),
     Trap(
-        name="rows below their limit",
-        story="a call changes no row",
-        spec=contract("histories.py:LimitedRows", init={"limit": 50.0}, **_ROWS),
-        verdict=SOUND,
+        "rows below their limit",
+        "a call changes no row",
+        contract("histories.py:LimitedRows", init={"limit": 50.0}, **_ROWS),
     ),
     Trap(
-        name="running maximum in a parameter",
-        story="each call may enlarge the divisor of all later calls",
-        spec=contract("histories.py:RunningMaximum"),
-        verdict=inconclusive("determinism", "a call changes the parameter 'largest'"),
+        "running maximum in a parameter",
+        "each call may enlarge the divisor of all later calls",
+        contract("histories.py:RunningMaximum"),
+        inconclusive("determinism", "a call changes the parameter 'largest'"),
     ),
     Trap(
-        name="factor from the system's random numbers",
-        story="no seed reaches them, so the next export writes another file",
-        spec=contract("histories.py:ScaledByDraw", init={"kind": "system"}),
-        verdict=inconclusive(
-            "determinism", "two builds of the model differ in the buffer 'factor'"
-        ),
+        "factor from the system's random numbers",
+        "no seed reaches them, so the next export writes another file",
+        contract("histories.py:ScaledByDraw", init={"kind": "system"}),
+        inconclusive("determinism", "two builds of the model differ in the buffer 'factor'"),
     ),
     *(
         Trap(
-            name=f"factor from {name}'s random numbers",
-            story="the seed of the manifest applies to them",
-            spec=contract("histories.py:ScaledByDraw", init={"kind": name}),
-            verdict=SOUND,
+            f"factor from {name}'s random numbers",
+            "the seed of the manifest applies to them",
+            contract("histories.py:ScaledByDraw", init={"kind": name}),
         )
         for name in ("python", "numpy")
     ),
     Trap(
-        name="unread factor of another value in each build",
-        story="no output depends on it",
-        spec=contract("histories.py:UnreadDraw"),
-        verdict=SOUND,
+        "unread factor of another value in each build",
+        "no output depends on it",
+        contract("histories.py:UnreadDraw"),
     ),
 )

@@ -43,13 +43,7 @@ def _picture(precision: str, opset: int) -> ModelSpec:
 def _half(
     name: str, story: str, how: Tamper | None, verdict: Verdict = OFF, opset: int = TORCHSCRIPT
 ) -> Trap:
-    return Trap(
-        name=f"float16: {name}",
-        story=story,
-        spec=_picture("float16", opset),
-        tamper=how,
-        verdict=verdict,
-    )
+    return Trap(f"float16: {name}", story, _picture("float16", opset), verdict, tamper=how)
 
 
 def _beyond(by: float) -> ModelSpec:
@@ -83,22 +77,21 @@ _HALF = (
         tamper.weight("first.weight", tamper.one_element(1.0)),
     ),
     Trap(
-        name="float16: all beyond its range",
-        story="Inf on both sides compares nothing",
-        spec=_beyond(1e3),
-        verdict=inconclusive("power", "has no number but 0: float16 overflows in PyTorch: "),
+        "float16: all beyond its range",
+        "Inf on both sides compares nothing",
+        _beyond(1e3),
+        inconclusive("power", "has no number but 0: float16 overflows in PyTorch: "),
     ),
     Trap(
-        name="float16: some beyond its range",
-        story="Inf in the same places, as PyTorch has it; the record notes it",
-        spec=_beyond(200.0),
-        verdict=SOUND,
+        "float16: some beyond its range",
+        "Inf in the same places, as PyTorch has it; the record notes it",
+        _beyond(200.0),
     ),
     Trap(
-        name="float64 without a kernel",
-        story="ONNX Runtime has no Conv in float64 on the CPU",
-        spec=_picture("float64", TORCHSCRIPT),
-        verdict=refused(Stage.LOAD, "CPUExecutionProvider has no kernel for Conv in float64"),
+        "float64 without a kernel",
+        "ONNX Runtime has no Conv in float64 on the CPU",
+        _picture("float64", TORCHSCRIPT),
+        refused(Stage.LOAD, "CPUExecutionProvider has no kernel for Conv in float64"),
     ),
 )
 
@@ -113,27 +106,19 @@ _ROTATED = contract(
     ),
 )
 _SPECTRUM = contract(
-    "kinds.py:Spectrum",
-    DYNAMO,
-    outputs=(declare_output("y", "batch", 4, dtype="complex64"),),
+    "kinds.py:Spectrum", DYNAMO, outputs=(declare_output("y", "batch", 4, dtype="complex64"),)
 )
 
 
 def _complex(
     name: str, story: str, how: Tamper | None, verdict: Verdict, **changes: object
 ) -> Trap:
-    return Trap(
-        name=f"complex: {name}",
-        story=story,
-        spec=_ROTATED.model_copy(update=changes),
-        tamper=how,
-        verdict=verdict,
-    )
+    return Trap(f"complex: {name}", story, _ROTATED.model_copy(update=changes), verdict, tamper=how)
 
 
 _COMPLEX = (
     _complex("in and out", "the file has pairs of float32 in a last dimension", None, SOUND),
-    Trap(name="complex: output only", story="a Fourier transform", spec=_SPECTRUM, verdict=SOUND),
+    Trap("complex: output only", "a Fourier transform", _SPECTRUM),
     _complex(
         "product of parts",
         "the product of the imaginary parts is added to the real part",
@@ -179,37 +164,31 @@ _CACHED = contract(
 )
 
 _EMPTY = (
+    Trap("no elements: in and out", "a cache at its first step: a fixed size of 0", _CACHED),
     Trap(
-        name="no elements: in and out",
-        story="a cache at its first step: a fixed size of 0",
-        spec=_CACHED,
-        verdict=SOUND,
+        "no elements: in and out, under dynamo",
+        "the same at opset 18",
+        _CACHED.model_copy(update={"opsets": (DYNAMO,)}),
     ),
     Trap(
-        name="no elements: in and out, under dynamo",
-        story="the same at opset 18",
-        spec=_CACHED.model_copy(update={"opsets": (DYNAMO,)}),
-        verdict=SOUND,
-    ),
-    Trap(
-        name="no elements: in the file one",
-        story="the cache comes out with one column",
-        spec=_CACHED,
+        "no elements: in the file one",
+        "the cache comes out with one column",
+        _CACHED,
+        structure("wellformed", "existing shape differ in dimension 1: (1) vs (0)"),
         tamper=tamper.after("kept", "Pad", np.array([0, 0, 0, 1])),
-        verdict=structure("wellformed", "existing shape differ in dimension 1: (1) vs (0)"),
     ),
     Trap(
-        name="no elements: in the file one, unseen by ONNX",
-        story="by a shape that ONNX does not infer",
-        spec=_CACHED,
+        "no elements: in the file one, unseen by ONNX",
+        "by a shape that ONNX does not infer",
+        _CACHED,
+        parity("parity", "output 'kept': shape [3, 1], PyTorch gives [3, 0]"),
         tamper=tamper.edited(edits.column_where_none_is),
-        verdict=parity("parity", "output 'kept': shape [3, 1], PyTorch gives [3, 0]"),
     ),
     Trap(
-        name="no elements: none anywhere",
-        story="nothing is compared",
-        spec=contract("kinds.py:Nothing", outputs=(declare_output("y", "batch", 0),)),
-        verdict=inconclusive("power", "no output has an element"),
+        "no elements: none anywhere",
+        "nothing is compared",
+        contract("kinds.py:Nothing", outputs=(declare_output("y", "batch", 0),)),
+        inconclusive("power", "no output has an element"),
     ),
 )
 
@@ -228,7 +207,7 @@ _PIECES = _scripted("Pieces", _sequence("pieces", 4), declare_output("total", 4)
 def _list(
     name: str, story: str, how: Tamper | None, verdict: Verdict, spec: ModelSpec = _PIECES
 ) -> Trap:
-    return Trap(name=f"list: {name}", story=story, spec=spec, tamper=how, verdict=verdict)
+    return Trap(f"list: {name}", story, spec, verdict, tamper=how)
 
 
 _LISTS = (
@@ -329,19 +308,18 @@ _LISTS = (
         _scripted("Growing", _sequence("pieces", "batch", 4)),
     ),
     Trap(
-        name="list: traced",
-        story="a trace puts out each item by itself",
-        spec=contract(
+        "list: traced",
+        "a trace puts out each item by itself",
+        contract(
             "kinds.py:Halves",
             outputs=(declare_output("left", "batch", 2), declare_output("right", "batch", 2)),
         ),
-        verdict=SOUND,
     ),
     Trap(
-        name="list: traced, declared as one tensor",
-        story="the message shows how to declare a list",
-        spec=contract("kinds.py:Halves", outputs=(declare_output("halves", "batch", 2),)),
-        verdict=failed(Stage.SOURCE, "a list as one output has kind = 'sequence'"),
+        "list: traced, declared as one tensor",
+        "the message shows how to declare a list",
+        contract("kinds.py:Halves", outputs=(declare_output("halves", "batch", 2),)),
+        failed(Stage.SOURCE, "a list as one output has kind = 'sequence'"),
     ),
 )
 

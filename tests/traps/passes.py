@@ -49,7 +49,7 @@ def _pass(
             for index, call in enumerate(calls)
         ),
     )
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 _BROKEN = "pass 2 of 3 (tests/traps/models/passes.py:{}) breaks the file"

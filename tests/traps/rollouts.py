@@ -47,7 +47,7 @@ def _loop(
         rollout=Rollout(steps=steps, feeds=feeds),
         **fields,
     )
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 _LSTM = {

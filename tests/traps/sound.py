@@ -77,4 +77,4 @@ def file_trap(
     name: str, story: str, how: Tamper, verdict: Verdict = OFF, opset: int = TORCHSCRIPT
 ) -> Trap:
     """Return a trap with the file of `picture`."""
-    return Trap(name=name, story=story, tamper=how, verdict=verdict, spec=picture(opset))
+    return Trap(name, story, picture(opset), verdict, tamper=how)

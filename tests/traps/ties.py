@@ -26,7 +26,7 @@ _LABELS = (declare_output("label", "batch", dtype="int64"),)
 
 
 def _tie(name: str, story: str, spec: ModelSpec, verdict: Verdict = SOUND) -> Trap:
-    return Trap(name=name, story=story, spec=spec, verdict=verdict)
+    return Trap(name, story, spec, verdict)
 
 
 def _contract(

@@ -49,7 +49,10 @@ class Verdict:
         return [*problems, record.message] if problems else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+SOUND = Verdict(status=Status.PASS)
+
+
+@dataclass(frozen=True, slots=True)
 class Trap:
     """One cell and its right verdict."""
 
@@ -57,7 +60,7 @@ class Trap:
     story: str
     """The fault, or the reason why there is none: one sentence for the table."""
     spec: ModelSpec
-    verdict: Verdict
+    verdict: Verdict = SOUND
     tamper: Tamper | None = None
     gap: str = ""
     """The reason why the verdict is not right yet, or ""."""
@@ -79,9 +82,6 @@ class Trap:
     def is_sound(self) -> bool:
         """Return whether the cell must be green."""
         return self.verdict.status is Status.PASS
-
-
-SOUND = Verdict(status=Status.PASS)
 
 
 def structure(check: str, message: str) -> Verdict:
