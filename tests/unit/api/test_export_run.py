@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -9,13 +10,17 @@ import pytest
 
 from exporter.api import export_run
 from exporter.api.export_run import ExportOptions, FailFastObserver, select_engine
+from exporter.cache.states import read_source_state
 from exporter.cli import entry_point
 from exporter.cli.output.progress import LineProgress
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
-from exporter.manifest import EngineSettings, Project
+from exporter.manifest import EngineSettings, Project, load_project
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import Decisions
+from exporter.planning import Selection
 from exporter.planning.plan import Shard, make_plan
-from exporter.records.record import Status
+from exporter.records.record import Source, Status
+from tests.integration.project import run_git
 from tests.unit.factory import make_manifest, make_record, make_spec
 from tests.unit.pipeline.builders import BuildLog
 
@@ -106,3 +111,113 @@ def test_a_shard_cannot_run_on_a_cluster() -> None:
     with pytest.raises(ExporterError, match="--shard 1/2: a cluster divides the cells itself"):
         select_engine(make_project(), options)
     assert select_engine(make_project(), ExportOptions(shard=Shard(index=1, count=2)))
+
+
+ENTRY = """
+[models.{id}]
+source = "{id}.py:Net"
+inputs = [{{ name = "x", shape = ["batch", 4] }}]
+outputs = [{{ name = "y", shape = ["batch", 3] }}]
+opsets = 18
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a repository with the project in a folder; `b` is red."""
+    root = tmp_path / "repository" / "part"
+    (root / "manifests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / ".gitignore").write_text("build\n")
+    (root / "manifests/nets.toml").write_text(
+        "format = 1\n" + "".join(ENTRY.format(id=id) for id in ("a", "b"))
+    )
+    for id in ("a", "b"):
+        (root / f"manifests/{id}.py").write_text("class Net: ...\n")
+    (root.parent / "shared.py").write_text("size = 1\n")
+    run_git(root.parent, "init", "-q", "-b", "main")
+    run_git(root.parent, "add", ".")
+    run_git(root.parent, "commit", "-qm", "one")
+    manifest = load_project(root)
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    for planned in make_plan(manifest).cells:
+        id = planned.cell.model
+        files = (f"manifests/{id}.py", "manifests/*.py" if id == "a" else f"manifests/{id}.bin")
+        record = make_record(
+            planned.cell,
+            Status.FAIL if id == "b" else Status.PASS,
+            sources=[Source(file=file, state=read_source_state(root / file)) for file in files],
+            packages={"../shared.py": "file 0"} if id == "b" else {},
+        )
+        stored.get_model(id).write(record)
+    return root
+
+
+def select(root: Path, **options: object) -> list[str]:
+    selection = Selection(**options)  # type: ignore[arg-type]
+    assert not selection.is_everything
+    plan = ExportOptions(selection=selection).make_plan(load_project(root), os.environ)
+    return [planned.cell.model for planned in plan.selected]
+
+
+def test_red_cells(project: Path) -> None:
+    assert select(project, last_failed=True) == ["b"]
+    with pytest.raises(ExporterError, match="no selected cell is red in its last result"):
+        select(project, last_failed=True, patterns=("a",))
+
+
+def test_a_cell_with_an_expected_failure_is_not_red(project: Path) -> None:
+    manifest = project / "manifests/nets.toml"
+    expected = "expect = [{ stage = 'parity', reason = 'known' }]\n"
+    manifest.write_text(manifest.read_text() + expected)
+    with pytest.raises(ExporterError, match="no selected cell is red"):
+        select(project, last_failed=True)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "models"),
+    [
+        ("manifests/a.py", "class Net: x = 1\n", ["a"]),
+        ("manifests/b.bin", "weights\n", ["b"]),  # did not exist, and is not tracked
+        ("manifests/torch.py", "", ["a"]),  # another module in the folder of `a`
+        ("../shared.py", "size = 2\n", ["b"]),
+        ("notes.md", "text\n", []),
+        ("manifests/nets.toml", "format = 1\n# text\n" + ENTRY.format(id="a"), []),
+        ("manifests/nets.toml", "format = 1\n" + ENTRY.format(id="a").replace("4]", "5]"), ["a"]),
+        (
+            "manifests/nets.toml",
+            "format = 1\n" + ENTRY.format(id="a").replace("= 18", "= [18, 19]"),
+            ["a"],
+        ),
+    ],
+    ids=["source", "new data", "module", "outside", "other", "comment", "entry", "opset"],
+)
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_changed_cells(
+    project: Path, file: str, text: str, models: list[str], is_committed: bool
+) -> None:
+    (project / file).write_text(text)
+    run_git(project, "checkout", "-qb", "topic")
+    if is_committed:
+        run_git(project, "add", ":/")
+        run_git(project, "commit", "-qm", "two")
+    if models:
+        assert select(project, changed="main") == models
+    else:
+        with pytest.raises(ExporterError, match=r"no selected cell has a change since main \("):
+            select(project, changed="main")
+
+
+def test_a_cell_without_a_record_and_one_with_another_device_are_changes(project: Path) -> None:
+    stored = StoredRecords(BuildFolder.from_project(load_project(project).project))
+    next(iter(stored.build.model_folder("a").path.rglob("*.json"))).unlink()
+    assert select(project, changed="HEAD") == ["a"]
+    device = '[tool.exporter.devices.cpu]\nruntime = "onnxruntime"\nproviders = ["X"]\n'
+    (project / "pyproject.toml").write_text(f"[tool.exporter]\n{device}")
+    assert select(project, changed="HEAD") == ["a", "b"]
+
+
+@pytest.mark.parametrize("revision", ["no-such-branch", "--output=x"])
+def test_an_unknown_revision_is_an_error(project: Path, revision: str) -> None:
+    with pytest.raises(ExporterError, match="--changed: "):
+        select(project, changed=revision)

@@ -1,25 +1,43 @@
+"""None"""
+
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-from exporter.checks.sample_checks import AXES, CASES, PARITY
-from exporter.jobs import Sample
-from exporter.manifest import Axis, Case, Device, Input
-from exporter.records.record import Status
+from exporter.checks import RUNTIME_CHECKS
+from exporter.checks.protocol import CheckContext
+from exporter.checks.sample_checks import (
+    AXES,
+    CASES,
+    NOTE_PREFIX,
+    PARITY,
+    LookupTableCheck,
+    describe_masked_samples,
+    hash_table_parts,
+)
+from exporter.jobs import Sample, TableParts
+from exporter.manifest import Axis, Case, Device, Fill, Input, Output
+from exporter.records.record import CheckResult, Status
 from exporter.runtimes import open_session
+from exporter.runtimes.session import Array
 from tests.unit.checks.contexts import (
     ConstantSession,
     FunctionSession,
     as_kind,
     at,
     axes_of,
+    contract,
     declared,
     make_reference,
     make_subject,
     subject,
     value,
+    write,
 )
 
 CPU = Device(name="cpu", runtime="onnxruntime")
@@ -149,3 +167,118 @@ def test_a_case_that_pytorch_refuses_fails(tmp_path: Path) -> None:
 
 def test_without_cases_there_is_no_cases_check(tmp_path: Path) -> None:
     assert not CASES.applies(subject(tmp_path, declared(tmp_path)))
+
+
+ROWS = 1000
+WEIGHT = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)
+CHECK = LookupTableCheck()
+
+
+def table(
+    folder: Path, stored: Array, *weights: Array, operator: str = "Gather", outside: bool = False
+) -> CheckContext:
+    """Write a file that looks up rows in `stored`, of a model with these weights."""
+    node = helper.make_node(operator, ["rows", "index"], ["y"])
+    graph = helper.make_graph(
+        [node],
+        "table",
+        [helper.make_tensor_value_info("index", TensorProto.INT64, ["batch"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3])],
+        [numpy_helper.from_array(stored, "rows")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    tables = tuple(
+        TableParts(dtype="FLOAT", shape=weight.shape, parts=hash_table_parts(weight))
+        for weight in weights
+    )
+    subject = make_subject(folder, model, reference=make_reference(tables=tables))
+    if outside:
+        onnx.save(
+            model, subject.path, save_as_external_data=True, location="rows.data", size_threshold=0
+        )
+    return subject
+
+
+def check(subject: CheckContext) -> CheckResult:
+    assert CHECK.applies(subject)
+    return CHECK(subject, ConstantSession(), "cpu")
+
+
+def changed(row: int, times: float = 1.001) -> Array:
+    array = WEIGHT.copy()
+    array[row, 1] *= times
+    return array
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_copy_of_the_weight_passes(outside: bool, tmp_path: Path) -> None:
+    result = check(table(tmp_path, WEIGHT, WEIGHT * 2, WEIGHT, outside=outside))
+    assert result.status is Status.PASS
+    assert result.metrics == {"tables": 1}
+
+
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("row", [0, 517, ROWS - 1])
+def test_one_element_of_one_row_is_enough_to_fail(row: int, outside: bool, tmp_path: Path) -> None:
+    result = check(table(tmp_path, changed(row), WEIGHT, outside=outside))
+    assert result.status is Status.FAIL
+    assert "1 of 64 parts of the table 'rows' are not PyTorch's" in result.message
+    near = int(result.message.partition("near row ")[2].partition(" ")[0])
+    assert abs(near - row) < 2 * ROWS / 64
+
+
+def test_a_table_with_computed_values_is_not_checked(tmp_path: Path) -> None:
+    assert not CHECK.applies(table(tmp_path, WEIGHT * np.float32(1.5), WEIGHT))
+    assert not CHECK.applies(table(tmp_path, WEIGHT, WEIGHT[:, :2]))
+    assert not CHECK.applies(table(tmp_path, WEIGHT))
+
+
+def test_rows_of_zeros_do_not_identify_a_copy(tmp_path: Path) -> None:
+    weight = WEIGHT.copy()
+    weight[:100] = 0
+    assert not CHECK.applies(table(tmp_path, weight * np.float32(1.5), weight))
+    assert check(table(tmp_path, weight, weight)).status is Status.PASS
+    damaged = weight.copy()
+    damaged[3] = 1
+    assert check(table(tmp_path, damaged, weight)).status is Status.FAIL
+
+
+def test_only_a_weight_that_an_input_indexes_is_a_table(tmp_path: Path) -> None:
+    assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
+
+
+def test_an_unreadable_file_is_left_to_other_checks(tmp_path: Path) -> None:
+    subject = table(tmp_path, WEIGHT, WEIGHT, outside=True)
+    (tmp_path / "rows.data").unlink()
+    assert not CHECK.applies(subject)
+
+
+VALUES = np.float32([1, 2, 3])
+
+
+def make_masked_context(folder: Path) -> CheckContext:
+    item = Input(name="m", shape=(3,), at="args[0]", dtype="int64", fill=Fill(kind="ones"))
+    spec = contract(inputs=(item,), outputs=(Output(name="y", shape=(3,)),), axes=())
+    sample = write(folder, 0, [np.zeros(3, np.int64)], [VALUES])
+    masked = sample.model_copy(update={"kind": "masked", "changed_input": "m"})
+    return make_subject(folder, spec=spec, reference=make_reference(masked))
+
+
+def test_equal_outputs_give_no_note(tmp_path: Path) -> None:
+    session = ConstantSession(VALUES, names=("y",))
+    assert describe_masked_samples(make_masked_context(tmp_path), session, "cpu") == ()
+
+
+def test_a_difference_is_a_note_that_names_the_mask(tmp_path: Path) -> None:
+    session = ConstantSession(VALUES + 1, names=("y",))
+    (note,) = describe_masked_samples(make_masked_context(tmp_path), session, "cpu")
+    assert note.startswith(f"{NOTE_PREFIX}PyTorch and the file differ if 'm' allows no element")
+
+
+def test_no_check_compares_the_sample(tmp_path: Path) -> None:
+    context = make_masked_context(tmp_path)
+    session = ConstantSession(VALUES + 1, names=("y",))
+    checks = [check for check in RUNTIME_CHECKS if check.name in ("axes", "cases", "values")]
+    assert not any(check.applies(context) for check in checks)
+    assert context.reference.promised_samples == ()
+    assert Status.FAIL not in [check(context, session, "cpu").status for check in checks]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from exporter.cli.registry import exporter
 from exporter.core.errors import ExitCode
+from tests.unit.manifest.projects import ENTRY, make_project
 
 
 def test_the_help_has_a_full_sentence_for_each_command_and_every_exit_code() -> None:
@@ -35,3 +39,45 @@ def test_an_unknown_command_has_a_suggestion(word: str, message: str) -> None:
 def test_an_unknown_option_is_not_a_command() -> None:
     result = CliRunner().invoke(exporter, ["--jobs"])
     assert "No such option" in result.output
+
+
+def complete(words: list[str], word: str) -> list[str]:
+    completion = BashComplete(exporter, {}, "exporter", "_EXPORTER_COMPLETE")
+    return [item.value for item in completion.get_completions(words, word)]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    net = f'format = 1\n[models.net]\ntags = ["vision"]\n{ENTRY}'.replace("9..21", "17..18")
+    make_project(tmp_path, {"manifests/net.toml": net})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "word", "values"),
+    [
+        (["export"], "n", ["net"]),
+        (["export"], "net/", ["net/17/cpu", "net/18/cpu"]),
+        (["explain"], "net/18", ["net/18/cpu"]),
+        (["plan", "--tag"], "", ["vision"]),
+        (["list", "--opset"], "1", ["17", "18"]),
+        (["publish", "--device"], "c", ["cpu"]),
+        (["export"], "x", []),
+        ([], "exp", ["export", "explain", "expectations"]),
+    ],
+)
+def test_values_of_the_project(root: Path, words: list[str], word: str, values: list[str]) -> None:
+    assert sorted(complete(words, word)) == sorted(values)
+
+
+def test_another_root_and_an_invalid_project(root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert complete(["export", "--root", str(other)], "n") == []
+    assert complete(["export", "--root", str(root)], "n") == ["net"]
+
+
+def test_each_command_can_be_completed() -> None:
+    for name in exporter.list_commands(click.Context(exporter)):
+        assert "--help" in complete([name], "--h"), name

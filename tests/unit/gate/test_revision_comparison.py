@@ -40,6 +40,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import Depends
+from exporter.manifest.resolved.project import ModelPolicy
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -472,3 +473,35 @@ def test_a_removed_cell_can_have_a_reason() -> None:
         FindingKind.MISSING,
         FindingKind.LOWEST_RAISED,
     }
+
+
+def test_a_looser_setting_is_one_finding_at_its_line() -> None:
+    specs = (make_spec(), make_spec("other"))
+
+    def with_settings(gate: Gate) -> Manifest:
+        manifest = make_manifest(*specs)
+        return manifest.model_copy(
+            update={"project": manifest.project.model_copy(update={"gate": gate})}
+        )
+
+    lines = {"": 4, "newly_red": 5, "models.o*": 8, "models.o*.fixed": 9}
+    loose = Gate(
+        policy=GatePolicy(newly_red="warn"),
+        models=(ModelPolicy(models="o*", values={"fixed": "ignore"}),),
+        lines=lines,
+    )
+    plain = with_settings(Gate(lines=lines))
+    findings = {each.before: each for each in find_contract_changes(plain, with_settings(loose))}
+    assert {
+        text: str(each.setting.location) for text, each in findings.items() if each.setting
+    } == {
+        "gate.newly_red = block": "pyproject.toml:5",
+        "gate.fixed = block": "pyproject.toml:9",
+    }
+    assert len(findings["gate.newly_red = block"].cells) == 4
+    assert {cell.model for cell in findings["gate.fixed = block"].cells} == {"other"}
+    # A removed key has the line of its table.
+    strict = with_settings(Gate(policy=GatePolicy(file_grown="block")))
+    (removed,) = find_contract_changes(strict, plain)
+    assert removed.setting
+    assert str(removed.setting.location) == "pyproject.toml:4"

@@ -10,8 +10,10 @@ import pytest
 import tomli
 
 from exporter.checks import RUNTIME_CHECKS
+from exporter.checks.comparison.compare_samples import describe_inputs, list_alternatives
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_checks import PARITY
+from exporter.checks.sample_files import SampleData
 from exporter.jobs import JobFolder
 from exporter.manifest import (
     Case,
@@ -22,6 +24,7 @@ from exporter.manifest import (
 )
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, open_session
+from exporter.runtimes.session import Array, OnnxValue
 from tests.unit.checks.contexts import (
     ConstantSession,
     FunctionSession,
@@ -366,3 +369,115 @@ def test_a_runtime_that_writes_into_its_inputs_does_not_affect_the_next(tmp_path
     assert [parity(context, FunctionSession(overwrite_input)).status for _ in range(2)] == [
         Status.PASS
     ] * 2
+
+
+def check_large_noise(folder: Path, error: float, **changes: Any) -> CheckResult:
+    """Return the result of a file with this error, if PyTorch's own error is 0.01 of the scale."""
+    x = draw(16)
+    y = x / np.abs(x).max()
+    spec = contract(**changes)
+    sample = write(folder, 0, [x], [y], exact=[y.astype(np.float64)], axes={"batch": 16})
+    reference = make_reference(sample, large_noise=(0.01,))
+    context = make_subject(folder, spec=spec, reference=reference)
+    return PARITY(context, ConstantSession(y + np.float32(error)), "cpu")
+
+
+def test_an_error_within_large_noise_is_inconclusive_with_the_figure(tmp_path: Path) -> None:
+    result = check_large_noise(tmp_path, 0.05)
+    assert result.status is Status.INCONCLUSIVE
+    assert "PyTorch's own float32 error is 1.0e-02 of the scale" in result.message
+    assert "declare `tolerance = { noise = 8 }`" in result.message
+    assert "needs" in result.metrics
+
+
+@pytest.mark.parametrize(
+    ("error", "changes", "status"),
+    [
+        (1e-6, {}, Status.PASS),
+        (0.2, {}, Status.FAIL),
+        (0.05, {"tolerance": Tolerance(noise=8)}, Status.PASS),
+        (0.2, {"tolerance": Tolerance(noise=8)}, Status.FAIL),
+        (0.05, {"tolerance": Tolerance(atol=1e-3)}, Status.FAIL),
+        (0.05, {"outputs": (value(Output, "y", "batch, 3", "float16"),)}, Status.FAIL),
+    ],
+)
+def test_other_errors_have_a_verdict(
+    error: float, changes: dict[str, Any], status: Status, tmp_path: Path
+) -> None:
+    """The last contract differs from PyTorch's dtype, which no noise explains."""
+    assert check_large_noise(tmp_path, error, **changes).status is status
+
+
+def test_a_nan_is_never_noise(tmp_path: Path) -> None:
+    assert check_large_noise(tmp_path, np.nan).status is Status.FAIL
+
+
+def make_sample(*runs: Array, tied: Array | None = None) -> SampleData:
+    return SampleData(
+        inputs={},
+        outputs=(runs[0],),
+        float64_outputs=(runs[0].astype(np.float64),),
+        tied_outputs=() if tied is None else (tied,),
+        rounded_outputs=tuple((run,) for run in runs[1:]),
+    )
+
+
+def list_outputs(actual: OnnxValue, data: SampleData) -> list[object]:
+    others = list(list_alternatives([actual], data))
+    assert all(other.float64_outputs == (None,) for other in others)
+    return [np.asarray(other.outputs[0]).tolist() for other in others]
+
+
+def test_each_row_has_the_nearest_run() -> None:
+    usual, first, second = (np.array(rows) for rows in ([0, 0, 0], [0, 1, 0], [0, 0, 2]))
+    data = make_sample(usual, first, second)
+    assert list_outputs(np.array([0, 1, 2]), data) == [[0, 1, 0], [0, 0, 2], [0, 1, 2]]
+    # A value that no run has stays wrong.
+    assert list_outputs(np.array([5, 1, 2]), data)[-1] == [0, 1, 2]
+
+
+def test_without_runs_there_is_only_the_order_of_onnx() -> None:
+    usual, tied = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    assert list_outputs(tied, make_sample(usual)) == []
+    assert list_outputs(tied, make_sample(usual, tied=tied)) == [[1.0, 0.0]]
+
+
+def test_outputs_without_rows_have_no_combination() -> None:
+    usual, other = np.array(0.0), np.array(1.0)
+    assert list_outputs(np.array(1.0), make_sample(usual, other)) == [1.0]
+    rows = make_sample(np.zeros(2), np.ones(2))
+    assert list_outputs([np.zeros(2)], rows) == [[1.0, 1.0]]
+    assert list_outputs(np.zeros(3), rows) == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.zeros((2, 4), np.int64), "mask: all 0"),
+        (np.ones(3, bool), "mask: all True"),
+        (np.array(4), "mask: 4"),
+        (np.array([[1, 0, 0, 1], [1, 0, 1, 1]]), "mask: 3 of 8 elements are 0"),
+        (
+            np.array([[0, 0], [1, 0]]),
+            "mask: 3 of 4 elements are 0, 1 of 2 rows have no other value",
+        ),
+        (np.array([True, False]), "mask: 1 of 2 elements are False"),
+        (np.array([5, 7]), ""),
+        (np.zeros(3, np.float32), ""),
+        (np.zeros((0, 3), np.int64), ""),
+    ],
+)
+def test_the_changed_input_is_described(array: Array, text: str) -> None:
+    inputs = {"mask": array, "other": np.array([0, 1])}
+    assert describe_inputs(inputs, "mask") == text
+
+
+def test_other_samples_describe_all_masks() -> None:
+    mask = np.array([0, 1, 1])
+    inputs = {"a": mask, "n": np.array(4), "full": np.ones(3, bool), "b": mask.astype(bool)}
+    text = "a: 1 of 3 elements are 0, b: 1 of 3 elements are False"
+    assert describe_inputs(inputs) == text
+
+
+def test_an_omitted_input_has_no_description() -> None:
+    assert describe_inputs({}, "mask") == ""
