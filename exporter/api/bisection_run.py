@@ -49,12 +49,6 @@ def bisect_releases(
 ) -> tuple[ReleaseChange, ...]:
     """Return a change for each selected cell whose outcome differs between the ends.
 
-    Args:
-        manifest: The project.
-        options: The cells, and the requirement with the range of releases.
-        environment: The environment variables.
-        on_line: Receives the progress.
-
     Raises:
         ExporterError: ENVIRONMENT if the range contains no two releases, or if one at its ends
             cannot be used. NOTHING_SELECTED if no outcome differs between the ends.

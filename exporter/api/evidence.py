@@ -240,11 +240,7 @@ def find_evidence_findings(
 
     A cell needs evidence if `[tool.exporter.evidence]` names its device and it is unavailable here.
 
-    Args:
-        manifest: The current project.
-        accepted: The project whose policy applies: the current one, or that of the revision.
-        run: The current results.
-        now: The time for the age of a row.
+    `accepted`: The project whose policy applies: the current one, or that of the revision.
     """
     project, gate = manifest.project, accepted.project.gate
     ages = dict(project.evidence)

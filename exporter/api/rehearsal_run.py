@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 from exporter.api.gate_run import read_results
 from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import (
-    EnvironmentDefinition,
-    InstallationFailure,
-    install_environment,
-)
+from exporter.environments import EnvironmentDefinition, InstallationFailure, install_environment
 from exporter.gate.finding import FindingKind
 from exporter.gate.upgrade_comparison import UpgradeComparison, compare_upgrade
 from exporter.manifest import Manifest, Project
@@ -54,12 +50,6 @@ def rehearse(
     on_line: Callable[[str], None],
 ) -> RehearsalResult:
     """Export the selected cells with other packages, and compare the results.
-
-    Args:
-        manifest: The project.
-        options: The packages and the cells.
-        environment: The environment variables.
-        on_line: Receives the progress.
 
     Raises:
         ExporterError: UNREADABLE if there are no results in place. NOTHING_SELECTED. ENVIRONMENT if

@@ -72,11 +72,8 @@ def write_reports(
 ) -> None:
     """Write all files of the report, unless they are up to date.
 
-    Args:
-        manifest: The project.
-        run: The results.
-        git_environment: The environment variables for git, to add the commit of the results and
-            trends over commits. None for pages that a commit can contain.
+    `git_environment`: The environment variables for git, to add the commit of the results and
+    trends over commits. None for pages that a commit can contain.
     """
     paths = ReportPaths(manifest.project)
     run = attach_evidence(run, manifest.project)

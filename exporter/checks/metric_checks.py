@@ -6,13 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from exporter.checks.comparison.compare_outputs import (
-    choose_limit,
-)
-from exporter.checks.comparison.compare_samples import (
-    apply_sample_noise,
-    compare_values,
-)
+from exporter.checks.comparison.compare_outputs import choose_limit
+from exporter.checks.comparison.compare_samples import apply_sample_noise, compare_values
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import DamagedSample, SampleData

@@ -121,9 +121,7 @@ def find_external_data_problems(model: ModelProto, folder: Path) -> Iterator[str
 def find_misplaced_weights(model: ModelProto, option: object) -> Iterator[str]:
     """Yield a problem if weights are not where the option `external_data` requires.
 
-    Args:
-        model: The file.
-        option: True, False, or None if the exporter decides.
+    `option`: True, False, or None if the exporter decides.
     """
     outside = [tensor.name for tensor in model.graph.initializer if _is_external(tensor)]
     if option is False and outside:

@@ -10,9 +10,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from exporter.checks.comparison.compare_samples import (
-    compare_samples,
-)
+from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.checks.protocol import CheckContext, RuntimeCheck
 from exporter.jobs import Sample

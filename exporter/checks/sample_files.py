@@ -265,14 +265,7 @@ def write_weight(folder: JobFolder, index: int, name: str, array: Array) -> None
 def read_weight_inputs(
     path: Path, folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
 ) -> Mapping[str, Array]:
-    """Return the values of the weights that are inputs of a file.
-
-    Args:
-        path: The file.
-        folder: The folder with the stored weights.
-        weights: All weights, in order.
-        declared: The inputs of the contract.
-    """
+    """Return the values of the weights that are inputs of a file."""
     try:
         inputs = read_model(path).graph.input
     except UnreadableModel:  # the structure checks report it
@@ -290,11 +283,8 @@ def find_weight_input_problems(
 ) -> Iterator[str]:
     """Yield the differences between the undeclared inputs and the weights.
 
-    Args:
-        model: The file.
-        weights: The entries of the `state_dict`, in order.
-        declared: The inputs of the contract.
-        needed: Every name that the outputs depend on.
+    `weights`: The entries of the `state_dict`, in order.
+    `needed`: Every name that the outputs depend on.
     """
     weights_by_name = {weight.name: weight for weight in weights if weight.name not in declared}
     names = [item.name for item in model.graph.input]

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.checks.comparison.compare_outputs import (
-    compare_by,
-    get_overflow,
-)
+from exporter.checks.comparison.compare_outputs import compare_by, get_overflow
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.protocol import CheckContext
 from exporter.core.known_names import SOFTWARE

@@ -390,12 +390,8 @@ def carry_over(
     A file belongs to its test data. It is carried over only if PyTorch's outputs have not changed.
     `old` stays complete until the new folder replaces it.
 
-    Args:
-        old: The earlier results.
-        fresh: The new results, which have priority.
-        is_valid: Returns True if an earlier record is up to date.
-        same_run: True if one run created both. The failures of a part without PyTorch's outputs are
-            then up to date, even if the other part has outputs.
+    `same_run`: True if one run created both. The failures of a part without PyTorch's outputs
+    are then up to date, even if the other part has outputs.
 
     Returns:
         The earlier records that were not carried over.

@@ -19,11 +19,7 @@ from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.jobs import write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.decisions import (
-    Results,
-    drop_changed_files,
-    filter_valid_results,
-)
+from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import Plan, ShardNote, read_shard_note, remove_shard_note
 from exporter.records.record import Record, RunRecord, read_run
 

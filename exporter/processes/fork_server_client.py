@@ -44,11 +44,7 @@ def run_program(
 ) -> int:
     """Run a program and return its exit code, less than 0 for a signal.
 
-    Args:
-        command: The program and its arguments.
-        environment: All variables of the process.
-        on_line: Called with each line of stdout and stderr.
-        seconds: The time after which the program and its children are killed.
+    `seconds`: The time after which the program and its children are killed.
     """
     process = subprocess.Popen(
         command,
@@ -337,8 +333,7 @@ class ForkServerClient:
     def handle_events(self, seconds: float) -> None:
         """Handle all events of the fork server.
 
-        Args:
-            seconds: The longest wait for the first event.
+        `seconds`: The longest wait for the first event.
         """
         seconds = min(seconds, _QUIET)
         while not self._is_lost and select.select([self._events], [], [], seconds)[0]:
@@ -436,9 +431,7 @@ class _ForkedWorker:
 def make_starter(environment: Mapping[str, str], variables: Iterable[str] = ()) -> ProcessStarter:
     """Return a fork server on Linux, because its kernel ends children with their parent.
 
-    Args:
-        environment: The environment of the parent.
-        variables: The names of more variables for workers, with wildcards.
+    `variables`: The names of more variables for workers, with wildcards.
     """
     return make_worker_starter(make_worker_environment(environment, variables))
 

@@ -57,8 +57,7 @@ def find_obstacle() -> str:
 def restrict_process(writable: Iterable[Path]) -> None:
     """Restrict this process and its later children; it cannot be undone.
 
-    Args:
-        writable: The folders and files that remain writable.
+    `writable`: The folders and files that remain writable.
 
     Raises:
         OSError: if the system refuses it.

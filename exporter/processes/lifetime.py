@@ -98,8 +98,7 @@ class CpuLimit:
     def find_excess(self, progress: object = None) -> Literal["time", "silence"] | None:
         """Return how the process exceeds its limit; None if it does not.
 
-        Args:
-            progress: A value that changes if the process makes progress.
+        `progress`: A value that changes if the process makes progress.
         """
         now = time.monotonic()
         if now - self._read_at < self.interval:

@@ -133,11 +133,7 @@ class RuntimeProcess(Driver):
     ) -> None:
         """Load the file in an idle process, or start one.
 
-        Args:
-            request: The file and its settings.
-            interpreter: The Python of the environment.
-            environment: The name of the environment, for messages.
-            alone: Whether no other file may have run in the process.
+        `alone`: Whether no other file may have run in the process.
 
         Raises:
             DriverFailure: as the driver in the process.

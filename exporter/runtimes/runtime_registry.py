@@ -53,13 +53,7 @@ _MISSING = re.compile(
 # It first decomposes an operator of ONNX without a kernel. Then the message names an operator
 # that is not in the file.
 def describe_missing_kernel(text: str, path: Path, provider: str) -> str:
-    """Return a sentence, or "" if no kernel is missing.
-
-    Args:
-        text: ONNX Runtime's message.
-        path: The file.
-        provider: The requested execution provider.
-    """
+    """Return a sentence, or "" if no kernel is missing."""
     match = _MISSING.search(text)
     if match is None:
         return ""
@@ -285,11 +279,6 @@ def import_driver(name: str) -> None:
 def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:
     """Load the file on the device.
 
-    Args:
-        path: The `.onnx` file.
-        device: The runtime and its execution provider.
-        kernels: Kernels of the file's custom operators.
-
     Raises:
         RuntimeUnavailable: if this machine does not have the runtime or the device.
         LoadFailure: if the runtime does not load the file.
@@ -333,12 +322,7 @@ def measure_file_load(
 ) -> LoadFigures:
     """Return the figures of a file that the device runs; this process must do nothing else.
 
-    Args:
-        path: The file.
-        small: A file with one node, whose load time is the measure of the machine.
-        device: The device.
-        kernels: Registered kernels of the file.
-        inputs: Inputs of one run.
+    `small`: A file with one node, whose load time is the measure of the machine.
 
     Raises:
         DriverFailure: if the process of the device's environment does not run the file.

@@ -29,11 +29,7 @@ from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator
-from exporter.pipeline.environments import (
-    list_garbage,
-    locate_environment,
-    locate_environments,
-)
+from exporter.pipeline.environments import list_garbage, locate_environment, locate_environments
 from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child

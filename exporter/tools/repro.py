@@ -99,11 +99,7 @@ def write_anonymous_reproducer(
     Only Python files are copied. The weights and the inputs are seeded numbers with rounded
     statistics of the original ones.
 
-    Args:
-        cell: The input of the reproducer.
-        folder: The folder of the reproducer.
-        environment: The environment variables of the process that builds the model.
-        hashes_names: Also hash the names of modules and classes, and remove comments.
+    `hashes_names`: Also hash the names of modules and classes, and remove comments.
 
     Raises:
         ExporterError: As `write_reproducer`; ENVIRONMENT if the script fails in another way.

@@ -55,10 +55,7 @@ class JobOutput:
     ) -> None:
         """Announce the next step and redirect output to its log.
 
-        Args:
-            stage: The stage of the step.
-            opsets: The opsets that the step serves.
-            only: The cell of a check on one device; records of other devices remain valid.
+        `only`: The cell of a check on one device; records of other devices remain valid.
         """
         cells = tuple(cell for opset in opsets for cell in self.job.list_opset_cells(opset))
         opset = None if stage in _SHARED_STAGES else opsets[0].opset

@@ -258,9 +258,7 @@ _GC_THRESHOLDS = (100_000, 20, 20)
 def run_job(job: Job, *, traces_files: bool = False) -> None:
     """Run one job with one thread; as many jobs run at once as there are cores.
 
-    Args:
-        job: The model with its opsets and devices.
-        traces_files: Whether to trace opened files below Python, which a process cannot undo.
+    `traces_files`: Whether to trace opened files below Python, which a process cannot undo.
     """
     keep_one_thread()
     gc.set_threshold(*_GC_THRESHOLDS)

@@ -69,11 +69,7 @@ def apply_passes(
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Run all passes on the exported file, and replace it by the last file.
 
-    Args:
-        output: The job; its records get the dependencies of the passes.
-        spec: The entry at the opset.
-        opset: The opset of the file.
-        reference: PyTorch's samples; some of them are for calibration.
+    `output`: The job; its records get the dependencies of the passes.
 
     Returns:
         The file before each pass, the exported one first, and notes.

@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.cache.states import hash_source
-from exporter.cache.store.blobs import (
-    Blobs,
-    create_scratch_file,
-    list_folder,
-    move_into_place,
-)
+from exporter.cache.store.blobs import Blobs, create_scratch_file, list_folder, move_into_place
 from exporter.cache.store.eviction import (
     EvictionResult,
     StoreLimits,

@@ -16,12 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.cache.store.store_entry import (
-    DamagedEntry,
-    StoredFile,
-    parse_header,
-    read_entry_file,
-)
+from exporter.cache.store.store_entry import DamagedEntry, StoredFile, parse_header, read_entry_file
 
 #: Other files in the folder of a store are not its own, and stay.
 _ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")

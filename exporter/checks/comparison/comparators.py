@@ -33,11 +33,7 @@ def compare_cosine(actual: Array, expected: Array, least: float, usual: float = 
     that would be the same loss in a usual row. An error of the length by the share e is a loss of
     e * e / 2, so an output with another scale does not pass.
 
-    Args:
-        actual: The output of the file.
-        expected: PyTorch's output.
-        least: The smallest cosine.
-        usual: The mean square of PyTorch's output for the declared inputs.
+    `usual`: The mean square of PyTorch's output for the declared inputs.
     """
     rows, target = _split_rows(actual), _split_rows(expected)
     usual = max(usual, float(np.square(target).mean())) if target.size else 0.0
@@ -217,10 +213,7 @@ def _extend_matching(start: int, candidates: list[list[int]], owners: dict[int, 
 def measure_row_costs(actual: Array, target: Array, allowed: Array | None) -> Array:
     """Return the largest error between all pairs of rows, as a multiple of the bound.
 
-    Args:
-        actual: The rows of the file.
-        target: The rows of PyTorch.
-        allowed: The allowed error of each element of `target`; None if values must be equal.
+    `allowed`: The allowed error of each element of `target`; None if values must be equal.
     """
     rows, others = actual.reshape(len(actual), -1), target.reshape(len(target), -1)
     costs = np.zeros((len(rows), len(others)))

@@ -67,12 +67,6 @@ def find_compared_positions(
 ) -> Array | None:
     """Return True for the elements of an output that are compared.
 
-    Args:
-        spec: The contract.
-        index: Position of the output.
-        inputs: The inputs of the sample by name.
-        shape: The shape of the output's array.
-
     Returns:
         None if all elements are compared, or if the mask has other sizes than the output.
     """
@@ -248,10 +242,7 @@ def choose_limit(
 ) -> tuple[Limit | None, Array]:
     """Return the limit of one tensor, and the values that it refers to.
 
-    Args:
-        expected: PyTorch's output.
-        wide: The same output in float64.
-        output: The output that contains the tensor.
+    `wide`: The same output in float64.
 
     Returns:
         No limit if values must be equal.

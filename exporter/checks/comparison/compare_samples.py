@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exporter.checks.comparison.compare_arrays import Comparison
-from exporter.checks.comparison.compare_outputs import (
-    compare_output,
-    order_rows,
-)
+from exporter.checks.comparison.compare_outputs import compare_output, order_rows
 from exporter.checks.comparison.tolerance import Limit, OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_files import DamagedSample, SampleData
@@ -33,10 +30,6 @@ def list_alternatives(values: Sequence[OnnxValue], data: SampleData) -> Iterator
     They are those with the lower index first among equal values, as ONNX selects, and those of
     PyTorch with other rounding. At last each row has the run that is nearest to the file: the rows
     of a batch have a choice each.
-
-    Args:
-        values: The outputs of the file.
-        data: The sample.
     """
     others = [outputs for outputs in (data.tied_outputs, *data.rounded_outputs) if outputs]
     without_float64 = (None,) * len(data.outputs)
@@ -89,10 +82,8 @@ def _measure_distances(arrays: Sequence[Array]) -> Array:
 def describe_inputs(inputs: Mapping[str, Array], changed_input: str = "") -> str:
     """Return the integers and booleans of a sample in words.
 
-    Args:
-        inputs: The arrays by name.
-        changed_input: The only input with other values than in the declared sample. Without it,
-            the result has every input of zeros and ones.
+    `changed_input`: The only input with other values than in the declared sample. Without it,
+    the result has every input of zeros and ones.
     """
     if changed_input:
         array = inputs.get(changed_input)

@@ -139,9 +139,7 @@ def is_limit_measured(output: OutputContext) -> bool:
 def measure_uncertainty(output: OutputContext, scale: float) -> float:
     """Return the error up to which a wrong value and PyTorch's own error look the same.
 
-    Args:
-        output: The output.
-        scale: The largest finite magnitude of PyTorch's output.
+    `scale`: The largest finite magnitude of PyTorch's output.
 
     Returns:
         0 if PyTorch's error is a bound or unknown, or if the manifest has a bound.
@@ -216,9 +214,7 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
 def compute_limit_without_float64(output: OutputContext, scale: float) -> Limit:
     """Return the limit of one output in a sample without a float64 run; see the module.
 
-    Args:
-        output: The output, with noise from other samples.
-        scale: The largest finite magnitude of PyTorch's own output.
+    `scale`: The largest finite magnitude of PyTorch's own output.
     """
     limit = compute_limit(output, scale)
     return replace(

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 def observe_progress(*, explain: bool, quiet: bool = False) -> Iterator[BuildObserver]:
     """Yield the observer for this stdout.
 
-    Args:
-        explain: Print the reason why each cell runs.
-        quiet: Print only notes.
+    `explain`: Print the reason why each cell runs.
+    `quiet`: Print only notes.
     """
     if quiet or not is_terminal():
         yield QuietProgress(explain=explain) if quiet else LineProgress(explain=explain)

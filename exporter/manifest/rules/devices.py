@@ -10,11 +10,7 @@ from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.known_names import RUNTIMES, Release
 from exporter.environments import NPM
-from exporter.manifest.resolved.project import (
-    Device,
-    RuntimeEnvironment,
-    Toolchain,
-)
+from exporter.manifest.resolved.project import Device, RuntimeEnvironment, Toolchain
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
 from exporter.manifest.syntax.fields import FLOATS

@@ -28,11 +28,7 @@ from exporter.cache.states import (
 )
 from exporter.core.errors import ExporterError
 from exporter.core.files import hash_file, remove_folder
-from exporter.environments import (
-    InstallationFailure,
-    find_environment,
-    install_environment,
-)
+from exporter.environments import InstallationFailure, find_environment, install_environment
 from exporter.jobs import Announcement, Job, JobFolder
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.pipeline.cluster.archives import (

@@ -53,10 +53,7 @@ from exporter.report.rows.failure_clusters import (
     cluster_findings,
     find_context,
 )
-from exporter.report.rows.failures import (
-    build_failure_rows,
-    build_flaky_rows,
-)
+from exporter.report.rows.failures import build_failure_rows, build_flaky_rows
 from exporter.report.rows.matrix import (
     WIDE,
     RuntimeSupport,

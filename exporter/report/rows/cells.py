@@ -238,13 +238,7 @@ class AcceptanceHistory:
         trend: Sequence[TrendPoint] = (),
         commit: str = "",
     ) -> None:
-        """Store the accepted state.
-
-        Args:
-            baseline: The accepted outcomes.
-            trend: The figures over commits, for pages that are not committed.
-            commit: The commit of the results, for pages that are not committed.
-        """
+        """Store the accepted state; trend and commit are for pages that are not committed."""
         self.trend = tuple(trend)
         self.commit = commit
         self.baseline = baseline

@@ -5,17 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from exporter.manifest import (
-    Axis,
-    Bound,
-    Case,
-    Dim,
-    Fill,
-    ModelSpec,
-    Output,
-    Override,
-    Tolerance,
-)
+from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Output, Override, Tolerance
 from exporter.manifest.syntax.versions import format_opsets
 from exporter.report.rows.cells import Row
 

@@ -34,10 +34,7 @@ def measure_load(
 ) -> LoadFigures:
     """Load a small file and the file many times, and run the file once.
 
-    Args:
-        load_small: Creates the session of a file with one node.
-        load: Creates the session of the file.
-        run: Runs a session of the file on its declared inputs.
+    `load_small`: Creates the session of a file with one node.
     """
     small_seconds = _time_loads(load_small)  # also imports and starts the runtime
     before = _reset_peak()

@@ -64,10 +64,7 @@ def write_test_data(
 ) -> tuple[TargetResult, ...]:
     """Write each reference with all samples, and the test data of those that runners can run.
 
-    Args:
-        spec: The contract of the model.
-        built: Its folder in the build folder.
-        targets: The files to publish.
+    `built`: Its folder in the build folder.
     """
     return tuple(_write_folder(spec, JobFolder(built), target) for target in targets)
 
@@ -370,13 +367,7 @@ def prove_folder(
 ) -> Iterator[Record]:
     """Yield the record of the published file, or of another one, on each device.
 
-    Args:
-        folder: The published folder.
-        file: Another file with the same promises.
-        publication: The content of `exporter.json`.
-        spec: The contract, which has to be resolved for each device.
-        devices: The devices.
-        code: The kernels of custom operators, and the project with the functions of the contract.
+    `file`: Another file with the same promises.
 
     Raises:
         DamagedFolder: If the reference or a sample is missing or changed.

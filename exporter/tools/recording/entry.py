@@ -38,12 +38,7 @@ def format_entry(
 ) -> str:
     """Return the manifest file of one entry.
 
-    Args:
-        id: The ID.
-        observation: The call.
-        source: The way to build the model.
-        probe: The measured facts; None for an entry with the observed sizes and any output.
-        folder: The absolute folder of the file.
+    `probe`: The measured facts; None for an entry with the observed sizes and any output.
     """
     document = tomlkit.document()
     document.add("format", tomlkit.item(1))
@@ -181,11 +176,7 @@ def choose_fill(
 ) -> tuple[Any, str]:
     """Return the fill of an input, or None for the default, and the reason if it is a guess.
 
-    Args:
-        tensor: The input with its observed values.
-        shape: Sizes and names of axes.
-        rows: The rows of the embedding that the input selects; None if there is none.
-        axes: The names of all axes by their observed sizes.
+    `rows`: The rows of the embedding that the input selects; None if there is none.
     """
     if rows is not None:  # of the embedding that the input selects
         return {"randint": [0, rows]}, ""

@@ -71,13 +71,8 @@ def record_command(
 ) -> Recording:
     """Run a command and return the calls that its Python processes made.
 
-    Args:
-        command: The program and its arguments.
-        environment: All variables of the command.
-        on_line: Called with each line of its output.
-        model: Observe the calls of this class, `FILE.py:Class` or `module:Class`, not exports.
-        package: Observe the outermost calls of modules of this package.
-        seconds: The time after which the command is killed.
+    `model`: Observe the calls of this class, `FILE.py:Class` or `module:Class`, not exports.
+    `package`: Observe the outermost calls of modules of this package.
 
     Raises:
         ExporterError: ENVIRONMENT if the command does not start; NOTHING_SELECTED without a call.

@@ -35,11 +35,7 @@ class Source:
 def list_sources(observation: Observation, id: str, root: Path, folder: Path) -> Iterator[Source]:
     """Yield the possible sources, the simplest first.
 
-    Args:
-        observation: The call.
-        id: The ID of the entry, for the file of a function: `models/ID.py`.
-        root: The project's folder.
-        folder: The folder of the manifest.
+    `id`: The ID of the entry, for the file of a function: `models/ID.py`.
     """
     construction, script = observation.construction, observation.script
     reason = construction.reason

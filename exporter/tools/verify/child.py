@@ -57,13 +57,8 @@ def check_folder(
 ) -> tuple[DeviceVerdict, ...]:
     """Prove one published folder on every device.
 
-    Args:
-        item: The published folder, and the file that is proved in place of the published one.
-        publication: The content of `exporter.json`.
-        spec: The contract at this opset, `contract.json`.
-        devices: The devices.
-        root: The project with the kernels of custom operators.
-        kernels: The entry with the kernels. The paths in a published contract are not trusted.
+    `item`: The published folder, and the file that is proved in place of the published one.
+    `kernels`: The entry with the kernels. The paths in a published contract are not trusted.
     """
     problems = list(_find_file_problems(item, publication))
     try:

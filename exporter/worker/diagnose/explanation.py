@@ -19,20 +19,8 @@ from exporter.core.device_name import DeviceName
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Axis, Device, Input, ModelSpec
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
-from exporter.records.record import (
-    Blame,
-    Culprit,
-    MissingOperator,
-    Record,
-    Stage,
-    Status,
-)
-from exporter.runtimes import (
-    LoadFailure,
-    RuntimeProcessEnd,
-    RuntimeUnavailable,
-    open_session,
-)
+from exporter.records.record import Blame, Culprit, MissingOperator, Record, Stage, Status
+from exporter.runtimes import LoadFailure, RuntimeProcessEnd, RuntimeUnavailable, open_session
 from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.missing_operators import find_missing_operators
 from exporter.worker.diagnose.reexport import (
@@ -73,11 +61,8 @@ def advise_on_failure(
 ) -> tuple[str, ...]:
     """Return advice from the text of an exception.
 
-    Args:
-        text: The full message or the end of a traceback.
-        model: The model; its `forward` shows which input `L['x']` is.
-        spec: The current contract.
-        samples: PyTorch's runs: if one has another size, only the capture fixed the size.
+    `model`: The model; its `forward` shows which input `L['x']` is.
+    `samples`: PyTorch's runs: if one has another size, only the capture fixed the size.
     """
     accepted = {item for sample in samples if not sample.error for item in sample.axes.items()}
     advice: list[str] = []
@@ -113,10 +98,7 @@ def advise_on_failure(
 def advise_on_program(program: Any, spec: ModelSpec, sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Return advice if a captured program accepts fewer sizes than the contract.
 
-    Args:
-        program: The captured `torch.export.ExportedProgram`.
-        spec: The current contract.
-        sizes: The sizes of the failing sample; a range that contains them is not the reason.
+    `sizes`: The sizes of the failing sample; a range that contains them is not the reason.
     """
     advice: list[str] = []
     inputs = {item.name: item for item in spec.inputs}
@@ -218,10 +200,7 @@ _PASSED = re.compile(
 def find_obstacles(text: str, context: ExportContext, seconds: float) -> tuple[str, ...]:
     """Return all places at which torch.export cannot capture the model.
 
-    Args:
-        text: The message of the failed capture and the end of its traceback.
-        context: The model and its route.
-        seconds: The time limit.
+    `text`: The message of the failed capture and the end of its traceback.
 
     Returns:
         Nothing if a draft export cannot pass such a failure, fails too, or takes too long.
@@ -246,10 +225,7 @@ def advise_other_exporter(
 ) -> tuple[str, ...]:
     """Return one line if the file of the other exporter passes all checks on all devices.
 
-    Args:
-        context: The model and the route that failed.
-        check_context: The contract and PyTorch's outputs; its file need not exist.
-        seconds: The time limit.
+    `check_context`: The contract and PyTorch's outputs; its file need not exist.
     """
     if not context.route.is_export:  # another file is a matter of its author
         return ()
@@ -437,11 +413,7 @@ def explain_failure(
 ) -> Failure:
     """Add all missing operators and advice for the manifest to a failure.
 
-    Args:
-        failure: The failure of a capture or a conversion.
-        context: The model and its route.
-        seconds: The time limit.
-        check_context: PyTorch's outputs, to try the other exporter if the capture failed.
+    `check_context`: PyTorch's outputs, to try the other exporter if the capture failed.
     """
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:

@@ -24,13 +24,7 @@ from exporter.core.text import join_names
 from exporter.jobs import Sample
 from exporter.manifest import Device, Fill, Input, ModelSpec, Output
 from exporter.records.record import Blame, Culprit, Divergence
-from exporter.runtimes import (
-    LoadFailure,
-    RunFailure,
-    RuntimeUnavailable,
-    Session,
-    open_session,
-)
+from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, Session, open_session
 from exporter.runtimes.session import OnnxValue
 from exporter.worker.diagnose.divergence import DivergenceLocator
 from exporter.worker.diagnose.reexport import (

@@ -36,9 +36,7 @@ _COMPLAINT = re.compile(
 def find_missing_operators(message: str, context: ExportContext) -> tuple[MissingOperator, ...]:
     """Return every missing operator, sorted by the number of uses.
 
-    Args:
-        message: The message of the exporter. If it names no operator, the result is empty.
-        context: The model, its capture and the opset.
+    `message`: The message of the exporter. If it names no operator, the result is empty.
     """
     complaint = _COMPLAINT.search(message)
     if complaint is None:

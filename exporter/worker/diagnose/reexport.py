@@ -97,10 +97,7 @@ def export_with_other_exporter(
 ) -> Iterator[ReExport | None]:
     """Export by the other exporter; None if it does not support the opset.
 
-    Args:
-        context: The model and its own exporter.
-        folder: The folder of the temporary files.
-        converts_opset: Whether dynamo may convert its file down to the opset, possibly in vain.
+    `converts_opset`: Whether dynamo may convert its file down to the opset, possibly in vain.
 
     Raises:
         Failure: If this export fails.

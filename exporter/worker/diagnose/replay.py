@@ -14,10 +14,7 @@ from types import FrameType
 import numpy as np
 
 from exporter.checks.comparison.compare_arrays import measure_error
-from exporter.checks.comparison.compare_outputs import (
-    choose_limit,
-    split_float64_items,
-)
+from exporter.checks.comparison.compare_outputs import choose_limit, split_float64_items
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext

@@ -198,12 +198,7 @@ def find_violation_in_file(
 ) -> str:
     """Return the documented shape that the node of a value violates, or "".
 
-    Args:
-        path: The file.
-        value: An output of the node.
-        opset: The opset of the file.
-        inputs: The inputs of the sample.
-        load: A runtime that accepts the node.
+    `load`: A runtime that accepts the node.
     """
     graph = FileGraph(path)
     producer = graph.find_producer(value)
@@ -223,10 +218,7 @@ def find_violation_in_file(
 def find_violation(node: onnx.NodeProto, opset: int, shapes: Mapping[str, _Shape | None]) -> str:
     """Return the documented shape that the inputs of a node violate, or "".
 
-    Args:
-        node: The node.
-        opset: The opset of the node's domain.
-        shapes: The shapes of values by name; None for a value that is no tensor.
+    `shapes`: The shapes of values by name; None for a value that is no tensor.
     """
     known: list[tuple[str, _Shape, list[_Documented]]] = []
     for name, (formal, documented) in zip(node.input, _list_documented(node, opset), strict=False):

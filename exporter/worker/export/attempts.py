@@ -173,10 +173,7 @@ class Captures:
 def list_routes(spec: ModelSpec, route: Route, model: Model) -> tuple[Route, ...]:
     """Return the routes to try, in their order.
 
-    Args:
-        spec: The contract at the opset.
-        route: The planned route.
-        model: The model. A program that is captured already cannot be captured again.
+    `model`: The model. A program that is captured already cannot be captured again.
     """
     routes = [
         route.model_copy(update={"state": state})
@@ -202,11 +199,7 @@ def export_program(
 ) -> ExportedGraph:
     """Capture and convert a model by the first route that works.
 
-    Args:
-        context: The model at one opset.
-        routes: The routes, in their order.
-        captures: The captured programs for all opsets.
-        artifacts: The folder for reports that the options request.
+    `artifacts`: The folder for reports that the options request.
 
     Raises:
         Failure: The first failure with all attempts, if no route works.
@@ -237,10 +230,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     The graph refers to the buffers of the model, so the caller restores them after it wrote the
     file.
 
-    Args:
-        context: The model at one opset.
-        routes: The routes, in their order.
-        scratch: The path of a temporary file; its folder may receive external data.
+    `scratch`: The path of a temporary file; its folder may receive external data.
 
     Raises:
         Failure: The first failure with all attempts, if no route works.
@@ -292,11 +282,8 @@ def _try_routes(
 ) -> tuple[_Result, tuple[Attempt, ...]]:
     """Return the result of the first route that works, and the failed attempts before it.
 
-    Args:
-        routes: The routes, in their order.
-        export: The function to call with each route.
-        may_skip_optimizer: Whether a route is tried again without the graph optimizer if the
-            optimizer fails.
+    `may_skip_optimizer`: Whether a route is tried again without the graph optimizer if the
+    optimizer fails.
 
     Raises:
         Failure: The first failure with all attempts, if no route works.

@@ -33,12 +33,8 @@ def capture_program(
 ) -> Any:
     """Capture the model with all dynamic axes of the contract.
 
-    Args:
-        model: The model.
-        spec: The contract.
-        inputs: The declared inputs.
-        strict: Whether dynamo reads the bytecode of the model.
-        draft: Whether conditions that nothing proves become those of the example.
+    `strict`: Whether dynamo reads the bytecode of the model.
+    `draft`: Whether conditions that nothing proves become those of the example.
 
     Returns:
         The exported program before decomposition.

@@ -18,12 +18,7 @@ from exporter.manifest.syntax.call_paths import is_positional_call
 from exporter.records.record import Stage
 from exporter.worker.export.exporter_warnings import collect_tracer_warnings
 from exporter.worker.export.graph_names import separate_aliased_outputs, write_declared_sizes
-from exporter.worker.inputs.call import (
-    Call,
-    Tensors,
-    build_call,
-    build_tensor_call,
-)
+from exporter.worker.inputs.call import Call, Tensors, build_call, build_tensor_call
 from exporter.worker.model.call_objects import WRAPPED_NAME, has_object_outputs
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program, order_leaves
@@ -125,13 +120,7 @@ def convert_program(
 ) -> ir.Model:
     """Convert a captured program by the public dynamo exporter.
 
-    Args:
-        program: The captured `torch.export.ExportedProgram`.
-        spec: The contract.
-        opset: The opset of the result.
-        artifacts: The folder for reports that the options request.
-        decompositions: Decompositions of the program for other opsets.
-        custom: Translations of custom operators.
+    `artifacts`: The folder for reports that the options request.
 
     Raises:
         Failure: At stage `convert`.
@@ -192,13 +181,7 @@ def convert_module(
 ) -> tuple[ir.Model, tuple[str, ...]]:
     """Trace or script a module and convert it by the TorchScript exporter.
 
-    Args:
-        model: The module, possibly compiled by TorchScript.
-        spec: The contract.
-        inputs: The declared inputs.
-        opset: The opset of the result.
-        scratch: The path of a temporary file; its folder may receive external data.
-        custom: Symbolic functions of custom operators.
+    `scratch`: The path of a temporary file; its folder may receive external data.
 
     Returns:
         The graph, and notes about warnings of the tracer and unknown shapes.

@@ -17,11 +17,7 @@ from exporter.jobs import SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACER_PREFIX, Route
 from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.export.attempts import ExportContext, FileOrigin
-from exporter.worker.export.size_terms import (
-    MOST_SAMPLES,
-    choose_breaking_sizes,
-    read_conditions,
-)
+from exporter.worker.export.size_terms import MOST_SAMPLES, choose_breaking_sizes, read_conditions
 from exporter.worker.inputs.input_sets import (
     InputSet,
     count_elements,
@@ -84,10 +80,7 @@ def choose_revealing_draws(
 ) -> tuple[list[InputSet], list[str]]:
     """Return a draw for each operator with a region that the declared inputs do not reveal.
 
-    Args:
-        context: The model.
-        route: The route of the file.
-        operators: The operators: `aten::std` in a traced graph, `aten.std.correction` captured.
+    `operators`: The operators: `aten::std` in a traced graph, `aten.std.correction` captured.
 
     Returns:
         The draws, and the operators that no draw reveals.
@@ -195,9 +188,7 @@ def choose_branch_sizes(
 ) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
     """Return sizes for each further branch, and a text for each axis with untried sizes.
 
-    Args:
-        context: The model.
-        known: The sizes of existing samples; the first ones are the declared ones.
+    `known`: The sizes of existing samples; the first ones are the declared ones.
     """
     spec, model = context.spec, context.model
     declared = dict(known[0])
@@ -282,13 +273,7 @@ def add_file_samples(
 ) -> Reference:
     """Run the model on the samples that only some files need, and write the reference.
 
-    Args:
-        context: The model, in the state of the other samples.
-        folder: The folder of the job.
-        reference: The reference with the samples of all files.
-        exported: The origin of the file.
-        groups: The groups of the file; the result has the samples of all of them.
-        operators: PyTorch's operators in the captured program or traced graph.
+    `operators`: PyTorch's operators in the captured program or traced graph.
     """
     for group in groups:
         if group not in reference.captures:

@@ -247,10 +247,7 @@ def describe_named_weights(
 ) -> tuple[NamedWeight, ...]:
     """Return the properties of each weight that the file has to name.
 
-    Args:
-        model: The model with the weights.
-        names: The name in the file, by the name in the model.
-        storages: The addresses of the storages that a run of the model reads.
+    `storages`: The addresses of the storages that a run of the model reads.
     """
     weights = _list_weights(model, with_buffers=True)
     described: dict[str, NamedWeight] = {}

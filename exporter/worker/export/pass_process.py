@@ -38,15 +38,7 @@ class PassReport:
 def run_pass(
     root: Path, spec: ModelSpec, number: int, paths: tuple[Path, Path], samples: tuple[Path, ...]
 ) -> PassReport:
-    """Call a pass of an entry.
-
-    Args:
-        root: The folder of the project.
-        spec: The entry.
-        number: The position of the pass, from 0.
-        paths: The file to read and the file to write.
-        samples: The folders of the input sets for calibration.
-    """
+    """Call a pass of an entry."""
     opened, reads = OpenedFiles(), watch_variables()
     problem, detail, is_out_of_memory = "", "", False
     with opened.watch():

@@ -105,11 +105,8 @@ def equals_declared_size(
 ) -> bool:
     """Return whether an expression has the declared size at all promised sizes that are tried.
 
-    Args:
-        text: The expression.
-        declared: A size, or the name of an axis.
-        symbols: The axis of each symbol, and the number of which it is the multiple by the symbol.
-        spec: The contract.
+    `symbols`: The axis of each symbol, and the number of which it is the multiple by the
+    symbol.
     """
     term = parse_term(text)
     if term is None or not symbols.keys() >= term.symbols:
@@ -145,12 +142,8 @@ def list_combinations(
 ) -> Iterator[dict[str, int]]:
     """Yield sizes of all axes for combinations of some, the nearest to the exported ones first.
 
-    Args:
-        spec: The contract, which may forbid a combination.
-        axes: The names of the axes that change.
-        constants: Numbers near which the sizes are interesting.
-        declared: The exported sizes; without them, the order is that of the sizes.
-        limit: The largest number of combinations.
+    `constants`: Numbers near which the sizes are interesting.
+    `declared`: The exported sizes; without them, the order is that of the sizes.
     """
     names = find_bases(axes, spec.size_rules)
     bases = [spec.find_axis(name) for name in names if name in declared or not declared]
@@ -289,10 +282,7 @@ def choose_breaking_sizes(
 ) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
     """Return sizes that the contract allows and that break conditions, one after the other.
 
-    Args:
-        captured: The conditions.
-        spec: The contract.
-        known: The sizes of existing samples, which may break conditions already.
+    `known`: The sizes of existing samples, which may break conditions already.
 
     Returns:
         The sizes, and the conditions that the contract allows to break although no sample does.

@@ -105,9 +105,7 @@ def rename_exporter_reports(folder: Path, job: Path) -> list[str]:
 
     Options such as `report` request these files.
 
-    Args:
-        folder: The folder with the files; it may not exist.
-        job: The folder of the job; paths in the note are relative to it.
+    `job`: The folder of the job; paths in the note are relative to it. `folder` may not exist.
     """
     names: list[str] = []
     for path in sorted(item for item in folder.glob("*") if item.is_file()):
@@ -137,10 +135,7 @@ def _create_file(folder: Path) -> Iterator[Path]:
 def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> None:
     """Move large initializers into a shared file with a name from their hash.
 
-    Args:
-        model: Changed in place.
-        folder: The folder of the model.
-        external_data: The option: True, False, or None if the size decides.
+    `external_data`: The option: True, False, or None if the size decides.
     """
     values = [value for value in model.graph.initializers.values() if value.const_value is not None]
     tensors = [value.const_value for value in values if value.const_value is not None]
@@ -293,12 +288,7 @@ def store_weights(
 ) -> tuple[Weight, ...]:
     """Write every weight to the folder and describe it.
 
-    Args:
-        model: The model with the weights.
-        spec: The contract.
-        storages: The addresses of the storages that a run of the model reads.
-        names: The name in the file, by the name in the model.
-        folder: The folder for the values.
+    `storages`: The addresses of the storages that a run of the model reads.
 
     Returns:
         Empty if no file of the contract has weights as inputs.

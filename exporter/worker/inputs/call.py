@@ -26,11 +26,8 @@ class Call:
 def build_call(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[Any], Any]) -> Call:
     """Return a call with each leaf and each constant at the position of its `at`.
 
-    Args:
-        spec: The contract.
-        leaves: The tensor or its replacement, by input name. An optional input without a
-            leaf is None.
-        constant: Converts the value of each constant.
+    `leaves`: The tensor or its replacement, by input name. An optional input without a leaf is
+    None.
     """
     values: list[tuple[str, Any]] = [
         (item.at, leaves[item.name] if item.name in leaves or not item.optional else None)

@@ -36,11 +36,7 @@ def choose_combinations(
 ) -> Iterator[dict[str, int]]:
     """Yield combinations of sizes that the contract allows, each once, while they are cheap.
 
-    Args:
-        spec: The contract.
-        declared: The exported sizes.
-        usual: The sizes of all other input sets.
-        is_large: True if a run is slow; then fewer combinations follow.
+    `is_large`: True if a run is slow; then fewer combinations follow.
     """
     budget = (_LARGE_SHARE if is_large else _SHARE) * sum(
         _measure_work(spec, sizes, declared) for sizes in usual
@@ -300,10 +296,7 @@ def choose_probes(
 
     Exporters specialize for the size 1, and users run models with it most often.
 
-    Args:
-        axis: The axis with its exported size.
-        is_large: True if a run is slow; then the distant size is smaller.
-        allows: Returns whether a size is allowed; by default the limits of the axis decide.
+    `allows`: Returns whether a size is allowed; by default the limits of the axis decide.
     """
     allows = allows or axis.allows
     example = axis.example or 0
@@ -333,12 +326,7 @@ def is_affordable(
     Attention grows with the square of a size. So the limit leaves room for the largest tensor
     of the contract to grow once more by the same factor.
 
-    Args:
-        spec: The contract.
-        axis: The longer axis.
-        size: The size of that axis.
-        declared: The exported sizes of all axes.
-        room: The multiple of the usual memory that is acceptable.
+    `room`: The multiple of the usual memory that is acceptable.
     """
     elements = count_elements(spec, spec.complete_sizes({**declared, axis.name: size}))
     return elements * (size / (axis.example or 1)) <= room * _AFFORDABLE
@@ -438,10 +426,7 @@ def index_sets(
 ) -> dict[tuple[str, str], InputSet]:
     """Return the input sets of stored samples by kind and name.
 
-    Args:
-        spec: The contract.
-        lengths: The lengths of tables that an axis may exceed.
-        samples: The samples; those of a group of files are not chosen by the contract.
+    `samples`: The samples; those of a group of files are not chosen by the contract.
     """
     chosen = [*choose_all_sets(spec, lengths)]
     for sample in samples:
@@ -457,9 +442,7 @@ def list_sweep(spec: ModelSpec, known: Sequence[Mapping[str, int]]) -> Iterator[
 
     All axes change at once, unless a tensor is too large or the contract forbids it.
 
-    Args:
-        spec: The contract.
-        known: The sizes of existing samples, the declared ones first.
+    `known`: The sizes of existing samples, the declared ones first.
     """
     if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
         return

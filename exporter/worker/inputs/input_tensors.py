@@ -34,9 +34,7 @@ from exporter.worker.process.failure import Failure, wrap_errors
 def read_tensor(folder: Path, text: str) -> torch.Tensor:
     """Return the tensor that a manifest names.
 
-    Args:
-        folder: The folder of the relative path.
-        text: `x.npy`, `x.pb`, `x.npz:key` or `x.safetensors:key`.
+    `text`: `x.npy`, `x.pb`, `x.npz:key` or `x.safetensors:key`.
 
     Raises:
         Failure: Stage `source`, if the file is not readable or has no such tensor.
@@ -172,13 +170,6 @@ def set_special_values(
     All elements of a boolean become equal, if the fill can draw them. Integers of 0 and 1 become
     all 1 only, because a mask that allows no element has no defined result.
 
-    Args:
-        item: The input.
-        fill: The fill, which can draw the special values.
-        declared: The declared values.
-        special: The kind of the values.
-        generator: The source of the positions.
-
     Returns:
         The declared values if the fill has no such values.
     """
@@ -246,14 +237,7 @@ def _allow_all(fill: Fill, declared: torch.Tensor) -> torch.Tensor:
 def draw_mask_fill(
     fill: Fill, shape: Sequence[int], sizes: Mapping[str, int], generator: torch.Generator
 ) -> torch.Tensor:
-    """Return the values of one of the fills of this module.
-
-    Args:
-        fill: The fill.
-        shape: The shape of the input.
-        sizes: The size of each axis.
-        generator: The source of random numbers.
-    """
+    """Return the values of one of the fills of this module."""
     if fill.kind == "lengths_of":
         return draw_lengths(shape, sizes[fill.axis], generator)
     mask = draw_mask(fill.side, shape, generator)
@@ -286,10 +270,7 @@ def pad_rows(mask: torch.Tensor) -> torch.Tensor:
 def draw_mask(side: str, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     """Return True for allowed elements; the last axis of the shape is a row.
 
-    Args:
-        side: The side of the padding: `left`, `right` or `random`.
-        shape: The shape of the mask.
-        generator: The source of random numbers.
+    `side`: The side of the padding: `left`, `right` or `random`.
     """
     *rows, size = shape
     if not math.prod(shape):

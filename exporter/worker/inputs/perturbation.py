@@ -95,10 +95,7 @@ def perturb_values(
 ) -> torch.Tensor:
     """Return the values of the input that a set changes.
 
-    Args:
-        tensor: The declared values.
-        changed: Other values of the same fill, if it can generate them.
-        chosen: The input set with the factor or the increment.
+    `changed`: Other values of the same fill, if it can generate them.
     """
     if chosen.factor != 1.0:
         return tensor * chosen.factor
@@ -112,9 +109,7 @@ def choose_nearby_values(tensor: torch.Tensor, *, increment: int = 0) -> torch.T
 
     Values of 0 and 1 may be a mask, so every row keeps some of them.
 
-    Args:
-        tensor: The declared values.
-        increment: The number to add to integers, even if the sum is out of range.
+    `increment`: The number to add to integers, even if the sum is out of range.
     """
     if not tensor.numel():
         return tensor

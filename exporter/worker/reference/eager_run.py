@@ -301,10 +301,7 @@ def build_float64_model(model: Model) -> tuple[Model | None, str]:
 def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:
     """Return the float64 outputs for the same values, or None if the model does not run.
 
-    Args:
-        model: The result of `build_float64_model`.
-        spec: The contract.
-        inputs: The inputs in their declared dtypes.
+    `model`: The result of `build_float64_model`.
     """
     if model is None:
         return None

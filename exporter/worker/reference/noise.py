@@ -99,12 +99,9 @@ def compute_spread(
     The change is 1 if the output is not a float, because it has to be equal, and if a number
     replaces NaN or Inf.
 
-    Args:
-        declared: The outputs for the declared inputs.
-        perturbed: The outputs for other values in the same shapes.
-        resized: The outputs for other sizes and cases. They show if an integer output ever
-            changes: one label of a few may stay the same by chance. They also show if an output
-            depends on sizes only.
+    `resized`: The outputs for other sizes and cases. They show if an integer output ever
+    changes: one label of a few may stay the same by chance. They also show if an output depends
+    on sizes only.
     """
     spreads: list[float | None] = []
     for index, output in enumerate(declared):
@@ -237,10 +234,7 @@ def limit_noise(
 ) -> NoiseMeasurement:
     """Return the noise of one sample: its own one, and that of usual samples of its scale.
 
-    Args:
-        usual: The noise of the usual samples that ran in float64.
-        outputs: PyTorch's outputs of the sample.
-        measured: The noise of the sample itself, if it ran in float64.
+    `measured`: The noise of the sample itself, if it ran in float64.
     """
     scales = tuple(compute_largest_scale(output) for output in outputs)
     shares = tuple(
@@ -290,8 +284,7 @@ def _widen(output: Returned) -> Returned:
 def describe_overflow(pairs: Sequence[tuple[Outputs, Outputs | None]]) -> tuple[str, ...]:
     """Return a text for each output that is Inf or NaN, but finite in float64; else "".
 
-    Args:
-        pairs: The outputs of each sample as declared and in float64; at least one sample.
+    `pairs`: The outputs of each sample as declared and in float64; at least one sample.
     """
     texts = []
     for index in range(len(pairs[0][0])):

@@ -169,9 +169,7 @@ class ReversedCalls:
     def describe_change(self, spec: ModelSpec, outputs: Outputs) -> str:
         """Return how earlier calls change weights or outputs, or "" if they do not.
 
-        Args:
-            spec: The contract.
-            outputs: The outputs of a first call with the declared inputs.
+        `outputs`: The outputs of a first call with the declared inputs.
         """
         if self.error:
             difference = f"the declared inputs fail after other inputs: {self.error}"

@@ -125,12 +125,8 @@ def compute_reference(
 ) -> Reference:
     """Run the model on every input set and write a `test_data_set_<n>` for each.
 
-    Args:
-        model: A loaded model that was not called yet.
-        spec: The contract.
-        root: The project's root.
-        folder: The folder of the job.
-        unstable: How two builds of the model differ, or "".
+    `model`: A loaded model that was not called yet.
+    `unstable`: How two builds of the model differ, or "".
 
     Raises:
         Failure: Stage `source`, if the model does not run on its declared inputs, or if it
@@ -222,16 +218,7 @@ def run_further_sets(
     sets: Sequence[InputSet],
     reference: Reference,
 ) -> tuple[Sample, ...]:
-    """Run the model on further input sets and write a `test_data_set_<n>` for each.
-
-    Args:
-        model: The model.
-        spec: The contract.
-        root: The project's root.
-        folder: The folder with the samples.
-        sets: The input sets.
-        reference: The reference that gets these samples.
-    """
+    """Run the model on further input sets and write a `test_data_set_<n>` for each."""
     buffers = BufferSnapshot(model)
     first = 1 + max(sample.index for sample in reference.samples)  # a review may omit some
     noise = NoiseMeasurement(

@@ -77,8 +77,7 @@ class RegistryCache:
     def read(self, from_torchlib: Callable[..., Any]) -> dict[Any, list[Any]]:
         """Return the translations; read them again if their sources changed.
 
-        Args:
-            from_torchlib: The method of torch that reads the sources into a registry.
+        `from_torchlib`: The method of torch that reads the sources into a registry.
         """
         from torch.onnx._internal.exporter import _registration
 
@@ -266,10 +265,7 @@ def restore_weights(
 ) -> None:
     """Store the weights in the graph, in the order of its inputs.
 
-    Args:
-        model: The graph without weights.
-        detached: The weights, which remain the tensors of the module.
-        buffers: Tensors that change before the file is written; the graph gets copies of them.
+    `buffers`: Tensors that change before the file is written; the graph gets copies of them.
     """
     graph = model.graph
     changing = {buffer.untyped_storage().data_ptr() for buffer in buffers}

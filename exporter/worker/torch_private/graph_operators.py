@@ -17,10 +17,7 @@ def find_untranslated_nodes(
 ) -> list[torch.fx.Node]:
     """Return the nodes of a decomposed program that dynamo cannot translate.
 
-    Args:
-        program: The captured program. An error of its decomposition is raised.
-        opset: The opset with the translations.
-        custom: Translations of the manifest.
+    `program`: The captured program. An error of its decomposition is raised.
     """
     from torch.onnx._internal.exporter import _core, _dispatching, _registration
 

@@ -44,8 +44,7 @@ _TESTED: dict[str, tuple[tuple[int, int], ...]] = {
 def read_switch(text: str | None) -> frozenset[str]:
     """Return the groups that the environment variable leaves on.
 
-    Args:
-        text: The value of the variable, None if it is not set.
+    `text`: The value of the variable, None if it is not set.
 
     Raises:
         ImportError: If a group does not exist. The worker then ends with a clear message.

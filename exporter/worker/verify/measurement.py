@@ -46,15 +46,7 @@ class SessionFigures(FrozenModel):
 def measure_session(
     root: Path, folder: Path, opset: int, spec: ModelSpec, device: Device
 ) -> SessionFigures:
-    """Load the file of a job, run it once on the declared inputs, and return the figures.
-
-    Args:
-        root: The folder of the project.
-        folder: The folder of the job.
-        opset: The opset of the file.
-        spec: The entry.
-        device: The device of the session.
-    """
+    """Load the file of a job, run it once on the declared inputs, and return the figures."""
     job = JobFolder(folder)
     kernels = load_kernels(spec, root)
     context = CheckContext(

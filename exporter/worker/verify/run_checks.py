@@ -94,15 +94,9 @@ def check_on_device(
 ) -> Record:
     """Load the file on one device, run the checks that apply, and return the record.
 
-    Args:
-        device: The runtime and its device.
-        context: The file, its contract for this device, and PyTorch's reference.
-        structure: The results of the structure checks.
-        shared: The common fields of the records of the file.
-        times: Receives the times of the stages.
-        proved_on: The device that proved the promises of the file within the same tolerances. Then
-            this device only has to compute the same numbers; if it does not, all checks run here
-            too.
+    `proved_on`: The device that proved the promises of the file within the same tolerances.
+    Then this device only has to compute the same numbers; if it does not, all checks run here
+    too.
     """
     if device.proof == "full" or context.spec.thorough:
         proved_on = ""
