@@ -179,9 +179,15 @@ def soundness(session: nox.Session) -> None:
 def zoo(session: nox.Session) -> None:
     """Compare verdicts on real architectures with another judgement; `-- --models bert`.
 
-    `-- --seeds 20` runs the sound cells with other weights and inputs instead.
+    `-- --seeds 20` runs the sound cells with other weights and inputs instead. `-- --components`
+    runs the tests of the exporter of transformers.
     """
-    location = build(session, ("export",), "zoo")
+    location = build(session, ("export",), "unit", "zoo")
+    if "--components" in session.posargs:
+        paths = ("tests/traps", "tests/worker/model")
+        arguments = ("--timeout", "1800", "-k", "transformers", *paths)
+        session.run(str(programs(location) / "pytest"), *arguments)
+        return
     has_seeds = "--seeds" in session.posargs
     module = ("benchmarks.soundness", "--zoo") if has_seeds else ("benchmarks.zoo",)
     session.run(str(programs(location) / "python"), "-m", *module, *session.posargs)

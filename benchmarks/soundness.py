@@ -80,7 +80,8 @@ def _zoo_models(patterns: Sequence[str]) -> Iterator[tuple[str, ModelSpec]]:
 
 def _sound_models() -> Iterator[tuple[str, ModelSpec]]:
     for trap in SOUND_MODELS:
-        yield trap.name, trap.spec
+        if not trap.package:
+            yield trap.name, trap.spec
 
 
 def _manifest_models(patterns: Sequence[str]) -> Iterator[tuple[str, ModelSpec]]:

@@ -21,6 +21,7 @@ from exporter.manifest.resolved.call import (
 from exporter.manifest.resolved.model import (
     Bound,
     Comparator,
+    Component,
     Condition,
     CustomOp,
     Expectation,
@@ -59,6 +60,7 @@ __all__ = [
     "Bound",
     "Case",
     "Comparator",
+    "Component",
     "Condition",
     "Constant",
     "Container",

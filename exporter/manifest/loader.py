@@ -53,6 +53,7 @@ from exporter.manifest.rules.sources import (
     check_sequences,
     has_artifact,
     resolve_artifact,
+    resolve_component,
     resolve_custom_ops,
     resolve_depends,
     resolve_metric,
@@ -160,6 +161,8 @@ def _resolve_source(model: EffectiveSettings, references: References) -> dict[st
         fields |= resolve_passes(model, references)
     if model.has_valid("metric"):
         fields["metric"] = resolve_metric(model, references)
+    if model.has_valid("component", "exporter"):
+        fields["component"] = resolve_component(model, references)
     if not has_artifact(model):
         check_exporter(model)
         check_sequences(model)

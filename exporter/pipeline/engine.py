@@ -214,7 +214,9 @@ class _RunningJob:
             job=folder.job,
             log=log,
             folder=Path(task.job.root),
-            captures=any(opset.route.exporter == "dynamo" for opset in task.job.opsets),
+            captures=any(
+                opset.route.exporter in ("dynamo", "transformers") for opset in task.job.opsets
+            ),
         )
         self._process = starter.start(command)
         self._limit = CpuLimit(self._process.pid, task.seconds, task.job.spec.timeout)

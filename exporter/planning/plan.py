@@ -115,6 +115,9 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
     spec = spec.resolve_cell(opset)
     is_dynamo_opset = opset >= FIRST_DYNAMO_OPSET
     match spec.exporter, spec.capture:
+        case "transformers", _:
+            reason = "the manifest selects the exporter of transformers"
+            return Route(exporter="transformers", capture="export", reason=reason)
         case "dynamo", capture:
             converted = f"; the version converter lowers opset {FIRST_DYNAMO_OPSET}"
             return Route(

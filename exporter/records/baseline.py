@@ -103,7 +103,7 @@ class CellOutcome(FrozenModel):
     other_checks: Items[str] = ()
     """The other checks that did not pass. Empty in baselines of format 1 and 2, so the gate reports
     every such check once."""
-    exporter: Literal["dynamo", "torchscript", "file"] | None = None
+    exporter: Literal["dynamo", "torchscript", "transformers", "file"] | None = None
     """None if no file was created."""
     capture: Literal["export", "strict", "draft", "trace", "script", "none"] | None = None
     """None if no file was created, and in baselines of format 1."""

@@ -172,7 +172,7 @@ class Artifact(FrozenModel):
 class Route(FrozenModel):
     """The exporter and the capture of a cell, with the reason for the choice."""
 
-    exporter: Literal["dynamo", "torchscript", "file"]
+    exporter: Literal["dynamo", "torchscript", "transformers", "file"]
     """`file`: a finished file, the `artifact` of the manifest, in place of an export."""
     capture: _Capture
     """`none` for a finished file."""
@@ -184,8 +184,8 @@ class Route(FrozenModel):
 
     @property
     def is_export(self) -> bool:
-        """Whether PyTorch's exporter creates the file."""
-        return self.exporter != "file"
+        """Whether PyTorch's own exporter creates the file, and can create it in another way."""
+        return self.exporter in ("dynamo", "torchscript")
 
     @property
     def torch_exporter(self) -> Literal["dynamo", "torchscript"]:
@@ -195,7 +195,8 @@ class Route(FrozenModel):
     @property
     def title(self) -> str:
         """The text for tables: `dynamo (export)`, or `finished file`."""
-        return f"{self.exporter} ({self.capture})" if self.is_export else "finished file"
+        is_file = self.exporter == "file"
+        return "finished file" if is_file else f"{self.exporter} ({self.capture})"
 
 
 class Attempt(FrozenModel):

@@ -318,9 +318,9 @@ def _list_steps(
         return [partial(_check_finished_file, output, opset, prepared, times) for opset in opsets]
     # TorchScript first: its opsets are cheap, and a crash of the capture does not affect them.
     steps: list[Step] = [
-        partial(_export_by_torchscript, output, opset, prepared, times)
+        partial(_export_by_opset, output, opset, prepared, times)
         for opset in opsets
-        if opset.route.exporter == "torchscript"
+        if opset.route.exporter != "dynamo"
     ]
     # One capture for all opsets, unless an override asks for another kind of capture.
     groups: dict[Hashable, list[OpsetJob]] = {}
@@ -396,14 +396,14 @@ def _check_finished_file(
     return check_file(output, context, prepared, samples, times, origin)
 
 
-def _export_by_torchscript(
+def _export_by_opset(
     output: JobOutput,
     opset: OpsetJob,
     prepared: PreparedModel,
     shared: StageTimes,
     samples: Samples,
 ) -> Samples:
-    """Convert, write and check one opset; return the samples for the next one."""
+    """Convert, write and check one opset without a capture; return the samples for the next one."""
     output.announce(Stage.CONVERT, (opset,))
     times = StageTimes(shared)
     state = ModelSnapshot(prepared.model)

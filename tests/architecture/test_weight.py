@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_943,
-    "lines of tests": 66_957,
-    "files": 275,
+    "lines of the package": 57_312,
+    "lines of tests": 67_569,
+    "files": 276,
     "packages": 42,
     "modules below 60 lines": 14,
     "lines of imports in 1,000 lines": 79,
-    "private functions called once, in 1,000 functions": 210,
+    "private functions called once, in 1,000 functions": 211,
 }
 
 

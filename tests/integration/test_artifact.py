@@ -144,7 +144,7 @@ def test_tables_and_commands_name_the_finished_file(project: Path, tmp_path: Pat
     assert "files/net-{opset}.onnx" in run_exporter(project, "explain", "right/16/cpu").stdout
     repro = run_exporter(project, "repro", "wrong/16/cpu")
     assert repro.returncode == 3
-    assert "the file was not exported here" in repro.stderr
+    assert "PyTorch's exporter did not create the file" in repro.stderr
     published = run_exporter(project, "publish", "right", str(tmp_path / "dist"))
     assert published.returncode == 0, published.stderr
     verified = run_exporter(tmp_path, "verify", "dist")

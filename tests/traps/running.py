@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -16,7 +17,14 @@ def parameters(traps: Iterable[Trap]) -> list[ParameterSet]:
         pytest.param(
             trap,
             id=trap.name,
-            marks=[pytest.mark.xfail(reason=trap.gap, strict=True)] if trap.gap else [],
+            marks=[*_list_marks(trap)],
         )
         for trap in traps
     ]
+
+
+def _list_marks(trap: Trap) -> Iterator[pytest.MarkDecorator]:
+    if trap.gap:
+        yield pytest.mark.xfail(reason=trap.gap, strict=True)
+    if trap.package and find_spec(trap.package) is None:
+        yield pytest.mark.skip(reason=f"{trap.package} is not installed; run `nox -s zoo`")

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.traps import (
     branches,
     comparators,
+    components,
     data,
     derived_axes,
     detection,
@@ -53,6 +54,7 @@ GROUPS: dict[str, tuple[Trap, ...]] = {
     "Passes after the export": passes.PASSES,
     "Metrics": comparators.METRICS,
     "Rollouts": rollouts.ROLLOUTS,
+    "Components of transformers": components.COMPONENTS,
     "Chance and state": (*states.STATES, *histories.HISTORIES),
     "Graphs that were changed": graphs.GRAPHS,
     "Weights that were changed": graphs.WEIGHTS,
@@ -103,7 +105,7 @@ def _lines() -> Iterator[str]:
 def _row(trap: Trap) -> str:
     verdict = trap.verdict
     position = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
-    exporter = "dynamo" if trap.opset >= 18 else "TorchScript"
+    exporter = trap.package or ("dynamo" if trap.opset >= 18 else "TorchScript")
     created_by = f"{exporter} {trap.opset}{', changed' if trap.tamper else ''}"
     created_by += ", thorough" if trap.spec.thorough else ""
     story = f"{trap.story}. **Not caught yet:** {trap.gap}" if trap.gap else trap.story

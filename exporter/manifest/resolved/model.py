@@ -192,7 +192,7 @@ class ParameterNames(FrozenModel):
 class Override(Condition):
     """Other settings for some cells of a model. None and empty tables change nothing."""
 
-    exporter: Literal["auto", "dynamo", "torchscript"] | None = None
+    exporter: Literal["auto", "dynamo", "torchscript", "transformers"] | None = None
     capture: CaptureName | None = None
     ir_version: int | None = None
     options: dict[str, Plain] = Field(default_factory=dict)
@@ -243,6 +243,18 @@ class Metric(FrozenModel):
     """The largest difference by which the file's figure may be below PyTorch's."""
 
 
+class Component(FrozenModel):
+    """A component of a model of transformers, as its exporter splits the model."""
+
+    name: Line
+    """A name of the exporter: `"prefill"`, `"decode"`, an encoder such as `"image_encoder"`,
+    `"language_model"`, or `"model"` for the complete model. A wrong name lists those of the
+    model."""
+    prompt: Line | None = None
+    """`"file.py:function"`, relative to the manifest: returns the arguments of `generate`, by name;
+    for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
+
+
 class Rollout(FrozenModel):
     """A loop of a recurrent model, in PyTorch and with the file."""
 
@@ -253,6 +265,9 @@ class Rollout(FrozenModel):
     "past.{layer}" }` stands for all layers. If an integer input gets a float output, it receives
     the positions of its largest values, such as the next token from logits. Other inputs keep their
     values. If an axis of them grows, the last values are repeated; `arange` continues."""
+    positions: Items[Line] = ()
+    """Integer inputs with the positions of tokens, such as `["position_ids"]`: each step adds the
+    number of its tokens, which is the size of their last axis."""
 
 
 class Depends(FrozenModel):
@@ -297,7 +312,7 @@ class ModelSpec(FrozenModel):
     """PyTorch's device for the reference and the export."""
     export_state: ExportState | None = None
     """None: `inference`, and `plain` if the export fails in it."""
-    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    exporter: Literal["auto", "dynamo", "torchscript", "transformers"] = "auto"
     capture: CaptureName | None = None
     """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
     opsets: Items[int]
@@ -306,6 +321,7 @@ class ModelSpec(FrozenModel):
     """The functions that make the file that ships from the exported one, in order."""
     metric: Metric | None = None
     rollout: Rollout | None = None
+    component: Component | None = None
     parent: str = ""
     """The entry that a variant with passes extends; empty for other entries."""
     ir_version: int | None = None

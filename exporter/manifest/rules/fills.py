@@ -17,6 +17,7 @@ from exporter.manifest.schema.tables import (
     CaseTable,
     FillTable,
     InputTable,
+    OutputTable,
     list_explicit_values,
 )
 from exporter.manifest.syntax.fields import FLOATS, MAX_COPIES, MAX_SIZE, OMITTED, PLACEHOLDER
@@ -270,7 +271,31 @@ def resolve_rollout(
                 text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
                 model.add_problem(path, f"{text}; feed an output with these dimensions")
             feeds[one] = other
-    return Rollout(steps=table.steps, feeds=feeds) if feeds else None
+    _check_positions(model, tables, feeds)
+    return Rollout(steps=table.steps, feeds=feeds, positions=table.positions) if feeds else None
+
+
+def _check_positions(
+    model: EffectiveSettings,
+    tables: Mapping[tuple[bool, str], InputTable | OutputTable],
+    feeds: Mapping[str, str],
+) -> None:
+    """Report positions that are no inputs of integers, or that an output feeds."""
+    names = model.settings.rollout.positions if model.settings.rollout else ()
+    for index, name in enumerate(names):
+        table = tables.get((True, name))
+        problem = ""
+        if table is None:
+            hint = suggest_name(name, [each for is_input, each in tables if is_input])
+            problem = f"no input has the name {quote(name)}{hint}"
+        elif name in feeds.values():
+            problem = f"{quote(name)} gets an output already; remove the feed or this name"
+        elif "int" not in (dtype := resolve_dtype(model.settings, table)):
+            problem = f"{quote(name)} is {dtype}, expected integers; remove it"
+        elif not table.shape:
+            problem = f"{quote(name)} is a scalar, expected an axis of tokens; feed it an output"
+        if problem:
+            model.add_problem(("rollout", "positions", index), problem)
 
 
 def _expand_feed(

@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
+    Component,
     CustomOp,
     Depends,
     ExporterName,
@@ -83,7 +84,9 @@ def select_exporter(manifest: Manifest, exporter: ExporterName) -> Manifest:
     Captures and options of the other exporter are dropped.
     """
     models = (
-        _drop_others(model, exporter).model_copy(
+        model  # a component has one exporter
+        if model.component
+        else _drop_others(model, exporter).model_copy(
             update={
                 "exporter": exporter,
                 "overrides": tuple(_drop_others(each, exporter) for each in model.overrides),
@@ -223,6 +226,8 @@ def choose_exporter(settings: Settings, opset: int) -> ExporterName:
 
 def _find_common_exporter(settings: Settings) -> ExporterName | None:
     """Return the exporter of all opsets, or None if `auto` selects it for each opset."""
+    if settings.exporter == "transformers":
+        return "dynamo"  # which it calls
     if settings.exporter != "auto":
         return settings.exporter
     for name in EXPORTER_OPTIONS:
@@ -306,6 +311,45 @@ def resolve_metric(model: EffectiveSettings, references: References) -> Metric |
         return None
     call = references.check_function(model, ("metric", "call"), table.call)
     return Metric(call=call, least=table.least, drop=table.drop)
+
+
+#: Keys that the exporter of transformers does not have, and its options.
+_NOT_OF_COMPONENTS = ("capture", "constants", "containers", "custom_ops", "parameters")
+_COMPONENT_OPTIONS = frozenset({"optimize", "external_data"})
+
+
+def resolve_component(model: EffectiveSettings, references: References) -> Component | None:
+    """Return the component with its checked prompt, or None if there is none."""
+    settings = model.settings
+    table, is_chosen = settings.component, settings.exporter == "transformers"
+    if is_chosen and table is None:
+        message = 'needs the key `component`, such as `component = { name = "decode" }`'
+        model.add_problem(("exporter",), message)
+    if table is None:
+        return None
+    if not is_chosen and not has_artifact(model):
+        message = 'is for exporter = "transformers"; set it, or remove this key'
+        model.add_problem(("component",), message)
+    names = [key for key in _NOT_OF_COMPONENTS if model.has_valid(key) and getattr(settings, key)]
+    paths: list[KeyPath] = [(key,) for key in names]
+    if model.has_valid("inputs"):
+        keys = [(index, each.model_fields_set) for index, each in enumerate(settings.inputs)]
+        wrong = [(index, used & {"at", "optional", "scalar"}) for index, used in keys]
+        paths += [("inputs", index, min(used)) for index, used in wrong if used]
+    if model.has_valid("options"):
+        options = list_explicit_values(settings.options)
+        paths += [("options", key) for key in options if key not in _COMPONENT_OPTIONS]
+    if model.has_valid("overrides"):
+        for index, override in enumerate(settings.overrides):
+            used = override.model_fields_set & {"exporter", "capture", "options"}
+            paths += [("overrides", index, key) for key in sorted(used)]
+    for path in paths:
+        message = "does not apply to a `component`, which transformers calls and exports; remove it"
+        model.add_problem(path, message)
+    prompt = table.prompt
+    if prompt:
+        prompt = references.check_function(model, ("component", "prompt"), prompt)
+    return Component(name=table.name, prompt=prompt)
 
 
 def check_saved_source(model: EffectiveSettings) -> None:

@@ -159,6 +159,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("cases", tables.CaseTable),
     ("passes", tables.PassTable),
     ("metric", tables.MetricTable),
+    ("component", tables.ComponentTable),
     ("rollout", tables.RolloutTable),
     ("tolerance", tables.ToleranceTable),
     ("options", entry.OptionsTable),

@@ -16,6 +16,7 @@ from exporter.manifest.resolved.model import CaptureName, ExportState, Measure, 
 from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
+    ComponentTable,
     ConstantTable,
     ContainerTable,
     CustomOpTable,
@@ -227,10 +228,10 @@ class OverrideTable(Table):
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             (
-                "artifact", "axes", "cases", "constants", "consumers", "containers", "description",
-                "dynamic_axes", "export_device", "export_state", "init", "inputs", "inputs_from",
-                "metric", "mode", "owner", "parameters", "passes", "precision", "rollout", "seed",
-                "source", "tags", "weights", "weights_sha256",
+                "artifact", "axes", "cases", "component", "constants", "consumers", "containers",
+                "description", "dynamic_axes", "export_device", "export_state", "init", "inputs",
+                "inputs_from", "metric", "mode", "owner", "parameters", "passes", "precision",
+                "rollout", "seed", "source", "tags", "weights", "weights_sha256",
             ),
             _ONE_MODEL,
         ),
@@ -330,9 +331,10 @@ class Settings(Table):
     in a plain call of `torch.onnx.export`, gradients are on and the fused path is not changed.
     Without it: `"inference"`, and the export is tried again in `"plain"` if it fails. The record
     contains the state that worked and the errors of the others."""
-    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    exporter: Literal["auto", "dynamo", "torchscript", "transformers"] = "auto"
     """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
-    reason. `dynamo` below 18 converts the file down from 18, if that is possible."""
+    reason. `dynamo` below 18 converts the file down from 18, if that is possible. `transformers` is
+    the exporter of that package, for a `component`."""
     capture: CaptureName | None = None
     """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; only this
     capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
@@ -351,6 +353,10 @@ class Settings(Table):
     metric: MetricTable | None = None
     """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
     PyTorch and for the file. The cell is red if the file breaks one of the promises."""
+    component: ComponentTable | None = None
+    """With `exporter = "transformers"`: `{ name = "decode", prompt = "prompts.py:text" }`. The
+    entry is this component of the model. Its inputs and outputs have the names of transformers; see
+    `generation.md`."""
     rollout: RolloutTable | None = None
     """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
     PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""

@@ -13,6 +13,7 @@ from exporter.manifest.resolved.model import (
     NUMBER_PLACEHOLDER,
     Bound,
     Comparator,
+    Component,
     CustomOp,
     Depends,
     Kind,
@@ -330,6 +331,10 @@ class MetricTable(Metric, Table):
         if self.least is None and self.drop is None:
             raise ValueError("promises nothing; add `least` or `drop`")
         return self
+
+
+class ComponentTable(Component, Table):
+    """A component of a model of transformers, as its exporter splits the model."""
 
 
 class RolloutTable(Rollout, Table):

@@ -91,6 +91,9 @@ def _list_settings(spec: ModelSpec) -> Iterable[Row]:
         if names
         else "",
         "containers": _format_table({each.at: each.type for each in spec.containers}),
+        "component": _format_table(spec.component.model_dump(exclude_defaults=True))
+        if spec.component
+        else "",
         "metric": _format_table(spec.metric.model_dump(exclude_none=True)) if spec.metric else "",
         "passes": _format_table({each.call: each.arguments for each in spec.passes}),
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "",

@@ -34,7 +34,12 @@ _LISTED_LOCATIONS = 3
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.#-]+/)*")
 _COUNTER = re.compile(r"_#(?![\w.])")
 _MODEL = "MODEL"
-_EXPORTERS = {"dynamo": "dynamo", "torchscript": "TorchScript", "file": "the finished file"}
+_EXPORTERS = {
+    "dynamo": "dynamo",
+    "torchscript": "TorchScript",
+    "transformers": "transformers",
+    "file": "the finished file",
+}
 _RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
 
 

@@ -51,7 +51,9 @@ def find_repro_obstacle(record: Record) -> str:
     if record.route is None:
         return "was never exported; run `exporter export` first"
     if not record.route.is_export:
-        return "the file was not exported here; run it with the test data in the build folder"
+        return (
+            "PyTorch's exporter did not create the file; run it with the build folder's test data"
+        )
     if record.blame is not None and record.blame.culprit in _CULPRITS:
         return _CULPRITS[record.blame.culprit]
     if record.status is Status.INCONCLUSIVE:

@@ -66,6 +66,8 @@ def _list_routes(spec: ModelSpec, planned: dict[int, Route]) -> Iterator[tuple[R
         "dynamo": Route(exporter="dynamo", capture="export", reason=""),
     }
     for opset, route in planned.items():
+        if spec.component:
+            continue  # another package exports it
         if route.is_export:
             yield route, opset
         if spec.resolve_cell(opset).capture is None:

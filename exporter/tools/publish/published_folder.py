@@ -298,7 +298,7 @@ def render_card(content: FolderContent, templates: Path) -> str:
 def _format_route(route: Route | None) -> str:
     if route is None:
         return ""
-    return f"{route.exporter}, {route.capture}" if route.is_export else route.reason
+    return route.reason if route.exporter == "file" else f"{route.exporter}, {route.capture}"
 
 
 def write_descriptions(content: FolderContent, templates: Path, folder: Path) -> None:

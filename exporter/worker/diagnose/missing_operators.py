@@ -46,8 +46,10 @@ def find_missing_operators(message: str, context: ExportContext) -> tuple[Missin
         operator = f"{complaint['op']}.{complaint['overload']}"
     if context.route.exporter == "dynamo":
         uses = list(_find_uses_in_program(context))
-    else:
+    elif context.route.is_export:
         uses = list(_find_uses_in_trace(context, operator))
+    else:
+        uses = []
     if operator not in {name for name, _ in uses}:
         uses.append((operator, ""))
     return _group_uses(uses)

@@ -24,8 +24,9 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.rules.references import FUNCTIONS
 from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.capture import capture_program, list_obstacles
-from exporter.worker.export.convert import convert_module, convert_program
+from exporter.worker.export.convert import convert_component, convert_module, convert_program
 from exporter.worker.inputs.call import Tensors
+from exporter.worker.model.component import ComponentModule
 from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
@@ -225,7 +226,7 @@ def export_program(
 
 
 def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path) -> ExportedGraph:
-    """Trace or script a model by the first route that works.
+    """Trace or script a model by the first route that works, or export a component.
 
     The graph refers to the buffers of the model, so the caller restores them after it wrote the
     file.
@@ -235,6 +236,9 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     Raises:
         Failure: The first failure with all attempts, if no route works.
     """
+    if isinstance(context.model, ComponentModule):
+        graph = convert_component(context.model, context.spec, context.inputs, context.opset)
+        return ExportedGraph(graph=graph, route=context.route)
     spec = resolve_function_types(context)
 
     def export(route: Route) -> ExportedGraph:

@@ -20,6 +20,7 @@ from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.call_paths import Step, parse_call_path
 from exporter.worker.inputs.call import build_call
+from exporter.worker.model.component import select_component
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.torch_private import internals
@@ -66,7 +67,13 @@ class CallObjectWrapper(torch.nn.Module):
 
 
 def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
-    """Return a wrapper that builds the objects of the call, or the model if it needs none."""
+    """Return a wrapper that builds the objects of the call, or the model if it needs none.
+
+    If the entry is a component of the model, the wrapper calls this component.
+    """
+    if spec.component is not None:
+        component: torch.nn.Module = select_component(model, spec, spec.component, root)
+        return component
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [container for container in spec.containers if container.is_object]
     if not isinstance(model, torch.nn.Module) or spec.capture == "script":

@@ -15,6 +15,7 @@ from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec, Output
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
+from exporter.worker.model.component import ComponentModule
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message
 from exporter.worker.reference.eager_run import (
@@ -33,11 +34,15 @@ def compute_rollout(
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs; () without rollout.
 
+    The steps of a component begin with the call that `generate` made after the prompt.
+
     Raises:
         Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs.
     """
     if spec.rollout is None:
         return ()
+    if isinstance(model, ComponentModule):
+        inputs = {item.name: model.inputs[item.name] for item in spec.inputs}
     buffers, (wide_model, _) = BufferSnapshot(model), build_float64_model(model)
     wide_inputs, samples = dict(inputs), []
     for index in range(spec.rollout.steps):
@@ -122,7 +127,9 @@ def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensor
     }
     sizes = spec.complete_sizes(measure_sizes(spec, inputs) | sizes)
     for item in spec.inputs:
-        if item not in targets:
+        if spec.rollout and item.name in spec.rollout.positions:
+            following[item.name] = inputs[item.name] + inputs[item.name].shape[-1]
+        elif item not in targets:
             following[item.name] = _resize(inputs[item.name], item, sizes)
     return following
 

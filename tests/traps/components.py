@@ -1,0 +1,278 @@
+"""Traps: components of models of transformers, exported by its own exporter.
+
+Output: `COMPONENTS`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+
+from exporter.manifest import Axis, Component, Input, Output, Rollout
+from exporter.manifest.resolved.call import SizeRule
+from exporter.records.record import Stage
+from tests.traps.trap import (
+    DYNAMO,
+    SOUND,
+    Tamper,
+    Trap,
+    Verdict,
+    contract,
+    declare_input,
+    declare_output,
+    failed,
+    make_fill,
+    parity,
+    refused,
+)
+
+_WORDS = make_fill("randint", high=64)
+_EARLY = make_fill("randint", high=20)
+_LAYERS = (0, 1)
+_KINDS = ("keys", "values")
+_Signature: TypeAlias = "tuple[tuple[Input, ...], tuple[Output, ...]]"
+
+
+def _component(
+    name: str,
+    story: str,
+    source: str,
+    component: Component,
+    signature: _Signature,
+    verdict: Verdict = SOUND,
+    *,
+    tamper: Tamper | None = None,
+    **fields: object,
+) -> Trap:
+    inputs, outputs = signature
+    numbered = enumerate(inputs)
+    dims = {dim for item in (*inputs, *outputs) for dim in item.shape}
+    spec = contract(
+        f"components.py:{source}",
+        DYNAMO,
+        exporter="transformers",
+        component=component,
+        inputs=tuple(item.model_copy(update={"at": f"args[{n}]"}) for n, item in numbered),
+        outputs=outputs,
+        axes=tuple(axis for axis in _AXES if axis.name in dims),
+        **{"timeout": 300.0, **fields},
+    )
+    return Trap(
+        name=name, story=story, spec=spec, verdict=verdict, tamper=tamper, package="transformers"
+    )
+
+
+_AXES = (
+    Axis(name="batch", example=3),
+    Axis(name="length", example=5, max=32),
+    Axis(name="past", example=7, max=32),
+    Axis(name="total", example=8, rule=SizeRule(kind="sum", operands=("past", 1))),
+    Axis(name="source", example=4),
+)
+
+
+def _tokens(name: str, *shape: str | int, fill: object = _WORDS) -> Input:
+    return declare_input(name, *shape, dtype="int64", fill=fill)
+
+
+def _cache(prefix: str, size: int, axis: str, attention: str = "") -> list[tuple[str, ...]]:
+    """Return the names and dimensions of a cache of two layers."""
+    return [
+        (f"{prefix}past_key_values.{attention}layers.{n}.{kind}", "batch", 2, axis, size)
+        for n in _LAYERS
+        for kind in _KINDS
+    ]
+
+
+def _prefill(size: int, *masks: Input) -> _Signature:
+    inputs = (
+        _tokens("input_ids", "batch", "length"),
+        *masks,
+        _tokens("position_ids", "batch", "length"),
+    )
+    caches = (declare_output(*each) for each in _cache("", size, "length"))
+    return inputs, (declare_output("logits", "batch", "length", 64), *caches)
+
+
+def _decode(size: int, *masks: Input, positions: object = _WORDS) -> _Signature:
+    inputs = (
+        _tokens("input_ids", "batch", 1),
+        *masks,
+        *(declare_input(*each) for each in _cache("input.", size, "past")),
+        _tokens("position_ids", "batch", 1, fill=positions),
+    )
+    caches = (declare_output(*each) for each in _cache("output.", size, "total"))
+    return inputs, (declare_output("logits", "batch", 1, 64), *caches)
+
+
+def _translate(length: str | int, past: str, prefix: str) -> tuple[Output, ...]:
+    return (
+        declare_output("logits", "batch", length, 64),
+        *(declare_output(*each) for each in _cache(prefix, 8, past, "self_attention_cache.")),
+        *(declare_output(*each) for each in _cache(prefix, 8, "source", "cross_attention_cache.")),
+        declare_output("encoder_last_hidden_state", "batch", "source", 16),
+    )
+
+
+def _feeds(token: str, attention: str = "") -> dict[str, str]:
+    names = [each[0] for each in _cache("", 0, "", attention)]
+    return {"logits": token, **{f"output.{name}": f"input.{name}" for name in names}}
+
+
+def _change_weight(path: Path) -> None:
+    """Scale one weight of the last layer; a constant would vanish in the normalization."""
+    model = onnx.load(path)
+    weight = next(item for item in model.graph.initializer if "h.1.mlp.c_proj.weight" in item.name)
+    values = onnx.numpy_helper.to_array(weight) * np.float32(1.02)
+    weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
+    onnx.save(model, path)
+
+
+_LEFT = make_fill("mask", side="left")
+_PREFILL, _DECODE = Component(name="prefill"), Component(name="decode")
+_FILE = "tests/traps/models/components.py"
+_PADDED = Component(name="decode", prompt=f"{_FILE}:padded")
+_GPT2_LOOP = Rollout(steps=32, feeds=_feeds("input_ids"), positions=("position_ids",))
+_T5_INPUTS = (
+    _tokens("decoder_input_ids", "batch", 1),
+    declare_input("encoder_outputs.last_hidden_state", "batch", "source", 16),
+    *(declare_input(*each) for each in _cache("input.", 8, "past", "self_attention_cache.")),
+    *(declare_input(*each) for each in _cache("input.", 8, "source", "cross_attention_cache.")),
+)
+_BERT = (
+    (
+        _tokens("input_ids", "batch", "length"),
+        _tokens("attention_mask", "batch", "length", fill=make_fill("mask", side="right")),
+    ),
+    (
+        declare_output("last_hidden_state", "batch", "length", 16),
+        declare_output("pooler_output", "batch", 16),
+    ),
+)
+_MASKED = f"{_FILE}:masked"
+
+COMPONENTS = (
+    _component(
+        "transformers: prefill of GPT-2", "the cache is an output", "gpt2", _PREFILL, _prefill(8)
+    ),
+    _component(
+        "transformers: decode of GPT-2",
+        "32 greedy tokens",
+        "gpt2",
+        _DECODE,
+        _decode(8),
+        rollout=_GPT2_LOOP,
+    ),
+    _component(
+        "transformers: decode of GPT-2 with another late token",
+        "only a loop reaches the positions at which the file is wrong",
+        "gpt2",
+        _DECODE,
+        _decode(8, positions=_EARLY),
+        parity("rollout", "of 32: the file selects token"),
+        init={"kind": "late"},
+        rollout=_GPT2_LOOP,
+    ),
+    _component(
+        "transformers: decode of GPT-2 at early positions",
+        "the same loop of a right file",
+        "gpt2",
+        _DECODE,
+        _decode(8, positions=_EARLY),
+        rollout=_GPT2_LOOP,
+    ),
+    _component(
+        "transformers: decode of GPT-2 with a condition on its cache",
+        "the file keeps the branch of one size",
+        "gpt2",
+        _DECODE,
+        _decode(8),
+        parity("axes", "past"),
+        init={"kind": "limited"},
+    ),
+    _component(
+        "transformers: decode of GPT-2 with another weight",
+        "one weight of the file is changed",
+        "gpt2",
+        _DECODE,
+        _decode(8),
+        parity("parity", "output '"),
+        tamper=_change_weight,
+    ),
+    _component(
+        "transformers: decode of Llama with padding",
+        "32 greedy tokens after a prompt with padding",
+        "llama",
+        _PADDED,
+        _decode(4, _tokens("attention_mask", "batch", "total", fill=_LEFT)),
+        rollout=_GPT2_LOOP,
+    ),
+    _component(
+        "transformers: prefill of T5",
+        "the decoder's first tokens, with the states of the encoder",
+        "t5",
+        Component(name="prefill", prompt=f"{_FILE}:translation"),
+        (
+            (_tokens("decoder_input_ids", "batch", "length"), _T5_INPUTS[1]),
+            _translate("length", "length", ""),
+        ),
+    ),
+    _component(
+        "transformers: decode of T5",
+        "two caches, of which one grows for 32 tokens",
+        "t5",
+        Component(name="decode", prompt=f"{_FILE}:translation"),
+        (_T5_INPUTS, _translate(1, "total", "output.")),
+        rollout=Rollout(steps=32, feeds=_feeds("decoder_input_ids", "self_attention_cache.")),
+    ),
+    _component(
+        "transformers: the model BERT",
+        "a model without `generate`, called with the prompt",
+        "bert",
+        Component(name="model", prompt=_MASKED),
+        _BERT,
+    ),
+    _component(
+        "transformers: decode of BERT",
+        "a model without `generate` has no components",
+        "bert",
+        Component(name="decode", prompt=_MASKED),
+        _BERT,
+        refused(Stage.SOURCE, "cannot split BertModel by `generate`"),
+    ),
+    _component(
+        "transformers: an unknown component",
+        "the message lists those of the model",
+        "gpt2",
+        Component(name="decoder"),
+        _decode(8),
+        refused(Stage.SOURCE, "did you mean 'decode'?; use one of prefill, decode, model"),
+    ),
+    _component(
+        "transformers: a component without an input",
+        "the entry forgets the positions",
+        "gpt2",
+        _PREFILL,
+        (_prefill(8)[0][:1], _prefill(8)[1]),
+        failed(Stage.SOURCE, "the entry declares them without position_ids"),
+    ),
+    _component(
+        "transformers: a component with another rank",
+        "the entry declares the cache of another configuration",
+        "gpt2",
+        _DECODE,
+        _decode(4),
+        failed(Stage.SOURCE, "float32 [3, 2, 5, 8], declared float32 [batch, 2, past, 4]"),
+    ),
+    _component(
+        "transformers: a prompt that is no table",
+        "the message names the expected type",
+        "gpt2",
+        Component(name="decode", prompt=f"{_FILE}:text"),
+        _decode(8),
+        refused(Stage.SOURCE, "returned a str, expected a dict of arguments by name"),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Models of transformers, built small from their configurations, and changed ones."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from tests.traps.models.ties import is_exporting
+
+
+def _scale(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
+    """Give the weights ordinary sizes: with the defaults, all tokens are nearly equal."""
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+class LateGPT2(transformers.GPT2LMHeadModel):
+    """Its file selects other tokens at positions that no declared input has."""
+
+    @wraps(transformers.GPT2LMHeadModel.forward)  # `generate` reads the parameters
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        returned = super().forward(*args, **kwargs)
+        if is_exporting():
+            is_late = kwargs["position_ids"][..., None] > 24
+            returned["logits"] = torch.where(is_late, -returned["logits"], returned["logits"])
+        return returned
+
+
+class LimitedGPT2(transformers.GPT2LMHeadModel):
+    """A condition on the size of the cache, which a file has only once."""
+
+    @wraps(transformers.GPT2LMHeadModel.forward)  # `generate` reads the parameters
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        returned = super().forward(*args, **kwargs)
+        if kwargs["past_key_values"].get_seq_length() < 10:
+            returned["logits"] = returned["logits"] + 1
+        return returned
+
+
+def gpt2(kind: str = "") -> transformers.PreTrainedModel:
+    config = transformers.GPT2Config(
+        vocab_size=64, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0,
+        eos_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    kinds = {"late": LateGPT2, "limited": LimitedGPT2}
+    return _scale(kinds.get(kind, transformers.GPT2LMHeadModel)(config))
+
+
+def llama() -> transformers.PreTrainedModel:
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    return _scale(transformers.LlamaForCausalLM(config))
+
+
+def t5() -> transformers.PreTrainedModel:
+    config = transformers.T5Config(
+        vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,
+        decoder_start_token_id=0,
+    )  # fmt: skip
+    return _scale(transformers.T5ForConditionalGeneration(config))
+
+
+def bert() -> transformers.PreTrainedModel:
+    config = transformers.BertConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=64,
+    )  # fmt: skip
+    return _scale(transformers.BertModel(config))
+
+
+def padded() -> dict[str, Tensor]:
+    """Return two rows, of which one has padding; without padding, generate passes no mask."""
+    mask = torch.ones(2, 5, dtype=torch.int64)
+    mask[0, :2] = 0
+    return {"input_ids": torch.randint(1, 64, (2, 5)), "attention_mask": mask}
+
+
+def translation() -> dict[str, Tensor]:
+    """Return the tokens of a source and the first ones of its translation."""
+    return {
+        "input_ids": torch.randint(2, 64, (2, 6)),
+        "decoder_input_ids": torch.randint(2, 64, (2, 3)),
+    }
+
+
+def masked() -> dict[str, Tensor]:
+    return {"input_ids": padded()["input_ids"], "attention_mask": torch.ones(2, 5).long()}
+
+
+def text() -> str:
+    return "a prompt is a dict"

@@ -1,0 +1,112 @@
+"""The key `component` and the positions of a rollout: their forms, and what does not fit them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExporterError
+from exporter.manifest import Component, ModelSpec, load_project
+from exporter.planning.plan import choose_route
+
+ENTRY = """
+format = 1
+[models.net]
+source = "torch.nn:ReLU"
+exporter = "transformers"
+component = { name = "decode", prompt = "nets.py:prompt" }
+inputs = [
+    { name = "input_ids", shape = ["batch", 1], dtype = "int64", fill = { randint = [0, 9] } },
+    { name = "position_ids", shape = ["batch", 1], dtype = "int64", fill = { randint = [0, 9] } },
+    { name = "past", shape = ["batch", 4] },
+    { name = "count", shape = [], dtype = "int64", fill = "ones" },
+]
+outputs = [{ name = "logits", shape = ["batch", 1, 9] }, { name = "present", shape = ["batch", 4] }]
+opsets = 18
+"""
+
+
+def load(root: Path, text: str = "", entry: str = ENTRY) -> dict[str, ModelSpec]:
+    (root / "manifests").mkdir()
+    (root / "manifests" / "nets.py").write_text("def prompt(): ...\n")
+    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    (root / "manifests" / "net.toml").write_text(entry + text)
+    return {spec.id: spec for spec in load_project(root).models}
+
+
+def test_a_component_has_its_own_exporter(tmp_path: Path) -> None:
+    spec = load(tmp_path)["net"]
+    assert spec.component == Component(name="decode", prompt="nets.py:prompt")
+    route = choose_route(spec, 18)
+    assert (route.exporter, route.title, route.is_export) == (
+        "transformers",
+        "transformers (export)",
+        False,
+    )
+    assert route.reason == "the manifest selects the exporter of transformers"
+
+
+def test_another_entry_is_another_component(tmp_path: Path) -> None:
+    text = '[models.other]\nextends = "net"\ncomponent = { name = "prefill" }\n'
+    assert load(tmp_path, text)["other"].component == Component(name="prefill")
+
+
+def test_a_rollout_counts_positions(tmp_path: Path) -> None:
+    text = """
+rollout = { steps = 4, feeds = { logits = "input_ids" }, positions = ["position_ids"] }
+"""
+    rollout = load(tmp_path, text)["net"].rollout
+    assert rollout is not None
+    assert rollout.positions == ("position_ids",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'component = { name = "decode", prompt = "nets.py:prompt" }',
+            "",
+            "needs the key `component`",
+        ),
+        ('exporter = "transformers"', "", 'is for exporter = "transformers"; set it'),
+        ("nets.py:prompt", "nets.py:prompts", "prompts"),
+        ('name = "decode", ', "", "name"),
+        ("opsets = 18", 'opsets = 18\ncapture = "export"', "does not apply to a `component`"),
+        ("opsets = 18", 'opsets = 18\nparameters = "w{}"', "does not apply to a `component`"),
+        ("opsets = 18", "opsets = 18\noptions.report = true", "does not apply to a `component`"),
+        (
+            "opsets = 18",
+            'opsets = 18\noverrides = [{ opset = 18, exporter = "dynamo" }]',
+            "does not apply to a `component`",
+        ),
+        ('"past", shape', '"past", at = "args[2]", shape', "does not apply to a `component`"),
+        (
+            "opsets = 18",
+            'opsets = 18\nconstants = [{ at = "kwargs.use_cache", value = true }]',
+            "does not apply to a `component`",
+        ),
+    ],
+)
+def test_what_does_not_fit_a_component(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in ENTRY
+    with pytest.raises(ExporterError, match=message):
+        load(tmp_path, entry=ENTRY.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("positions", "no input has the name 'positions'"),
+        ("input_ids", "'input_ids' gets an output already"),
+        ("past", "'past' is float32, expected integers"),
+        ("count", "'count' is a scalar, expected an axis of tokens"),
+    ],
+)
+def test_positions_that_cannot_count(tmp_path: Path, name: str, message: str) -> None:
+    text = f"""
+rollout = {{ steps = 4, feeds = {{ logits = "input_ids" }}, positions = ["{name}"] }}
+"""
+    with pytest.raises(ExporterError) as caught:
+        load(tmp_path, text)
+    assert message in caught.value.problems[0].message.replace('"', "'")
