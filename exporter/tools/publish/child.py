@@ -86,12 +86,11 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         reference=reference,
     )
     writer = _FolderWriter(spec, target, context, graph_inputs)
-    for sample in reference.samples:
+    for sample in (*reference.samples, *reference.rollout):
         try:
             writer.add(sample)
         except (DamagedSample, OSError) as error:
-            problem = f"{built.sample(sample.index).name}: {error}; {_FIX}"
-            return TargetResult(problems=(problem,))
+            return TargetResult(problems=(f"{_find_stored(built, sample).name}: {error}; {_FIX}",))
     if not writer.sets:
         return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
@@ -110,6 +109,11 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         ),
         sources=writer.sources,
     )
+
+
+def _find_stored(folder: JobFolder, sample: Sample) -> Path:
+    """Return the folder of a sample, or of a step of the rollout."""
+    return (folder.rollout if sample.kind == "rollout" else folder.sample)(sample.index)
 
 
 @dataclass(slots=True)
@@ -132,11 +136,11 @@ class _FolderWriter:
         Raises:
             DamagedSample, OSError: If the stored sample cannot be read or was changed.
         """
-        stored = self.context.folder.sample(sample.index)
+        stored = _find_stored(self.context.folder, sample)
         if sample.sha256 and hash_sample(stored) != sample.sha256:
             raise DamagedSample("is not what was proved")
         data_set = self.target.folder / f"test_data_set_{len(self.sets)}"
-        if sample.kind != "masked" and not sample.error:
+        if sample.kind not in ("masked", "rollout") and not sample.error:
             try:
                 _write_sample(self.target, self.context, sample, self.graph_inputs, data_set)
             except UnsupportedSample as error:
@@ -152,7 +156,8 @@ class _FolderWriter:
                 for item in self._list_allowances(sample):
                     self.allowed[item.output] = _merge(self.allowed.get(item.output, item), item)
         for path in sorted(stored.iterdir()):
-            self._store(path, stored.name, data_set / path.name)
+            group = stored.relative_to(self.context.folder.path).as_posix()
+            self._store(path, group, data_set / path.name)
 
     def _list_allowances(self, sample: Sample) -> Iterator[Allowance]:
         """Yield the tolerance of the contract as a distance from PyTorch's output."""
@@ -313,7 +318,7 @@ _PROBLEM_LENGTH = 300
 #: The runtime if none of the target's devices is available.
 _CPU = Device(name=DeviceName("ONNX Runtime on the CPU"), runtime="onnxruntime")
 #: The names of stored files, and of the published files with their content.
-_STORED = re.compile(r"(test_data_set_\d+|weights)/\w+\.pb")
+_STORED = re.compile(r"(test_data_set_\d+|weights|rollout/step_\d+)/\w+\.pb")
 _PUBLISHED = re.compile(rf"(samples/)?{_STORED.pattern}")
 
 
@@ -372,7 +377,6 @@ def prove_folder(
     Raises:
         DamagedFolder: If the reference or a sample is missing or changed.
     """
-    spec = spec.model_copy(update={"rollout": None})  # its steps are not published
     with _open_samples(folder, publication) as (samples, reference):
         context = CheckContext(
             folder=samples,
@@ -403,13 +407,13 @@ def _open_samples(folder: Path, publication: Publication) -> Iterator[tuple[JobF
             if not _STORED.fullmatch(name) or not _PUBLISHED.fullmatch(source):
                 raise DamagedFolder(f"{MARKER}: {source!r} is not the name of a sample's file")
             target = samples.path / name
-            target.parent.mkdir(exist_ok=True)
+            target.parent.mkdir(exist_ok=True, parents=True)
             try:
                 target.write_bytes(read_regular_file(folder / source, TENSOR_LIMIT))
             except OSError as error:
                 raise DamagedFolder(f"{source} cannot be read: {error}") from error
-        for sample in reference.samples:
-            path = samples.sample(sample.index)
+        for sample in (*reference.samples, *reference.rollout):
+            path = _find_stored(samples, sample)
             if not path.is_dir() or hash_sample(path) != sample.sha256:
                 raise DamagedFolder(f"the sample '{sample.name}' differs from its hash")
         yield samples, reference

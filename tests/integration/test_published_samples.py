@@ -1,0 +1,115 @@
+"""Published samples: ties in the order of ONNX, and the steps of a rollout."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+from tests.integration.project import read_cells, run_exporter
+
+MODEL = """
+import torch
+
+
+class Top(torch.nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 3)
+"""
+
+MANIFEST = """
+format = 1
+
+[models.top]
+source = "models.py:Top"
+inputs = [{ name = "x", shape = ["n", 40], fill = { randint = [0, 4] } }]
+outputs = [
+  { name = "values", shape = ["n", 3] },
+  { name = "indices", shape = ["n", 3], dtype = "int64" },
+]
+opsets = 17
+"""
+
+
+def test_ties_are_published_in_the_order_of_onnx(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests/models.py").write_text(MODEL)
+    (tmp_path / "manifests/nets.toml").write_text(MANIFEST)
+    exported = run_exporter(tmp_path, "export")
+    assert exported.returncode == 0, exported.stdout + exported.stderr
+    (parity,) = (c for c in read_cells(tmp_path)["top/17/cpu"].checks if c.check == "parity")
+    assert parity.metrics["tied_samples"]
+    published = run_exporter(tmp_path, "publish", "dist")
+    assert published.returncode == 0, published.stderr
+    verified = run_exporter(tmp_path, "verify", "dist")
+    assert verified.returncode == 0, verified.stderr
+    path = tmp_path / "dist/top/17/test_data_set_0/output_1.pb"
+    session = onnxruntime.InferenceSession(tmp_path / "dist/top/17/model.onnx")
+    x = numpy_helper.to_array(onnx.load_tensor(path.with_name("input_0.pb")))
+    indices = numpy_helper.to_array(onnx.load_tensor(path))
+    assert np.array_equal(session.run(["indices"], {"x": x})[0], indices)
+    path.write_bytes(numpy_helper.from_array(np.flip(indices, axis=1).copy()).SerializeToString())
+    wrong = run_exporter(tmp_path, "verify", "dist")
+    assert "files: fail: test_data_set_0/output_1.pb has another hash" in wrong.stderr
+
+
+CELL = """
+import torch
+
+
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.LSTMCell(4, 6)
+
+    def forward(self, x, h, c):
+        h, c = self.cell(x, (h, c))
+        return h * 2, h, c
+"""
+LOOP = """
+format = 1
+
+[models.cell]
+source = "models.py:Cell"
+inputs = [
+  { name = "x", shape = ["n", 4] },
+  { name = "h", shape = ["n", 6] },
+  { name = "c", shape = ["n", 6] },
+]
+outputs = [
+  { name = "y", shape = ["n", 6] },
+  { name = "h1", shape = ["n", 6] },
+  { name = "c1", shape = ["n", 6] },
+]
+opsets = 17
+rollout = { steps = 4, feeds = { h1 = "h", c1 = "c" } }
+"""
+
+
+def test_the_steps_of_a_rollout_are_published_and_verified(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests/models.py").write_text(CELL)
+    (tmp_path / "manifests/nets.toml").write_text(LOOP)
+    exported = run_exporter(tmp_path, "export")
+    assert exported.returncode == 0, exported.stdout + exported.stderr
+    published = run_exporter(tmp_path, "publish", "dist")
+    assert published.returncode == 0, published.stderr
+    verified = run_exporter(tmp_path, "verify", "dist", "--json")
+    assert verified.returncode == 0, verified.stderr
+    assert '"check": "rollout"' in verified.stdout
+    step = tmp_path / "dist/cell/17/samples/rollout/step_3/output_1.pb"
+    value = numpy_helper.to_array(onnx.load_tensor(step))
+    changed = numpy_helper.from_array(value + np.float32(1)).SerializeToString()
+    sums = tmp_path / "dist/cell/17/SHA256SUMS"
+    old, new = hashlib.sha256(step.read_bytes()), hashlib.sha256(changed)
+    sums.write_text(sums.read_text().replace(old.hexdigest(), new.hexdigest()))
+    step.write_bytes(changed)
+    wrong = run_exporter(tmp_path, "verify", "dist")
+    assert wrong.returncode == 1
+    assert "the sample 'step 4' differs from its hash" in wrong.stderr
