@@ -17,9 +17,9 @@ from benchmarks.measure import Spent, must, spend
 from benchmarks.project import made_project
 
 EXPORTER = (sys.executable, "-m", "exporter")
-SIZES = (100, 1_000, 10_000)
+SIZES = (200, 2_000, 20_000)
 #: Limit in seconds at the largest size.
-LIMIT = 5.0
+LIMIT = 6.0
 #: Limit for the cost of a cell among many, relative to one among few.
 GROWTH = 1.5
 #: A smaller difference between two runs is noise.
@@ -80,7 +80,7 @@ def _figure(name: str, spent: dict[int, list[Spent]], *, aimed: bool) -> Figure:
         return Figure(what=name, measured=said)
     few, some, many = SIZES
     # The least CPU seconds: other load of the machine is no growth, and it is as large as the cost
-    # of the first nine hundred cells.
+    # of the first 1,800 cells.
     least = {cells: min(each.cpu for each in runs) for cells, runs in spent.items()}
     first = max(least[some] - least[few], _NOISE) / (some - few)
     growth = (least[many] - least[some]) / (many - some) / first
