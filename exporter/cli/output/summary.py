@@ -59,6 +59,7 @@ def make_summary(
             *lines,
             *([("", None)] if grid else ()),
             *_format_red_groups(manifest, red),
+            *(_format_unavailable(existing) if grid else ()),
             *(_format_timings(existing) if timings else ()),
             *_format_initial_weights(existing),
             (last, "red" if is_red else "green"),
@@ -122,6 +123,18 @@ def _format_initial_weights(records: Sequence[Record]) -> Iterator[tuple[str, st
         subject = next(iter(texts)) if len(texts) == 1 else pluralize(len(texts), "model")
         weights = ", ".join(sorted(set(texts.values())))
         yield f"{subject}: weights: {weights}; `weights` in an entry names trained ones", None
+
+
+def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
+    """Yield a line for each device and reason, as a missing package is repaired only if known."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status is Status.UNAVAILABLE:
+            key = (str(record.cell.device), mask_numbers(record.message))
+            groups.setdefault(key, []).append(record)
+    for (device, _), group in groups.items():
+        count = pluralize(len(group), "cell")
+        yield f"{device}: {count} unavailable: {join_lines(group[0].message)}", None
 
 
 def _format_timings(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:

@@ -80,6 +80,24 @@ def test_initial_weights_have_a_line() -> None:
     assert find_line() == ""
 
 
+def test_unavailable_cells_have_a_line_for_each_reason() -> None:
+    def list_reasons(*messages: str, grid: bool = True) -> list[str]:
+        absent = [
+            make_record(cell, "unavailable", message=message)
+            for cell, message in zip(ALL, messages, strict=False)
+        ]
+        present = [make_record(cell) for cell in ALL[len(absent) :]]
+        lines = make_summary(MANIFEST, PLAN, make_run(*absent, *present), grid=grid).lines
+        return [line for line, _ in lines if " unavailable: " in line]
+
+    assert list_reasons() == []
+    assert list_reasons("opset 9 is too old", "opset 18 is too old", "no driver") == [
+        "cpu: 2 cells unavailable: opset 9 is too old",
+        "cpu: 1 cell unavailable: no driver",
+    ]
+    assert list_reasons("no driver", grid=False) == []
+
+
 def test_a_selected_cell_without_a_record_is_code_1() -> None:
     assert make_summary(MANIFEST, PLAN, make_run(make_record("a/9/cpu"))).code == 1
 
