@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_329,
-    "lines of tests": 67_645,
+    "lines of the package": 57_354,
+    "lines of tests": 67_669,
     "files": 276,
     "packages": 42,
     "modules below 60 lines": 14,

@@ -16,6 +16,7 @@ Each group of private functions has a name, and is used only if
 | `registry` | translations are read once per process |
 | `type_promotion` | only changed nodes run again when types are promoted |
 | `node_metadata` | nodes carry the lines of the source and the namespace only |
+| `composite_operators` | a decomposition lists the composite operators once |
 | `rewrite_rules` | the optimizer skips rules that cannot match |
 
 If a group is off, the public path of torch is used: slower, with the same files. Two groups are

@@ -6,6 +6,8 @@
   only after the first changed node. Before it, the program already contains the results.
 - Node metadata: torch attaches the text of the program to each node. No file contains it, so only
   the lines of the source and the namespace are kept.
+- Composite operators: torch asks the dispatcher for all of them for each namespace. One time is
+  enough, because the answer is the same for all.
 - Rewrite rules: the optimizer tries every rule at every node. Here a rule is skipped if its last
   operator is not the operator of the node, because that is its first comparison.
 """
@@ -39,6 +41,7 @@ def speed_up_conversion() -> Iterator[None]:
         "registry": _patch_registry,
         "type_promotion": _patch_type_promotion,
         "node_metadata": _patch_node_metadata,
+        "composite_operators": _patch_composite_operators,
         "rewrite_rules": _patch_rewrite_rules,
     }
     with ExitStack() as stack:
@@ -172,6 +175,26 @@ def _patch_node_metadata() -> AbstractContextManager[None]:
         ir_node.metadata_props[STACK_TRACE_KEY] = fx_node.meta.get("stack_trace", "")
 
     return replace_attribute(_core, "_set_node_metadata", set_metadata)
+
+
+@contextmanager
+def _patch_composite_operators() -> Iterator[None]:
+    from torch._export import utils
+    from torch.export import decomp_utils, exported_program
+
+    collect: Any = vars(utils)["_collect_all_valid_cia_ops"]
+    materialize: Any = vars(utils)["_materialize_cpp_cia_ops"]
+
+    def collect_once() -> Any:
+        materialize()
+        with replace_attribute(utils, "_materialize_cpp_cia_ops", lambda: None):
+            return collect()
+
+    with ExitStack() as stack:
+        for module in (decomp_utils, exported_program):
+            patch = replace_attribute(module, "_collect_all_valid_cia_ops", collect_once)
+            stack.enter_context(patch)
+        yield
 
 
 def _patch_rewrite_rules() -> AbstractContextManager[None]:

@@ -21,6 +21,7 @@ GROUPS = {
     "registry": ("torch", "onnxscript"),
     "type_promotion": ("torch",),
     "node_metadata": ("torch",),
+    "composite_operators": ("torch",),
     "rewrite_rules": ("onnxscript",),
 }
 #: The private modules that an export imports; the fork server imports them once for all workers.

@@ -6,10 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from onnxscript.rewriter import _rewrite_rule
+from torch import library
+from torch._export import utils as export_utils
+from torch.export import decomp_utils
 from torch.onnx._internal.exporter import _core, _registration
 from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
@@ -290,8 +294,28 @@ PATCHES = {
     "registry": (Registry, "from_torchlib"),
     "type_promotion": (type_promotion._TypePromotionInterpreter, "run_node"),
     "node_metadata": (_core, "_set_node_metadata"),
+    "composite_operators": (decomp_utils, "_collect_all_valid_cia_ops"),
     "rewrite_rules": (_rewrite_rule.RewriteRule, "try_rewrite"),
 }
+
+
+def test_composite_operators_are_listed_once_with_those_of_the_user() -> None:
+    usual = export_utils._collect_all_valid_cia_ops()
+    with library._scoped_library("composite_of_test", "DEF") as operators:
+        operators.define("twice(Tensor x) -> Tensor")
+        operators.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+        with (
+            speed_up_conversion(),
+            patch.object(
+                torch._C,
+                "_dispatch_get_registrations_for_dispatch_key",
+                wraps=torch._C._dispatch_get_registrations_for_dispatch_key,
+            ) as read,
+        ):
+            listed = decomp_utils._collect_all_valid_cia_ops()
+        assert read.call_count == 1
+        assert listed == export_utils._collect_all_valid_cia_ops()
+        assert {str(operator) for operator in listed - usual} == {"composite_of_test.twice.default"}
 
 
 def list_patched_groups() -> set[str]:
@@ -308,7 +332,7 @@ def list_patched_groups() -> set[str]:
     ("package", "groups"),
     [
         ("torch", {"rewrite_rules"}),
-        ("onnxscript", {"type_promotion", "node_metadata"}),
+        ("onnxscript", {"type_promotion", "node_metadata", "composite_operators"}),
     ],
 )
 def test_each_function_has_the_guard_of_its_own_package(
