@@ -1,11 +1,14 @@
 """Export a model by a job of this project or by plain calls of `torch.onnx.export`.
 
-Input: `python -m tests.integration.public_files job|public MODEL FOLDER OPSET...`.
-Output: the files in the folder, or `failure.txt` if the exporter fails.
+Input: `python -m tests.integration.public_files`, with `job|public MODEL FOLDER OPSET...` on each
+line of stdin. A fork of the process makes the export of a line. Output: the files in the folder, or
+`failure.txt` if the exporter fails, and the exit code of the fork on a line of stdout.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from exporter.manifest import ModelSpec, load_project
 from exporter.worker.export.capture import capture_program, list_dynamic_shapes
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
+from exporter.worker.fork_server import preload_capture
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
@@ -77,4 +81,14 @@ def export_by_public_calls(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), [int(each) for each in sys.argv[4:]])
+    preload_capture()
+    for line in sys.stdin:
+        method, name, folder, *opsets = shlex.split(line)
+        process = os.fork()
+        if not process:
+            os.dup2(2, 1)
+            main(method, name, Path(folder), [int(each) for each in opsets])
+            sys.exit()
+        _, status = os.waitpid(process, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()

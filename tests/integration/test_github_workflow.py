@@ -73,6 +73,10 @@ PYTHON = """#!/bin/bash
 if test "$2" = pip; then echo "pip: ${{@:3}}"; exit 0; fi
 exec {python} "$@"
 """
+#: Runs the program by the servers of the tests.
+EXPORTER = """#!/bin/bash
+exec {python} -m tests.integration.program_server run "$@"
+"""
 
 
 def evaluate(condition: str, values: Mapping[str, str], *, failed: bool) -> bool:
@@ -148,7 +152,7 @@ class Runner:
         (programs / "gh").chmod(0o755)
         (programs / "python").write_text(PYTHON.format(python=sys.executable))
         (programs / "python").chmod(0o755)
-        (programs / "exporter").write_text(f'#!/bin/bash\nexec {sys.executable} -m exporter "$@"\n')
+        (programs / "exporter").write_text(EXPORTER.format(python=sys.executable))
         (programs / "exporter").chmod(0o755)
         inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
         path = f"{programs}:{Path(sys.executable).parent}:{inherited['PATH']}"

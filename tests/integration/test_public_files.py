@@ -8,6 +8,7 @@ dynamo.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,20 +33,25 @@ EVERY = os.environ.get("PUBLIC") == "all"
 QUICK = ("branch_captured", "loop_traced", "bert_mini")
 
 
-def export_files(method: str, spec: ModelSpec, folder: Path, opsets: list[int]) -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def exports() -> Iterator[subprocess.Popen[str]]:
+    """Return a process that exports in a fork for each line; it has imported torch."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.integration.public_files"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes) as process:
+        yield process
+
+
+def export_files(
+    exports: subprocess.Popen[str], method: str, spec: ModelSpec, folder: Path, opsets: list[int]
+) -> dict[str, bytes]:
     folder.mkdir()
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.integration.public_files"),
-            *(method, spec.id, str(folder)),
-            *map(str, opsets),
-        ],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=True,
-        timeout=600,
-    )
+    assert exports.stdin is not None
+    assert exports.stdout is not None
+    exports.stdin.write(shlex.join([method, spec.id, str(folder), *map(str, opsets)]) + "\n")
+    exports.stdin.flush()
+    assert exports.stdout.readline() == "0\n"
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
@@ -63,14 +69,15 @@ def list_parameters() -> Iterator[object]:
 
 @pytest.mark.parametrize("spec", list(list_parameters()))
 def test_a_file_of_a_job_is_equal_to_the_file_of_the_public_call(
-    spec: ModelSpec, tmp_path: Path
+    spec: ModelSpec, exports: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     opsets = DYNAMO if EVERY else (DYNAMO[MODELS.index(spec) % len(DYNAMO)],)
-    files = export_files("job", spec, tmp_path / "job", sorted({DYNAMO[-1], *opsets}, reverse=True))
+    ordered = sorted({DYNAMO[-1], *opsets}, reverse=True)
+    files = export_files(exports, "job", spec, tmp_path / "job", ordered)
     failure = files.pop("failure.txt", b"").decode()
     for opset in opsets:
         # One process for each call, because torch captures some models only once in a process.
-        public = export_files("public", spec, tmp_path / f"public-{opset}", [opset])
+        public = export_files(exports, "public", spec, tmp_path / f"public-{opset}", [opset])
         # If the public call fails, the job fails too.
         assert bool(public.pop("failure.txt", b"")) == bool(failure)
         assert not failure or failure == "capture"

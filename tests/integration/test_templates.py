@@ -96,8 +96,17 @@ def test_one_template_is_replaced_and_the_others_are_not(
     after = render(project)
     assert {path for path in after if after[path] != before[path]} == {page}
     assert expected in after[page].decode()
-    (project / "templates" / name).unlink()
-    assert render(project) == before
+
+
+def test_the_pages_return_with_the_removal_of_a_template(
+    project: Path, rendered: tuple[Path, dict[str, bytes]]
+) -> None:
+    for name, text, _, _ in OVERRIDDEN:
+        (project / "templates" / name).write_text(text)
+    render(project)
+    for name, *_ in OVERRIDDEN:
+        (project / "templates" / name).unlink()
+    assert render(project) == rendered[1]
 
 
 @pytest.mark.parametrize(("name", "page"), [(name, page) for name, _, page, _ in OVERRIDDEN[:4]])

@@ -148,8 +148,8 @@ def test_the_picture_is_readable_in_both_color_schemes() -> None:
         assert {page[1], ink[1]} in ({"#fff", "#1f2328"}, {"#0d1117", "#e6edf3"})
 
 
-def test_ten_thousand_cells_are_quick() -> None:
-    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(770)]
+def test_two_thousand_cells_are_quick() -> None:
+    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(154)]
     records = [
         make_record(f"{spec.id}/{opset}/cpu", "fail" if opset % 2 else "pass", message="off")
         for spec in specs
@@ -157,8 +157,8 @@ def test_ten_thousand_cells_are_quick() -> None:
     ]
     manifest, run = make_manifest(*specs), make_run(*records)
     start = time.process_time()
-    assert len(outputs(manifest, run)) == 2 * 771 + 3
-    assert time.process_time() - start < 5, "less than a second on an idle machine"
+    assert len(outputs(manifest, run)) == 2 * 155 + 3
+    assert time.process_time() - start < 2, "a fifth of a second on an idle machine"
 
 
 def test_every_mark_has_a_letter_with_enough_contrast() -> None:
