@@ -290,7 +290,7 @@ def checks(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"])
 def large(session: nox.Session) -> None:
-    """Export a model of more than 2 GB and limit its memory to 3 times its weights."""
+    """Measure the memory of models of 2.2 and 4 GB by phase; `-- --sizes 0.6 --limit 2`."""
     Environment.run(session, "python", "-m", "benchmarks.large", *session.posargs)
 
 

@@ -18,6 +18,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """The memory of all processes of a command at one moment, in bytes."""
+
+    time: float
+    """Seconds since the epoch."""
+    anonymous: int
+    """Without swap, this memory cannot be freed."""
+    mapped: int
+    """Pages of files, which the kernel can drop and read again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """The cost of one command."""
@@ -29,6 +41,8 @@ class Spent:
     """CPU seconds with those of its children."""
     peak: int
     """Peak bytes; 0 if not measured."""
+    samples: tuple[MemorySample, ...] = ()
+    """The memory over time."""
     output: str
     """Both streams."""
 
@@ -62,14 +76,15 @@ def spend(
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
-        peak = watcher.stop()
+        samples = watcher.stop()
         output.seek(0)
         said = output.read().decode("utf-8", "replace")
     return Spent(
         code=process.returncode,
         wall=wall,
         cpu=usage.ru_utime + usage.ru_stime,
-        peak=peak,
+        peak=max((each.anonymous + each.mapped for each in samples), default=0),
+        samples=tuple(samples),
         output=said,
     )
 
@@ -90,22 +105,25 @@ class _Watcher:
 
     def __init__(self, pid: int, every: float) -> None:
         self._pid, self._every = pid, every
-        self._peak = 0
+        self._samples: list[MemorySample] = []
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         if every:
             self._thread.start()
 
-    def stop(self) -> int:
-        """Return the largest number of bytes."""
+    def stop(self) -> list[MemorySample]:
+        """Return what was measured."""
         self._done.set()
         if self._every:
             self._thread.join()
-        return self._peak
+        return self._samples
 
     def _watch(self) -> None:
         while not self._done.wait(self._every):
-            self._peak = max(self._peak, sum(proportional(pid) for pid in tree(self._pid)))
+            now = time.time()  # a measurement takes a while, and a phase may end in it
+            parts = [proportional(pid) for pid in tree(self._pid)]
+            anonymous, mapped = (sum(column) for column in zip(*parts, strict=True))
+            self._samples.append(MemorySample(now, anonymous, mapped))
 
 
 def tree(root: int) -> list[int]:
@@ -124,10 +142,14 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def proportional(pid: int) -> int:
-    """Return bytes of memory, shared pages by their share."""
+def proportional(pid: int) -> tuple[int, int]:
+    """Return bytes of anonymous memory and of mapped files, shared pages by their share."""
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+        return 0, 0
+    sizes = {
+        name: int(size.split()[0]) * 1024 for name, _, size in (x.partition(":") for x in lines)
+    }
+    file = sizes.get("Pss_File", 0)
+    return sizes.get("Pss", 0) - file, file

@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_354,
-    "lines of tests": 67_703,
-    "files": 276,
+    "lines of the package": 57_533,
+    "lines of tests": 67_935,
+    "files": 277,
     "packages": 42,
     "modules below 60 lines": 14,
     "lines of imports in 1,000 lines": 79,

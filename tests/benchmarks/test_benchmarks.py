@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import cold, divided, idle, steps
+from benchmarks import cold, divided, idle, large, steps
 from benchmarks.__main__ import BENCHMARKS, with_section
 from benchmarks.figure import Figure, Section, at_least, at_most
-from benchmarks.measure import Failed, must, spend
+from benchmarks.measure import Failed, MemorySample, must, spend
 from benchmarks.project import made_project, matrix_project
 from benchmarks.stages import IRREDUCIBLE, own_seconds, shared_seconds, total
 from benchmarks.touched import _touched
@@ -48,6 +49,34 @@ def test_a_section_replaces_only_the_one_of_its_name() -> None:
     assert "| a |" not in again
     names = ["cold", "more", "divided", "idle", "touched", "steps", "shared", "dask"]
     assert list(BENCHMARKS) == names
+
+
+def test_memory_is_divided_into_phases_and_drawn() -> None:
+    samples = [MemorySample(float(each), each * 100, 50) for each in range(8)]
+    phases = large.divide(samples, [(0.0, "export"), (2.5, "proof"), (5.5, "export")])
+    assert [(each.name, each.start, each.anonymous) for each in phases] == [
+        ("export", 0.0, 200),
+        ("proof", 3.0, 500),
+        ("export", 6.0, 700),
+    ]
+    rows = large.format_table(phases, 100)
+    assert rows[2:] == ["| export | 3.0 | 7.00 | 0.50 |", "| proof | 2.0 | 5.00 | 0.50 |"]
+    picture = "\n".join(large.draw(samples, phases, 100))
+    root = ET.fromstring(picture)
+    assert len(root.findall(".//{*}polyline")) == 2
+    assert {"export", "proof"} <= {(each.text or "").strip() for each in root.iter()}
+
+
+def test_mapped_files_are_no_anonymous_memory(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(bytes(60_000_000))
+    program = (
+        "import mmap, time; file = open('data', 'rb'); data = bytearray(90_000_000); "
+        "pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); sum(pages[::4096]); "
+        "time.sleep(0.5)"
+    )
+    spent = must(spend([sys.executable, "-c", program], tmp_path, every=0.01))
+    assert 90e6 < max(each.anonymous for each in spent.samples) < 140e6
+    assert 60e6 < max(each.mapped for each in spent.samples) < 90e6
 
 
 def test_a_command_is_measured_with_its_child_processes(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
 from exporter.worker.model.exported_program import convert_to_module
+from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.process.setup import seed_generators
@@ -123,7 +124,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             model. Status `unavailable`, if this machine lacks the export device.
     """
     folder = (root / spec.manifest).parent
-    with wrap_errors(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE), map_weights() as store:
         require_hash(spec, folder)
         device = _resolve_device(spec)
         prepend_to_path(root)
@@ -136,7 +137,9 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             model = _build_model(spec, folder)
         if isinstance(model, ExportedProgram):
             _require_no_settings(spec)
-            return convert_to_module(model)
+            loaded: Model = convert_to_module(model)
+            store(loaded)
+            return loaded
         if not isinstance(model, torch.nn.Module | torch.jit.ScriptFunction):
             raise Failure(
                 Stage.SOURCE,
@@ -144,12 +147,16 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
             )
         if spec.weights:
             load_weights(model, spec, folder)
-        return _prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
+        loaded = (
+            _prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
+        )
+        store(loaded)
+        return loaded
 
 
 def import_source(spec: ModelSpec, root: Path) -> None:
     """Import the source of a model under its seed, without building the model."""
-    with wrap_errors(Stage.SOURCE):
+    with wrap_errors(Stage.SOURCE), map_weights():
         prepend_to_path(root)
         seed_generators(spec.seed)  # the import builds a model that is an object of the module
         load_attribute(spec.source, (root / spec.manifest).parent)

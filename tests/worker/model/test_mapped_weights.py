@@ -1,0 +1,203 @@
+"""Weights of large models are pages of a file, at their addresses and with their values."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from exporter.worker.model import mapped_weights
+from exporter.worker.model.mapped_weights import map_weights
+from exporter.worker.model.source_loader import digest_weights, load_model
+from exporter.worker.process.fork_call import compute_in_fork
+from tests.worker.contracts import make_contract
+
+#: A square weight of 1 MB in float32; it has whole pages wherever it lies.
+WIDTH = 520
+
+
+@pytest.fixture(autouse=True)
+def _low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_weights, "LARGE_MODEL", 3 * WIDTH * WIDTH * 4)
+    monkeypatch.setattr(mapped_weights, "_LARGE_STORAGE", 1 << 12)
+
+
+def list_mapped(model: nn.Module) -> list[str]:
+    """Return the names of the weights with pages of a file."""
+    return [name for name, weight in model.state_dict().items() if is_mapped(weight)]
+
+
+def is_mapped(weight: torch.Tensor) -> bool:
+    middle = weight.untyped_storage().data_ptr() + weight.untyped_storage().nbytes() // 2
+    mappings = (each for each in list_file_mappings() if each.mode == "rw-p")
+    return any(each.start <= middle < each.end for each in mappings)
+
+
+def list_file_mappings() -> list[mapped_weights._Mapping]:
+    """Return the memory of temporary files of this process."""
+    return [each for each in mapped_weights._read_mappings() if each.inode != "0"]
+
+
+class Stack(nn.Module):
+    """Layers with a tied weight, and with references that no module registers."""
+
+    def __init__(self, count: int = 5) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(count))
+        first, last = self.layers[0], self.layers[-1]
+        assert isinstance(first, nn.Linear)
+        assert isinstance(last, nn.Linear)
+        if count > 1:
+            last.weight = first.weight
+        self.register_buffer("table", torch.arange(WIDTH * WIDTH).reshape(WIDTH, WIDTH))
+        self.views = (first.weight.detach().t(), first.weight.detach()[3])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def build(create: Callable[[], Any]) -> Any:
+    torch.manual_seed(3)
+    with map_weights() as store:
+        model = create()
+        store(model)
+    return model
+
+
+def test_all_large_weights_move_and_keep_their_values() -> None:
+    torch.manual_seed(3)
+    expected = Stack()
+    model = build(Stack)
+    names = [name for name in model.state_dict() if not name.endswith("bias")]
+    assert set(list_mapped(model)) == set(names)
+    assert list_mapped(expected) == []
+    assert digest_weights(model) == digest_weights(expected)
+    x = torch.ones(2, WIDTH)
+    assert torch.equal(model(x), expected(x))
+
+
+def test_a_small_model_stays_in_memory() -> None:
+    assert list_mapped(build(lambda: nn.Linear(WIDTH, WIDTH))) == []
+
+
+def test_views_and_tied_weights_remain_one_memory() -> None:
+    model = build(Stack)
+    assert model.layers[0].weight is model.layers[-1].weight
+    with torch.no_grad():
+        model.layers[0].weight[3].fill_(7.0)
+    assert bool((model.views[0][:, 3] == 7).all())
+    assert bool((model.views[1] == 7).all())
+    assert bool((model.layers[-1].weight[3] == 7).all())
+
+
+def test_a_write_in_a_fork_stays_there() -> None:
+    model = build(Stack)
+    before = digest_weights(model)
+
+    def change() -> float:
+        with torch.no_grad():
+            row = model.layers[1].weight[WIDTH // 2]
+            return float(row.fill_(5.0).max())
+
+    assert compute_in_fork(change) == 5.0
+    assert digest_weights(model) == before
+
+
+def test_weights_move_while_the_model_is_built() -> None:
+    seen: list[bool] = []
+
+    def create() -> nn.Module:
+        layers = [nn.Linear(WIDTH, WIDTH) for _ in range(6)]
+        memory = mapped_weights._list_anonymous_memory()
+        for layer in layers:
+            address = layer.weight.data_ptr() + WIDTH * WIDTH * 2
+            seen.append(not any(start <= address < end for start, end in memory))
+        return nn.Sequential(*layers)
+
+    build(create)
+    assert seen == [False] * 2 + [True] * 4 or seen == [False] * 3 + [True] * 3
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "float64"])
+def test_a_cast_model_moves_too(precision: str, tmp_path: Path) -> None:
+    code = f"from torch import nn\n\n\ndef build():\n    return nn.Sequential(*({LAYERS}))\n"
+    (tmp_path / "wide.py").write_text(code)
+    spec = make_contract("", manifest="m.toml", source="wide.py:build", precision=precision)
+    model = load_model(spec, tmp_path)
+    assert isinstance(model, nn.Module)
+    torch.manual_seed(spec.seed)
+    expected = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(10)))
+    expected.to(getattr(torch, precision))
+    assert len(list_mapped(model)) == 10
+    assert digest_weights(model) == digest_weights(expected)
+
+
+LAYERS = f"nn.Linear({WIDTH}, {WIDTH}) for _ in range(10)"
+
+
+def test_a_full_disk_leaves_the_weights_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    expected = digest_weights(Stack())
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    model = build(Stack)
+    assert list_mapped(model) == []
+    assert digest_weights(model) == expected
+
+
+def test_a_mapped_file_of_the_user_stays(tmp_path: Path) -> None:
+    values = torch.randn(5 * WIDTH * WIDTH)
+    path = tmp_path / "weights.bin"
+    path.write_bytes(values.numpy().tobytes())
+    mapped = torch.from_file(str(path), shared=True, size=values.numel())
+
+    def create() -> nn.Module:
+        model = nn.Module()
+        model.register_parameter("weight", nn.Parameter(mapped))
+        return model
+
+    model = build(create)
+    with torch.no_grad():
+        model.get_parameter("weight")[0] = 42.0
+    assert torch.from_file(str(path), shared=False, size=1)[0] == 42.0
+
+
+def test_weights_without_memory_are_left_alone() -> None:
+    def create() -> nn.Module:
+        model = Stack()
+        with FakeTensorMode():
+            model.fake = nn.Linear(WIDTH, WIDTH)
+        model.meta = nn.Linear(WIDTH, WIDTH, device="meta")
+        model.lazy = nn.LazyLinear(WIDTH)
+        return model
+
+    model = build(create)
+    assert set(list_mapped(model.layers)) == {f"{index}.weight" for index in range(5)}
+
+
+# The last one: weights of later models may begin in the memory that it frees.
+def test_the_memory_of_a_freed_weight_belongs_to_its_next_value() -> None:
+    others: list[torch.Tensor] = []
+
+    def create() -> nn.Module:
+        model = Stack()
+        lost = nn.Linear(WIDTH, WIDTH)
+        lost.weight.untyped_storage().resize_(0)
+        # The allocator may use the address of the freed weight for these.
+        others.extend(torch.full((WIDTH, WIDTH), 9.0) for _ in range(8))
+        return model
+
+    assert len(list_mapped(build(create))) == 6
+    assert all(bool((other == 9).all()) for other in others)
+    assert not any(mapping.mode == "rw-s" for mapping in list_file_mappings())
