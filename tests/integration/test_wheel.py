@@ -1,0 +1,49 @@
+"""The wheel works without the checkout: it contains the templates, the guide and the schema."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    install = ["install", "-q", "--no-deps", "--no-index", "--target", str(folder / "site")]
+    subprocess.run([sys.executable, "-m", "pip", *install, str(wheel)], check=True)
+    return folder / "site"
+
+
+def test_a_new_folder_becomes_a_gated_and_published_matrix(installed: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> str:
+        result = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(installed)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    place = run("-c", "import exporter; print(exporter.__file__)")
+    assert Path(place.strip()).is_relative_to(installed)
+    run("-m", "exporter", "init")
+    assert "2 cells: 2 pass" in run("-m", "exporter", "export")
+    run("-m", "exporter", "baseline")
+    assert "2 cells as accepted" in run("-m", "exporter", "gate")
+    run("-m", "exporter", "publish", "example/18", "dist")
+    assert len(list((tmp_path / "dist").rglob("*.onnx"))) == 1
+    assert "E-axis-fixed" in run("-m", "exporter", "guide", "E-axis-fixed")
+    assert '"models"' in run("-m", "exporter", "schema")
+    assert (tmp_path / "reports/index.html").stat().st_size > 10_000
