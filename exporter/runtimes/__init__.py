@@ -10,6 +10,7 @@ A plugin in another distribution adds a runtime. It registers a function in its 
 raises `RuntimeUnavailable` or `LoadFailure`, and `Session.run` raises `RunFailure`.
 """
 
+from exporter.runtimes.drivers.driver import Placement
 from exporter.runtimes.runtime_process import start_runtime_processes
 from exporter.runtimes.runtime_registry import import_driver, measure_file_load, open_session
 from exporter.runtimes.session import (
@@ -17,7 +18,6 @@ from exporter.runtimes.session import (
     InvalidKernel,
     Kernels,
     LoadFailure,
-    Placement,
     RunFailure,
     RuntimeProcessEnd,
     RuntimeUnavailable,

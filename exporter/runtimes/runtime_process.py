@@ -20,8 +20,8 @@ from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
-    DriverPlacement,
     FileRequest,
+    Placement,
     Value,
 )
 from exporter.runtimes.drivers.frames import read_message, write_message
@@ -145,9 +145,9 @@ class RuntimeProcess(Driver):
         self._use(idle.pop() if idle else _Server(self._key, environment))
         loaded = self._load()
         self.output_names = tuple(loaded["outputs"])
-        self._placement = DriverPlacement(*loaded["placement"]) if loaded["placement"] else None
+        self._placement = Placement(*loaded["placement"]) if loaded["placement"] else None
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         return self._placement
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:

@@ -22,6 +22,7 @@ from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
     FileRequest,
+    Placement,
     from_bits,
     load_file,
     name_module,
@@ -36,7 +37,6 @@ from exporter.runtimes.session import (
     Kernels,
     LoadFailure,
     OnnxValue,
-    Placement,
     RunFailure,
     RuntimeUnavailable,
     Session,
@@ -172,15 +172,7 @@ class DriverSession:
 
     @property
     def placement(self) -> Placement | None:
-        if self._placement is None:
-            return None
-        return Placement(
-            requested=self._placement.requested,
-            nodes=self._placement.nodes,
-            strict=self._strict,
-            statement=self._placement.statement,
-            is_software=self._placement.is_software,
-        )
+        return self._placement and self._placement._replace(strict=self._strict, operators=None)
 
     def run(self, inputs: Mapping[str, Array]) -> Sequence[OnnxValue]:
         try:

@@ -13,6 +13,7 @@ from onnx.reference.op_run import OpRun
 
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
+from exporter.runtimes.drivers.driver import Placement
 
 Array = np.ndarray[Any, Any]
 #: A sequence is a list, even with one item or none.
@@ -47,22 +48,6 @@ class RuntimeProcessEnd(Exception):
     def __init__(self, message: str, *, is_killed: bool = False) -> None:
         super().__init__(message)
         self.is_killed = is_killed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """The execution provider of each node of the loaded file."""
-
-    requested: str
-    """The first provider of the device."""
-    nodes: Mapping[str, Mapping[str, int]]
-    """By provider, the count of nodes by operator, in the runtime's own graph."""
-    strict: bool = False
-    """True if the device allows no other provider."""
-    statement: str = ""
-    """The statement of a runtime that cannot report single nodes, otherwise ""."""
-    is_software: bool = False
-    """Whether a processor emulates the hardware of the provider."""
 
 
 class Session(Protocol):

@@ -184,7 +184,6 @@ class Fill(FrozenModel):
     file: str = ""
     """`x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key` or a picture, relative to the manifest."""
     mode: Literal["", "RGB", "L", "Y"] = ""
-    """`image`: the channels."""
     python: str = ""
     """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
 
@@ -233,9 +232,7 @@ class Input(TensorSpec):
     creates the call: then the input is its next tensor."""
     fill: Fill = Fill(kind="normal")
     scalar: bool = False
-    """Whether the model takes a Python number; the file has a tensor of shape `[]`."""
     optional: bool = False
-    """Whether a case may omit it."""
 
 
 class Constant(FrozenModel):

@@ -199,7 +199,6 @@ class Override(Condition):
     """Merged over the options of the model, key by key."""
     tolerance: Tolerance | None = None
     outputs: dict[str, Tolerance] = Field(default_factory=dict)
-    """Tolerances of single outputs, by name."""
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
         update: dict[str, object] = {"options": {**spec.options, **self.options}}
@@ -297,28 +296,20 @@ class ModelSpec(FrozenModel):
     """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`
     (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
     artifact: str = ""
-    """The ONNX file that is checked in place of an export, relative to the manifest, with
-    `{opset}` for the opset; empty if the model is exported."""
     weights: str = ""
-    """A file to load into the model, relative to the manifest; empty if there is none."""
     weights_sha256: str = ""
     """In lower case; empty if any content is accepted."""
     init: dict[str, Plain] = Field(default_factory=dict)
     seed: int = 0
     mode: Mode = "eval"
     precision: Precision | None = None
-    """The dtype of the model's weights; None if they are not cast."""
     export_device: str = "cpu"
-    """PyTorch's device for the reference and the export."""
     export_state: ExportState | None = None
-    """None: `inference`, and `plain` if the export fails in it."""
     exporter: Literal["auto", "dynamo", "torchscript", "transformers"] = "auto"
     capture: CaptureName | None = None
-    """None: `export` for dynamo, and `strict` if that fails; `trace` for TorchScript."""
     opsets: Items[int]
     devices: Items[DeviceName]
     passes: Items[FilePass] = ()
-    """The functions that make the file that ships from the exported one, in order."""
     metric: Metric | None = None
     rollout: Rollout | None = None
     component: Component | None = None
@@ -326,7 +317,6 @@ class ModelSpec(FrozenModel):
     """The entry that a variant with passes extends; empty for other entries."""
     ir_version: int | None = None
     consumers: Items[str] = ()
-    """`onnxruntime>=1.17`: the releases that load the file."""
     inputs: Items[Input]
     outputs: Items[Output]
     axes: Items[Axis] = ()
@@ -346,9 +336,7 @@ class ModelSpec(FrozenModel):
     """If two match a cell, the later one wins."""
     measure: Items[Measure] = ()
     thorough: bool = False
-    """Whether more sizes and values are probed than by default."""
     depends: Depends = Depends()
-    """Dependencies that no tracing can see."""
     timeout: float
     """Time limit of the model's job in seconds."""
     memory: int | None = None

@@ -66,35 +66,24 @@ class Toolchain(FrozenModel):
 
 
 class Device(FrozenModel):
-    """A runtime with its device or execution providers."""
+    """A runtime with its device or execution providers; see `DeviceTable`."""
 
     name: DeviceName
     runtime: str
-    """A built-in runtime, or the name of an installed plugin."""
     providers: Items[str] = ()
-    """ONNX Runtime execution providers, first choice first."""
     strict: bool = False
-    """Whether every node has to run on the first provider."""
     module: str = ""
-    """`package.module`, or `package.module:Class`, of an ONNX backend."""
     device: str = ""
     """The name that the backend or OpenVINO uses; empty: `CPU`."""
     environment: RuntimeEnvironment | None = None
     """The environment of its process; None: the workers'."""
     session_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
-    """Options of ONNX Runtime's session, or properties of OpenVINO."""
     provider_options: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Options of execution providers, by their names."""
     optimization: Optimization | Literal[""] = ""
-    """The level of ONNX Runtime's graph optimizations; empty: its default."""
     provider_library: str = ""
-    """The shared library of the first provider: an absolute path, or `module:function`."""
+    """An absolute path, or `module:function`."""
     variables: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of its process."""
-
     proof: Proof = "short"
-    """Whether all checks run, also after an earlier device proved the promises of the file."""
-
     toolchain: Toolchain | None = None
     """The toolchain of its cells; None: the project's own packages."""
 
@@ -257,9 +246,7 @@ class EngineSettings(FrozenModel):
 
     kind: EngineKind = "local"
     scheduler: str = ""
-    """The address of a Dask scheduler, or ""."""
     cluster: str = ""
-    """`file.py:function` of the project, which returns a cluster of Dask, or ""."""
     workers: int | None = None
     """The parallel jobs of a cluster that the program starts."""
     lines: dict[str, int] = Field(default_factory=dict)
@@ -320,7 +307,6 @@ class Project(FrozenModel):
     store_timeout: float = DEFAULT_STORE_TIMEOUT
     """Seconds that a run waits for a remote store."""
     store_key: str = ""
-    """The file with the key of a remote store, or ""."""
     store_lines: dict[str, int] = Field(default_factory=dict)
     """The lines of `store` and `store_key` in pyproject.toml."""
     devices: Items[Device]
@@ -329,7 +315,6 @@ class Project(FrozenModel):
     active_toolchain: str = ""
     """The toolchain whose packages this process has; empty: none of them."""
     jobs: int | None = None
-    """Number of parallel workers; None: one for each core."""
     engine: EngineSettings = EngineSettings()
     sandbox: Sandbox = "none"
     evidence: dict[str, float] = Field(default_factory=dict)

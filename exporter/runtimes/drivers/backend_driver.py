@@ -16,8 +16,8 @@ from onnx.backend.base import Backend
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
-    DriverPlacement,
     FileRequest,
+    Placement,
     Value,
     describe,
     from_bits,
@@ -55,14 +55,14 @@ class BackendDriver(Driver):
             problem = f"{self._module}: the object that `prepare` returned has no `run`"
             raise DriverFailure("load", problem)
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         """Return the backend's statement, if it gave one: it does not report single nodes."""
         if not self._declares_support:
             return None
         statement = (
             f"{self._module} reports that it runs on {self._device}, without details of nodes"
         )
-        return DriverPlacement(self._device, {}, statement)
+        return Placement(self._device, {}, statement)
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         missing = [name for name in self._inputs if name not in inputs]

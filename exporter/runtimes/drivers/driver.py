@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -50,18 +50,21 @@ class FileRequest(NamedTuple):
     """Kernels for onnx.reference; only in this process."""
 
 
-class DriverPlacement(NamedTuple):
-    """The execution provider of each node."""
+class Placement(NamedTuple):
+    """The execution provider of each node of the loaded file."""
 
     requested: str
-    nodes: dict[str, dict[str, int]]
-    """By provider, the count of nodes by operator."""
+    """The first provider of the device."""
+    nodes: Mapping[str, Mapping[str, int]]
+    """By provider, the count of nodes by operator, in the runtime's own graph."""
     statement: str = ""
     """The statement of a runtime that cannot report single nodes."""
     operators: list[str] | None = None
     """`domain::operator` of each node; None if the runtime does not report it."""
     is_software: bool = False
     """Whether a processor emulates the hardware of the provider."""
+    strict: bool = False
+    """Whether the device allows no other provider; a driver does not know it."""
 
 
 class DriverFailure(Exception):
@@ -84,7 +87,7 @@ class Driver:
     output_names: tuple[str, ...] = ()
     """Empty if the runtime does not report them."""
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         """Return the placement of the nodes, or None if the runtime does not report it."""
         raise NotImplementedError
 

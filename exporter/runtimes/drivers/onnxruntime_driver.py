@@ -18,8 +18,8 @@ from exporter.runtimes.drivers.driver import (
     Bits,
     Driver,
     DriverFailure,
-    DriverPlacement,
     FileRequest,
+    Placement,
     Value,
     describe,
 )
@@ -91,7 +91,7 @@ class OnnxRuntimeDriver(Driver):
         _require_passable_dtypes(self._session)
         self.output_names = tuple(output.name for output in self._session.get_outputs())
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         """Return the provider of each node, in subgraphs too, before any node is fused."""
         nodes: dict[str, Counter[str]] = {}
         operators: list[str] = []
@@ -102,7 +102,7 @@ class OnnxRuntimeDriver(Driver):
             if not is_cpu_only:
                 return None
             counts: dict[str, dict[str, int]] = {_CPU: {}}
-            return DriverPlacement(self._requested, counts)
+            return Placement(self._requested, counts)
         for part in parts:
             assigned = part.get_nodes()
             nodes.setdefault(part.ep_name, Counter()).update(node.op_type for node in assigned)
@@ -110,9 +110,7 @@ class OnnxRuntimeDriver(Driver):
         if is_cpu_only:
             nodes.setdefault(_CPU, Counter())  # a graph without nodes runs there as well
         counts = {name: dict(counter) for name, counter in nodes.items()}
-        return DriverPlacement(
-            self._requested, counts, "", operators, _is_emulated(self._requested)
-        )
+        return Placement(self._requested, counts, "", operators, _is_emulated(self._requested))
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         values = (*self._session.get_inputs(), *self._session.get_outputs())

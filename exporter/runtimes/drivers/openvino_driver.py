@@ -17,8 +17,8 @@ from exporter.runtimes.drivers.driver import (
     Bits,
     Driver,
     DriverFailure,
-    DriverPlacement,
     FileRequest,
+    Placement,
     Value,
 )
 
@@ -76,7 +76,7 @@ class OpenVinoDriver(Driver):
         self._types = {_find_name(port): port.get_element_type() for port in inputs}
         self.output_names = tuple(_find_name(port) for port in self._compiled.outputs)
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         """Return all nodes on the reported device; None if OpenVINO uses several devices."""
         devices = list(self._compiled.get_property("EXECUTION_DEVICES"))
         if len(devices) != 1:
@@ -88,7 +88,7 @@ class OpenVinoDriver(Driver):
             active = requested
         kinds = (_find_kind(node) for node in self._compiled.get_runtime_model().get_ops())
         nodes = Counter(kind for kind in kinds if kind not in _IDLE_NODES)
-        return DriverPlacement(requested, {active: dict(nodes)})
+        return Placement(requested, {active: dict(nodes)})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         # OpenVINO runs without an input as if it were empty, and casts one of another dtype.

@@ -12,8 +12,8 @@ from onnx.reference import ReferenceEvaluator
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
-    DriverPlacement,
     FileRequest,
+    Placement,
     Value,
     describe,
     from_bits,
@@ -42,10 +42,10 @@ class ReferenceDriver(Driver):
             raise DriverFailure("load", "", describe(error)) from error
         self.output_names = tuple(self._evaluator.output_names)
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         """Return all nodes in numpy: no other provider exists."""
         nodes = Counter(node.op_type for node in self._evaluator.rt_nodes_)
-        return DriverPlacement("onnx.reference", {"onnx.reference": dict(nodes)})
+        return Placement("onnx.reference", {"onnx.reference": dict(nodes)})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         try:

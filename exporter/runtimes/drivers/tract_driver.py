@@ -10,8 +10,8 @@ import tract
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
-    DriverPlacement,
     FileRequest,
+    Placement,
     Value,
     describe,
 )
@@ -35,9 +35,9 @@ class TractDriver(Driver):
         except Exception as error:
             raise DriverFailure("load", "", describe(error)) from error
 
-    def find_placement(self) -> DriverPlacement | None:
+    def find_placement(self) -> Placement | None:
         """Return the CPU: tract uses another device only on request."""
-        return DriverPlacement(_CPU, {_CPU: {}})
+        return Placement(_CPU, {_CPU: {}})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         missing = [name for name in self._inputs if name not in inputs]

@@ -232,13 +232,9 @@ def advise_other_exporter(
     if context.spec.weights_are_inputs or not check_context.reference.samples:
         return ()
     exporter = "torchscript" if context.route.exporter == "dynamo" else "dynamo"
-    folder = check_context.folder.path
-    with suppress(TimeLimitExceeded), limit_time(seconds):
-        other = export_with_other_exporter(context, folder, converts_opset=True)
-        if _passes_all_checks(other, context, check_context):
-            opset = context.opset
-            return (f'exporter = "{exporter}": its file passes all checks at opset {opset}',)
-    return ()
+    other = export_with_other_exporter(context, check_context.folder.path, converts_opset=True)
+    text = f'exporter = "{exporter}": its file passes all checks at opset {context.opset}'
+    return _advise_if_right(text, other, context, check_context, seconds)
 
 
 def advise_unoptimized(
@@ -247,11 +243,9 @@ def advise_unoptimized(
     """Return one line if the file passes all checks without dynamo's graph optimizer."""
     if not is_optimized(context) or not check_context.reference.samples:
         return ()
-    with suppress(TimeLimitExceeded), limit_time(seconds):
-        again = repeat_export(context, check_context.folder.path, optimize=False)
-        if _passes_all_checks(again, context, check_context):
-            return ("options.optimize = false: its file passes all checks",)
-    return ()
+    again = repeat_export(context, check_context.folder.path, optimize=False)
+    text = "options.optimize = false: its file passes all checks"
+    return _advise_if_right(text, again, context, check_context, seconds)
 
 
 def advise_lower_opset(
@@ -273,31 +267,29 @@ def advise_lower_opset(
     if not FIRST_DYNAMO_OPSET <= opset < context.opset:
         return ()
     lower = replace(context, job=context.job.model_copy(update={"opset": opset}))
-    with suppress(TimeLimitExceeded), limit_time(seconds):
-        again = repeat_export(lower, check_context.folder.path)
-        if _passes_all_checks(again, lower, replace(check_context, opset=opset)):
-            return (f"opset {opset}, which has no {newest}: its file passes all checks",)
-    return ()
+    again = repeat_export(lower, check_context.folder.path)
+    text = f"opset {opset}, which has no {newest}: its file passes all checks"
+    return _advise_if_right(text, again, lower, replace(check_context, opset=opset), seconds)
 
 
-def _passes_all_checks(
+def _advise_if_right(
+    text: str,
     export: AbstractContextManager[ReExport | None],
     context: ExportContext,
     check_context: CheckContext,
-) -> bool:
-    """Return True if a new file passes; no error of a diagnosis changes the verdict."""
+    seconds: float,
+) -> tuple[str, ...]:
+    """Return the text if a new file passes; no error of a diagnosis changes the verdict."""
     folder = check_context.folder
-    try:
-        with export as other:
-            if other is None:
-                return False
+    with suppress(TimeLimitExceeded, Exception), limit_time(seconds), export as other:
+        if other is not None:
             scratch = JobFolder(other.path.parent)
             for sample in check_context.reference.promised_samples:
                 scratch.sample(sample.index).symlink_to(folder.sample(sample.index))
             again = replace(check_context, folder=scratch, samples=SampleCache())
-            return all(_passes(again, device) for device in context.job.devices)
-    except Exception:
-        return False
+            if all(_passes(again, device) for device in context.job.devices):
+                return (text,)
+    return ()
 
 
 def _passes(context: CheckContext, device: Device) -> bool:

@@ -111,14 +111,10 @@ def _mask_outputs(spec: ModelSpec, item: Input, fill: Fill) -> ModelSpec | None:
 
 
 def _mask_output(output: Output, item: Input) -> Output:
-    dims = list(_list_axes(item))
+    dims = [dim for dim in item.shape if dim != 1]
     is_free = output.kind == "tensor" and not output.masked_by
     fits = dims and all(dims.count(dim) == 1 == output.shape.count(dim) for dim in dims)
     return output.model_copy(update={"masked_by": item.name}) if is_free and fits else output
-
-
-def _list_axes(item: Input) -> Iterator[int | str]:
-    return (dim for dim in item.shape if dim != 1)
 
 
 #: Weights that a message names.
@@ -415,35 +411,24 @@ def _check_state(cell: FaultyCell) -> Iterator[Finding]:
 
 def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float]]:
     """Yield the name, the culprit if the runtime is right, the loader and the time limit."""
-    kernels = cell.check_context.kernels
-    device = cell.device
-    if device.runtime == "onnxruntime":
-        unoptimized = device.model_copy(update={"optimization": "none"})
-        name = "ONNX Runtime without optimization"
-        yield (
-            name,
-            Culprit.OPTIMIZER,
-            lambda path: open_session(path, unoptimized, kernels),
-            _RUNTIME_SECONDS,
-        )
-    is_plain_cpu = device.runtime == "onnxruntime" and device.providers[:1] in ((), _CPU)
-    if not is_plain_cpu or device.environment is not None:
-        cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
-        name = "ONNX Runtime on the CPU"
-        yield (
-            name,
-            Culprit.KERNEL,
-            lambda path: open_session(path, cpu, kernels),
-            _RUNTIME_SECONDS,
-        )
-    if device.runtime != "reference":
-        reference = Device(name=DeviceName("reference"), runtime="reference")
-        yield (
-            "onnx.reference",
-            Culprit.KERNEL,
-            lambda path: open_session(path, reference, kernels),
-            _REFERENCE_SECONDS,
-        )
+    device, kernels = cell.device, cell.check_context.kernels
+    unoptimized = device.model_copy(update={"optimization": "none"})
+    cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
+    reference = Device(name=DeviceName("reference"), runtime="reference")
+    is_ours = device.runtime == "onnxruntime"
+    is_plain_cpu = is_ours and device.providers[:1] in ((), _CPU) and device.environment is None
+    for applies, name, culprit, other in (
+        (is_ours, "ONNX Runtime without optimization", Culprit.OPTIMIZER, unoptimized),
+        (not is_plain_cpu, "ONNX Runtime on the CPU", Culprit.KERNEL, cpu),
+        (device.runtime != "reference", "onnx.reference", Culprit.KERNEL, reference),
+    ):
+        if applies:
+            seconds = _REFERENCE_SECONDS if other is reference else _RUNTIME_SECONDS
+
+            def load(path: Path, device: Device = other) -> Session:
+                return open_session(path, device, kernels)
+
+            yield name, culprit, load, seconds
 
 
 def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
