@@ -38,7 +38,7 @@ from exporter.report.rows.cells import (
     format_export_tools,
     format_head,
 )
-from exporter.report.rows.failure_clusters import Cluster, cluster_cells
+from exporter.report.rows.failure_clusters import cluster_cells
 from exporter.report.rows.failures import explain_failure, keep_last_lines
 
 #: Multiples of the limit that float errors rarely cross from one machine to another.
@@ -56,7 +56,7 @@ def build_index_data(
     clusters = cluster_cells((cell for cell in cells if cell.is_red), manifest, history)
     indices: dict[CellId, list[int]] = {}
     for index, cluster in enumerate(clusters):
-        for id in cluster.members:
+        for id in cluster["members"]:
             indices.setdefault(id, []).append(index)
     rows = tuple(
         _build_row(spec, device, by_model[spec.id], manifest.project, history, indices)
@@ -96,17 +96,17 @@ def _drop_empty(values: Row) -> Row:
     }
 
 
-def _describe_cluster(cluster: Cluster) -> Row:
-    affected = cluster.affected
-    models = f"{affected.models} models" if affected.models > 1 else cluster.model
+def _describe_cluster(cluster: Row) -> Row:
+    affected = cluster["affected"]
+    models = f"{affected.models} models" if affected.models > 1 else cluster["model"]
     return _drop_empty(
         {
             "title": join_lines(
-                f"{cluster.outcome}: {pluralize(affected.cells, 'cell')} of {models}"
+                f"{cluster['outcome']}: {pluralize(affected.cells, 'cell')} of {models}"
             ),
-            "reason": join_lines(cluster.reason),
-            "operator": join_lines(cluster.operator),
-            "is_new": cluster.is_new,
+            "reason": join_lines(cluster["reason"]),
+            "operator": join_lines(cluster["operator"]),
+            "is_new": cluster["is_new"],
         }
     )
 

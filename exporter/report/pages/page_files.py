@@ -56,7 +56,6 @@ from exporter.report.rows.failure_clusters import (
 from exporter.report.rows.failures import build_failure_rows, build_flaky_rows
 from exporter.report.rows.matrix import (
     WIDE,
-    RuntimeSupport,
     build_matrix,
     build_support_rows,
     build_tool_table,
@@ -70,7 +69,7 @@ def build_model_page(
     cells: Sequence[Cell],
     project: Project,
     history: AcceptanceHistory,
-    support: Sequence[RuntimeSupport] = (),
+    support: Sequence[Row] = (),
 ) -> Row:
     """Return the values for the page; docs/templates.md describes them."""
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
@@ -176,8 +175,8 @@ def _describe_runtimes(
     versions: dict[str, list[str]] = {}
     for spec in manifest.models:
         for row in build_support_rows(spec, by_model[spec.id], manifest, tools):
-            for device in row.devices:
-                versions.setdefault(device, []).append(row.proved_with)
+            for device in row["devices"]:
+                versions.setdefault(device, []).append(row["proved_with"])
     last_opsets = {each.name: each.last_opset for each in manifest.project.devices}
     texts = {}
     for device, names in versions.items():

@@ -12,12 +12,12 @@ from exporter.core.text import join_lines
 from exporter.gate.finding import GROWTH_KINDS, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import CellId, Record
-from exporter.report.formats import Mark
 from exporter.report.rows.cells import (
     AS_ACCEPTED,
     AcceptanceHistory,
     Cell,
     OpsetGroup,
+    Row,
     format_export_command,
     group_by_opset,
     mask_numbers,
@@ -55,40 +55,6 @@ class AffectedCells:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Cells that fail in the same way."""
-
-    mark: Mark
-    outcome: str
-    operator: str
-    """The missing operator, or the first one that differs; empty if it is unknown."""
-    reason: str
-    affected: AffectedCells
-    locations: tuple[str, ...]
-    """The entries of the models in the manifests."""
-    accepted: tuple[str, ...]
-    """The outcomes of these cells in the baseline; empty without a baseline."""
-    cell: str
-    """The cell that represents the others."""
-    members: tuple[CellId, ...]
-    lines: tuple[str, ...]
-    """Lines of the model of this cell: `models/vision.py:31`."""
-    export_command: str
-    repro_command: str
-    """Empty if no script shows the failure."""
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the baseline has another outcome for one of the cells."""
-        return any(outcome != AS_ACCEPTED for outcome in self.accepted)
-
-    @property
-    def model(self) -> str:
-        """The model of the cell that represents the others."""
-        return self.cell.partition("/")[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingCluster:
     """Equal findings; the first one represents them."""
 
@@ -107,7 +73,7 @@ _Failure = tuple[Hashable, Cell, str, str]
 
 def cluster_cells(
     cells: Iterable[Cell], manifest: Manifest, history: AcceptanceHistory | None = None
-) -> tuple[Cluster, ...]:
+) -> tuple[Row, ...]:
     """Return clusters of red cells, those with new failures first, then the largest.
 
     A cell with two missing operators is in two clusters.
@@ -116,7 +82,7 @@ def cluster_cells(
     history = history or AcceptanceHistory()
     names = {spec.id: _collect_names(spec) for spec in manifest.models}
     failures = (each for cell in cells for each in _list_failures(cell, names[cell.id.model]))
-    clusters = []
+    clusters: list[Row] = []
     for group in _group(failures, lambda failure: failure[0]):
         _, first, operator, reason = group[0]
         is_same = all(other == reason for *_, other in group)
@@ -124,23 +90,29 @@ def cluster_cells(
         accepted = (history.find_outcome(cell) for _, cell, _, _ in group)
         record = first.record
         reasons = explain_failure(record, command) if record else FailureReasons()
+        outcomes = tuple(dict.fromkeys(filter(None, accepted)))
         clusters.append(
-            Cluster(
-                mark=first.mark,
-                outcome=first.outcome,
-                operator=operator,
-                reason=reason if is_same else f"{reason} (text of {first.id})",
-                affected=count_cells(ids),
-                locations=list_locations(ids, manifest),
-                accepted=tuple(dict.fromkeys(filter(None, accepted))),
-                cell=str(first.id),
-                members=ids,
-                lines=reasons.lines,
-                export_command=format_export_command(str(first.id), command),
-                repro_command=reasons.repro_command,
-            )
+            {
+                "mark": first.mark,
+                "outcome": first.outcome,
+                # The missing operator, or the first one that differs; empty if it is unknown.
+                "operator": operator,
+                "reason": reason if is_same else f"{reason} (text of {first.id})",
+                "affected": count_cells(ids),
+                "locations": list_locations(ids, manifest),
+                # In the baseline; empty without one.
+                "accepted": outcomes,
+                "is_new": any(outcome != AS_ACCEPTED for outcome in outcomes),
+                "cell": str(first.id),
+                "model": first.id.model,
+                "members": ids,
+                # Of the first cell, which represents the others.
+                "lines": reasons.lines,
+                "export_command": format_export_command(str(first.id), command),
+                "repro_command": reasons.repro_command,
+            }
         )
-    return tuple(sorted(clusters, key=lambda each: (not each.is_new, -each.affected.cells)))
+    return tuple(sorted(clusters, key=lambda each: (not each["is_new"], -each["affected"].cells)))
 
 
 def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
 from exporter.cache.fingerprint import extract_tool_versions
@@ -141,22 +140,6 @@ def _create_anchor(heading: str, anchors: Counter[str]) -> str:
 _FIXED = "fixed sizes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeSupport:
-    """The support of one model on devices with equal results."""
-
-    model: str
-    devices: tuple[str, ...]
-    opsets: str
-    """The opsets with all promises proved: `9..13, 15`; empty if there are none."""
-    loads: str
-    """The releases of ONNX Runtime that load the files, by opset and IR version."""
-    proved_with: str
-    """`ONNX Runtime 1.31.1`; empty if the results do not contain the tool."""
-    axes: tuple[str, ...]
-    """`batch 1 and up, proved 1 to 7`, for each dynamic axis of the inputs."""
-
-
 def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, str, str]:
     """Return the model, the releases of ONNX Runtime that load its files, and its axes."""
     passing = [cell.record for cell in cells if cell.record and cell.is_pass]
@@ -167,25 +150,25 @@ def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, str,
 
 def build_support_rows(
     spec: ModelSpec, cells: Sequence[Cell], manifest: Manifest, tools: Mapping[str, str]
-) -> tuple[RuntimeSupport, ...]:
+) -> tuple[Row, ...]:
     """Return one row for devices of a model with equal results."""
-    devices: dict[RuntimeSupport, list[str]] = {}
+    devices: dict[tuple[tuple[str, object], ...], list[str]] = {}
     for device in dict.fromkeys(cell.id.device for cell in cells):
         passing = [
             cell.record
             for cell in cells
             if cell.id.device == device and cell.record and cell.is_pass
         ]
-        row = RuntimeSupport(
-            model=spec.id,
-            devices=(),
-            opsets=format_opsets(record.cell.opset for record in passing),
-            loads=_describe_releases(passing),
-            proved_with=_format_runtime(manifest, passing[0], tools) if passing else "",
-            axes=_describe_axes(spec, passing) if passing else (),
-        )
-        devices.setdefault(row, []).append(device)
-    return tuple(replace(row, devices=tuple(group)) for row, group in devices.items())
+        row = {
+            # The opsets with all promises proved.
+            "opsets": format_opsets(record.cell.opset for record in passing),
+            "loads": _describe_releases(passing),
+            # Empty if the results do not contain the tool.
+            "proved_with": _format_runtime(manifest, passing[0], tools) if passing else "",
+            "axes": _describe_axes(spec, passing) if passing else (),
+        }
+        devices.setdefault(tuple(row.items()), []).append(device)
+    return tuple({"devices": tuple(group), **dict(row)} for row, group in devices.items())
 
 
 def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]) -> str:

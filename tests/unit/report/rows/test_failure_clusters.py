@@ -20,9 +20,8 @@ from exporter.records.record import (
     Source,
 )
 from exporter.report.pages.page_files import render_gate, render_pages
-from exporter.report.rows.cells import AcceptanceHistory, collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from exporter.report.rows.failure_clusters import (
-    Cluster,
     GateContext,
     cluster_cells,
     cluster_findings,
@@ -49,7 +48,7 @@ def project(*ids: str) -> Manifest:
     )
 
 
-def clusters(*records: Record) -> tuple[Cluster, ...]:
+def clusters(*records: Record) -> tuple[Row, ...]:
     manifest = project(*dict.fromkeys(record.cell.model for record in records))
     cells = collect_cells(manifest, make_run(*records)).values()
     return cluster_cells((cell for each in cells for cell in each if cell.record), manifest)
@@ -78,18 +77,22 @@ def test_a_missing_operator_is_one_cluster_and_the_largest_is_first() -> None:
         fail_without("a/9/cpu", "aten::rare"),
         *(fail_without(f"{model}/{opset}/cpu", "aten::foo") for model in "bc" for opset in (9, 10)),
     )[::-1]
-    assert (common.operator, common.affected.cells, common.affected.models) == ("aten::foo", 4, 2)
-    assert common.affected.labels == ("b/9..10/cpu", "c/9..10/cpu")
-    assert common.reason == "TorchScript has no translation of aten::foo at this opset"
-    assert (rare.operator, rare.affected.labels) == ("aten::rare", ("a/9/cpu",))
+    assert (common["operator"], common["affected"].cells, common["affected"].models) == (
+        "aten::foo",
+        4,
+        2,
+    )
+    assert common["affected"].labels == ("b/9..10/cpu", "c/9..10/cpu")
+    assert common["reason"] == "TorchScript has no translation of aten::foo at this opset"
+    assert (rare["operator"], rare["affected"].labels) == ("aten::rare", ("a/9/cpu",))
 
 
 def test_a_cell_with_two_missing_operators_is_in_both_clusters() -> None:
     first, second = clusters(
         fail_without("a/9/cpu", "x::a", "x::b"), fail_without("b/9/cpu", "x::b")
     )
-    assert (first.operator, first.affected.cells) == ("x::b", 2)
-    assert (second.operator, second.affected.cells) == ("x::a", 1)
+    assert (first["operator"], first["affected"].cells) == ("x::b", 2)
+    assert (second["operator"], second["affected"].cells) == ("x::a", 1)
 
 
 def test_different_exporters_have_different_clusters() -> None:
@@ -112,9 +115,9 @@ def test_names_of_a_model_do_not_distinguish_failures(message: str) -> None:
         make_record("alex/9/cpu", "fail", message=messages[0]),
         make_record("bert/9/cpu", "fail", message=messages[1]),
     )
-    assert cluster.affected.labels == ("alex/9/cpu", "bert/9/cpu")
-    assert cluster.reason.startswith(messages[0])
-    assert cluster.reason.endswith("(text of alex/9/cpu)")
+    assert cluster["affected"].labels == ("alex/9/cpu", "bert/9/cpu")
+    assert cluster["reason"].startswith(messages[0])
+    assert cluster["reason"].endswith("(text of alex/9/cpu)")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_operator_and_culprit_distinguish_failures() -> None:
         fail_with_blame("b/10/cpu", "Conv"),
         fail_with_blame("b/17/cpu", "Gemm", Culprit.EXPORTER),
     )
-    assert [(each.operator, each.affected.cells) for each in results] == [
+    assert [(each["operator"], each["affected"].cells) for each in results] == [
         ("Gemm", 2),
         ("Conv", 1),
         ("Gemm", 1),
@@ -152,7 +155,11 @@ def test_different_outcomes_are_different_clusters() -> None:
 
 def test_further_labels_are_counted() -> None:
     (cluster,) = clusters(*(make_record(f"m{n:02}/9/cpu", "crash") for n in range(30)))
-    assert (cluster.affected.cells, len(cluster.affected.labels), cluster.affected.more) == (
+    assert (
+        cluster["affected"].cells,
+        len(cluster["affected"].labels),
+        cluster["affected"].more,
+    ) == (
         30,
         12,
         18,
@@ -181,8 +188,8 @@ def test_new_failures_are_before_larger_groups() -> None:
     by_model = collect_cells(manifest, make_run(*old, new))
     red = [cell for cells in by_model.values() for cell in cells if cell.is_red]
     first, second = cluster_cells(red, manifest, AcceptanceHistory(accepted))
-    assert (first.cell, first.is_new, second.is_new) == ("d/9/cpu", True, False)
-    assert [cluster.cell for cluster in cluster_cells(red, manifest)] == ["a/9/cpu", "d/9/cpu"]
+    assert (first["cell"], first["is_new"], second["is_new"]) == ("d/9/cpu", True, False)
+    assert [cluster["cell"] for cluster in cluster_cells(red, manifest)] == ["a/9/cpu", "d/9/cpu"]
 
 
 def test_findings_of_many_models_are_one_cluster() -> None:
