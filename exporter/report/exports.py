@@ -14,7 +14,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from itertools import groupby
@@ -226,16 +225,8 @@ _ROW, _HEAD, _GAP = 15, 40, 14
 #: Rows, and pixels of all opsets together.
 _MOST_ROWS, _OPSETS_WIDTH = 22, 620
 
-Color = Literal["brightgreen", "yellowgreen", "red", "lightgrey"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Badge:
-    """The content of a badge."""
-
-    label: str
-    message: str
-    color: Color
+#: `label`, `message` and `color` of a badge.
+Badge = dict[str, str]
 
 
 def create_project_badge(cells: Sequence[Cell]) -> Badge:
@@ -258,24 +249,18 @@ def create_model_badge(model: str, cells: Sequence[Cell]) -> Badge:
 
 def _create_badge(label: str, cells: Sequence[Cell], message: str) -> Badge:
     passing = sum(cell.is_pass for cell in cells)
-    color: Color = "lightgrey"
+    color = "lightgrey"
     if any(cell.is_red for cell in cells):
         color = "red"
     elif passing and all(cell.record for cell in cells):
         color = "brightgreen" if passing == len(cells) else "yellowgreen"
     label, message = (truncate(join_lines(text), _LONGEST) for text in (label, message))
-    return Badge(label=label, message=message, color=color)
+    return {"label": label, "message": message, "color": color}
 
 
 def format_badge_json(badge: Badge) -> str:
     """Return the JSON for shields.io: https://shields.io/badges/endpoint-badge."""
-    fields = {
-        "schemaVersion": 1,
-        "label": badge.label,
-        "message": badge.message,
-        "color": badge.color,
-    }
-    return json.dumps(fields, indent=2) + "\n"
+    return json.dumps({"schemaVersion": 1, **badge}, indent=2) + "\n"
 
 
 def draw_badge(badge: Badge, comment: str) -> str:
@@ -283,10 +268,9 @@ def draw_badge(badge: Badge, comment: str) -> str:
     left, right = (
         round(sum(_WIDE if east_asian_width(each) in "WF" else _LETTER for each in text))
         + 2 * _PADDING
-        for text in (badge.label, badge.message)
+        for text in (badge["label"], badge["message"])
     )
-    fill = _FILLS[badge.color]
-    values = {"label": badge.label, "message": badge.message, "fill": fill}
+    values = {"label": badge["label"], "message": badge["message"], "fill": _FILLS[badge["color"]]}
     return comment + render_html("badge.svg", None, left=left, right=right, **values)
 
 

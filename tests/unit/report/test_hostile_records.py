@@ -83,7 +83,7 @@ def test_no_name_of_a_model_becomes_structure_in_a_picture(text: str) -> None:
             assert not {"href", _HREF, "style"}.intersection(node.attrib)
             assert not [name for name in node.attrib if name.startswith("on")]
         assert "url(" not in (ET.fromstring(document).findtext("{*}style") or "")
-    assert json.loads(format_badge_json(badge))["label"] == badge.label
+    assert json.loads(format_badge_json(badge))["label"] == badge["label"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
