@@ -45,13 +45,13 @@ class ComponentModule(torch.nn.Module):
         self.flags = flags
         """Arguments such as `use_cache`, which the exporter stores in the configuration."""
         self.inputs = _name_tensors(call)
-        self.outputs: list[str] = []
         with torch.no_grad():
-            returned = list(_name_tensors(self._run(self.fill_call({}))))
+            returned = _name_tensors(self._run(self.fill_call({})))
         # The exporter distinguishes a state before and after the call by a prefix.
         names = importlib.import_module(f"{_PACKAGE}.exporters.utils").disambiguate_io_names
-        inputs, self.outputs = names(list(self.inputs), returned)
+        inputs, outputs = names(list(self.inputs), list(returned))
         self.inputs = dict(zip(inputs, self.inputs.values(), strict=True))
+        self.outputs: dict[str, torch.Tensor] = dict(zip(outputs, returned.values(), strict=True))
         self.order: tuple[str, ...] = tuple(self.inputs)
         """The names of the positional arguments of `forward`."""
 
@@ -103,16 +103,15 @@ def select_component(model: object, spec: ModelSpec, component: Component, root:
     """Return the component that the entry names, with the inputs and outputs of its contract.
 
     Raises:
-        Failure: Stage `source`, if transformers is missing or too old, or has no such component; or
-            if the component has other inputs or outputs than the entry.
+        Failure: Stage `source`, if transformers has no such component, or if the component has
+            other inputs or outputs than the entry.
     """
     with wrap_errors(Stage.SOURCE):
-        _require_package()
         folder = (root / spec.manifest).parent
         module = _split_model(model, spec, component, folder)
     for kind, actual, declared in (
         ("inputs", list(module.inputs), [item.name for item in spec.inputs]),
-        ("outputs", module.outputs, [item.name for item in spec.outputs]),
+        ("outputs", list(module.outputs), [item.name for item in spec.outputs]),
     ):
         missing = [name for name in actual if name not in declared]
         unknown = [name for name in declared if name not in actual]
@@ -122,8 +121,10 @@ def select_component(model: object, spec: ModelSpec, component: Component, root:
         problems = [f"without {join_names(missing)}"] if missing else []
         problems += [f"with {join_names(hints)}, which it lacks"] if unknown else []
         message = f"the component '{component.name}' has the {kind} {join_names(actual, 99)}; "
-        message += f"the entry declares them {' and '.join(problems)}; correct `{kind}`"
-        raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+        message += f"the entry declares them {' and '.join(problems)}; correct `{kind}` by the "
+        message += "tables on the page of the model"
+        detail = _format_contract(module)
+        raise Failure(Stage.SOURCE, message, detail=detail, status=Status.FAIL)
     for item in spec.inputs:
         tensor = module.inputs[item.name]
         shape, dtype = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
@@ -138,8 +139,22 @@ def select_component(model: object, spec: ModelSpec, component: Component, root:
     return module
 
 
-def _require_package() -> None:
-    """Raise if the installed transformers has no exporters."""
+def _format_contract(module: ComponentModule) -> str:
+    """Return the inputs and outputs of a component for its entry, with the recorded sizes."""
+    lines = ["The component's inputs and outputs; replace sizes that vary by the names of axes:"]
+    for kind, tensors in (("inputs", module.inputs), ("outputs", module.outputs)):
+        lines.append(f"{kind} = [")
+        for name, tensor in tensors.items():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            lines.append(
+                f'  {{ name = "{name}", shape = {list(tensor.shape)}, dtype = "{dtype}" }},'
+            )
+        lines.append("]")
+    return "\n".join(lines)
+
+
+def require_package() -> None:
+    """Raise a failure of the stage `source` if the installed transformers has no exporters."""
     fix = f"install '{_PACKAGE}>={_FIRST_RELEASE}'"
     try:
         installed = version(_PACKAGE)

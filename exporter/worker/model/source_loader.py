@@ -23,6 +23,7 @@ from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
+from exporter.worker.model.component import require_package
 from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
@@ -158,6 +159,8 @@ def import_source(spec: ModelSpec, root: Path) -> None:
     """Import the source of a model under its seed, without building the model."""
     with wrap_errors(Stage.SOURCE), map_weights():
         prepend_to_path(root)
+        if spec.component is not None:
+            require_package()  # its message has the fix
         seed_generators(spec.seed)  # the import builds a model that is an object of the module
         load_attribute(spec.source, (root / spec.manifest).parent)
 

@@ -15,7 +15,8 @@ from exporter.jobs import JobFolder
 from exporter.manifest import Component
 from exporter.records.record import Stage, Status
 from exporter.worker.model import component
-from exporter.worker.model.component import select_component
+from exporter.worker.model.component import require_package, select_component
+from exporter.worker.model.source_loader import load_model_twice
 from exporter.worker.process.failure import Failure
 from tests.traps.components import COMPONENTS
 from tests.traps.prove import export
@@ -27,18 +28,13 @@ needs_transformers = pytest.mark.skipif(
 DECODE = Component(name="decode")
 
 
-def _reject(model: object) -> Failure:
-    spec = make_contract("Affine", exporter="transformers", component=DECODE)
-    with pytest.raises(Failure) as caught:
-        select_component(model, spec, DECODE, ROOT)
-    assert caught.value.stage is Stage.SOURCE
-    return caught.value
-
-
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(component, "_PACKAGE", "transformers_that_is_missing")
-    failure = _reject(torch.nn.ReLU())
-    assert failure.message.endswith(
+    spec = make_contract("Affine", exporter="transformers", component=DECODE)
+    with pytest.raises(Failure) as caught:
+        load_model_twice(spec, ROOT)
+    assert caught.value.stage is Stage.SOURCE
+    assert caught.value.message.endswith(
         "the package is not installed; install 'transformers_that_is_missing>=5.13'"
     )
 
@@ -49,17 +45,31 @@ def test_with_a_release_without_exporters(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(component, "_PACKAGE", "old_package")
     monkeypatch.setattr(component, "version", lambda _: "5.2.0")
-    failure = _reject(torch.nn.ReLU())
-    assert "old_package 5.2.0 has no exporters; install 'old_package>=5.13'" in failure.message
-    assert failure.status is Status.ERROR
+    with pytest.raises(Failure) as caught:
+        require_package()
+    assert caught.value.stage is Stage.SOURCE
+    assert caught.value.message.endswith(
+        "old_package 5.2.0 has no exporters; install 'old_package>=5.13'"
+    )
 
 
 @needs_transformers
 def test_transformers_exports_only_its_own_models() -> None:
-    failure = _reject(torch.nn.ReLU())
+    spec = make_contract("Affine", exporter="transformers", component=DECODE)
+    with pytest.raises(Failure) as caught:
+        select_component(torch.nn.ReLU(), spec, DECODE, ROOT)
     assert "is a ReLU, but exporter = 'transformers' needs a transformers.PreTrainedModel" in (
-        failure.message
+        caught.value.message
     )
+
+
+@needs_transformers
+def test_a_wrong_contract_gets_the_tables_of_the_component(tmp_path: Path) -> None:
+    (trap,) = (each for each in COMPONENTS if each.name.endswith("without an input"))
+    (record,) = export(trap.spec, tmp_path / "trap")
+    assert '{ name = "position_ids", shape = [3, 5], dtype = "int64" },' in record.detail
+    cache = 'name = "past_key_values.layers.1.values", shape = [3, 2, 5, 8], dtype = "float32"'
+    assert cache in record.detail
 
 
 def _run(path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
