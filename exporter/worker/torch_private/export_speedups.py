@@ -88,6 +88,7 @@ class RegistryCache:
             def _cleanup_registry_based_on_opset_version(self) -> None:
                 """Keep the translations of other opsets."""
 
+        from onnxscript._internal.values import TracedOnnxFunction
         from onnxscript.function_libs.torch_lib import registration
         from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
@@ -98,7 +99,10 @@ class RegistryCache:
         sources = _Sources((*_torchlib_registry.get_torchlib_ops(), *functions), missing)
         if sources != self._sources:
             self._sources = sources
-            self._translations = from_torchlib(FullRegistry).functions
+            # onnxscript parses the source of each function for its domain, which torch ignores.
+            light = property(lambda function: function.opset)
+            with replace_attribute(TracedOnnxFunction, "function_ir", light):
+                self._translations = from_torchlib(FullRegistry).functions
         return self._translations
 
 

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from onnxscript._internal import ast_utils
 from onnxscript.rewriter import _rewrite_rule
 from torch import library
 from torch._export import utils as export_utils
@@ -121,6 +122,13 @@ def test_registry_is_read_once_and_again_after_a_registration(
         monkeypatch.setattr(export_speedups, "_has_operator", lambda name: True)
         Registry.from_torchlib(opset_version=20)
         assert len(reads) == 3
+
+
+def test_no_source_is_parsed_for_the_domains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ast_utils, "get_src_and_ast")
+    assert export_speedups.RegistryCache().read(vars(Registry)["from_torchlib"].__func__)
+    with pytest.raises(AttributeError):
+        Registry.from_torchlib()
 
 
 def test_missing_operators_are_detected() -> None:
