@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import cold, dask, divided, idle, more, shared, steps, touched
+from benchmarks import cold, dask, divided, idle, more, shared, steps, touched, watch
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
 from exporter.core.files import write_text
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Callable[..., Section]] = {
     "divided": divided.measured,
     "idle": idle.measured,
     "touched": touched.measured,
+    "watch": watch.measured,
     "steps": steps.measured,
     "shared": shared.measured,
     "dask": dask.measured,

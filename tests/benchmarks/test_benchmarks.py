@@ -47,7 +47,7 @@ def test_a_section_replaces_only_the_one_of_its_name() -> None:
     assert "| b |" in again
     assert "| c |" in again
     assert "| a |" not in again
-    names = ["cold", "more", "divided", "idle", "touched", "steps", "shared", "dask"]
+    names = ["cold", "more", "divided", "idle", "touched", "watch", "steps", "shared", "dask"]
     assert list(BENCHMARKS) == names
 
 
