@@ -5,7 +5,9 @@ Output: `COMPONENTS`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -45,6 +47,7 @@ def _component(
     verdict: Verdict = SOUND,
     *,
     tamper: Tamper | None = None,
+    limits: Mapping[str, int] = MappingProxyType({}),
     **fields: object,
 ) -> Trap:
     inputs, outputs = signature
@@ -57,7 +60,11 @@ def _component(
         component=component,
         inputs=tuple(item.model_copy(update={"at": f"args[{n}]"}) for n, item in numbered),
         outputs=outputs,
-        axes=tuple(axis for axis in _AXES if axis.name in dims),
+        axes=tuple(
+            axis.model_copy(update={"max": limits.get(axis.name, axis.max)})
+            for axis in _AXES
+            if axis.name in dims
+        ),
         **{"timeout": 300.0, **fields},
     )
     return Trap(
@@ -153,6 +160,33 @@ _BERT = (
     ),
 )
 _MASKED = f"{_FILE}:masked"
+_SLIDING = (
+    (
+        *_decode(4, _tokens("attention_mask", "batch", "total", fill=make_fill("ones")))[0],
+        *(
+            declare_input(
+                f"input.past_key_values.layers.{n}._sliding_window_tensor",
+                dtype="int64",
+                fill=make_fill("value", value=16),
+                shape=(),
+            )
+            for n in _LAYERS
+        ),
+    ),
+    (
+        declare_output("logits", "batch", 1, 64),
+        *(
+            Output(name=name, shape=shape, dtype=dtype)
+            for n in _LAYERS
+            for kind, shape, dtype in (
+                ("keys", ("batch", 2, "total", 4), "float32"),
+                ("values", ("batch", 2, "total", 4), "float32"),
+                ("_sliding_window_tensor", (), "int64"),
+            )
+            for name in [f"output.past_key_values.layers.{n}.{kind}"]
+        ),
+    ),
+)
 
 COMPONENTS = (
     _component(
@@ -209,6 +243,14 @@ COMPONENTS = (
         _PADDED,
         _decode(4, _tokens("attention_mask", "batch", "total", fill=_LEFT)),
         rollout=_GPT2_LOOP,
+    ),
+    _component(
+        "transformers: decode of Mistral",
+        "a sliding window, with scalars among the states",
+        "mistral",
+        _DECODE,
+        _SLIDING,
+        limits={"past": 14},
     ),
     _component(
         "transformers: prefill of T5",

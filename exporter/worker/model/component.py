@@ -65,6 +65,10 @@ class ComponentModule(torch.nn.Module):
         """Return a copy of the recorded call with other tensors."""
         memo: dict[int, Any] = {id(self.inputs[name]): each for name, each in tensors.items()}
         filled: dict[str, Any] = copy.deepcopy(self.call, memo)
+        for layer in getattr(filled.get("past_key_values"), "layers", ()):
+            # A sliding window also counts its tokens in a number, which a file does not have.
+            if getattr(layer, "cumulative_length", 0):
+                layer.cumulative_length = layer.keys.shape[-2]
         return filled
 
     def limit_dynamic_shapes(self, shapes: _Shapes) -> Any:
@@ -90,7 +94,7 @@ def _name_tensors(value: Any) -> dict[str, torch.Tensor]:
 def _limit(value: Any, shapes: _Shapes) -> Any:
     """Keep the dimensions that have a name in the contract; a tensor is a dict by dimension."""
     if isinstance(value, dict) and all(isinstance(key, int) for key in value):
-        dims = enumerate(next(shapes)) if value else ()
+        dims = enumerate(next(shapes))  # of a scalar, too, which is an empty dict
         return {index: value[index] for index, dim in dims if isinstance(dim, str)}
     if isinstance(value, dict):
         return {key: _limit(each, shapes) for key, each in value.items()}

@@ -60,6 +60,16 @@ def llama() -> transformers.PreTrainedModel:
     return _scale(transformers.LlamaForCausalLM(config))
 
 
+def mistral() -> transformers.PreTrainedModel:
+    """Return a model with a sliding window, whose cache also has scalars."""
+    config = transformers.MistralConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
+        sliding_window=16,
+    )  # fmt: skip
+    return _scale(transformers.MistralForCausalLM(config))
+
+
 def t5() -> transformers.PreTrainedModel:
     config = transformers.T5Config(
         vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,
