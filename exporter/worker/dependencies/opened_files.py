@@ -184,7 +184,7 @@ class _AuditHook:
         self._is_installed = True
         sys.addaudithook(self._handle)
         for name, reader in _NATIVE_READERS:
-            if name.startswith("torch") and "torch" not in sys.modules:
+            if "torch" in name and "torch" not in sys.modules:
                 continue  # a pass after the export; the import takes seconds
             with contextlib.suppress(ImportError):
                 module = importlib.import_module(name)

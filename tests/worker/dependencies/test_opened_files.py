@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch  # the functions of a loaded torch are replaced
 
 from exporter.worker.dependencies.opened_files import OpenedFiles
 
@@ -128,12 +129,21 @@ def test_a_connection_to_another_machine_cannot_be_tracked() -> None:
     assert files.list_accesses().untracked == ("data from the network (192.0.2.1)",)
 
 
+def test_a_process_without_torch_does_not_import_it() -> None:
+    code = (
+        "import sys\nfrom exporter.worker.dependencies.opened_files import OpenedFiles\n"
+        "with OpenedFiles().watch():\n    assert 'torch' not in sys.modules\n"
+        "    from safetensors.torch import safe_open\n"  # has the name of the replaced function
+        "assert safe_open.__wrapped__\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_files_of_native_readers_are_listed(root: Path) -> None:
     import ctypes
 
     import safetensors.numpy
     import safetensors.torch
-    import torch
 
     tensors = {"x": torch.ones(4)}
     safetensors.torch.save_file(tensors, root / "a.safetensors")
