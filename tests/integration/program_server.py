@@ -210,8 +210,22 @@ def serve(kind: str, socket_name: str) -> None:
     {"command": run_main, "fork_server": run_fork_server, "call": run_call}[role](message)
 
 
+def pytest_configure() -> None:
+    """Use the servers of another process in this one, which loads this module as a plugin."""
+    use_workers(json.loads(os.environ[_SERVERS]))
+
+
 def run_main(message: Mapping[str, Any]) -> None:
-    """Run the program. Its processes with the modules of workers are forks of their server."""
+    """Run the program."""
+    use_workers(message)
+    sys.path[0] = message["folder"]
+    sys.argv = ["exporter", *message["arguments"]]
+    remove_test_modules()
+    runpy.run_module("exporter", run_name="__main__", alter_sys=True)
+
+
+def use_workers(message: Mapping[str, Any]) -> None:
+    """Let the server of workers fork the processes that import the modules of workers."""
     from exporter.processes import child_call, fork_server_client
 
     call = (sys.executable, "-P", "-m", child_call.CALL_MODULE)
@@ -234,10 +248,6 @@ def run_main(message: Mapping[str, Any]) -> None:
     replacement = SimpleNamespace(**{**vars(subprocess), "Popen": start})
     for module in (child_call, fork_server_client):
         vars(module)["subprocess"] = replacement
-    sys.path[0] = message["folder"]
-    sys.argv = ["exporter", *message["arguments"]]
-    remove_test_modules()
-    runpy.run_module("exporter", run_name="__main__", alter_sys=True)
 
 
 class CallProcess:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.program_server import describe_servers
 from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 
 TESTS = """
@@ -66,11 +67,19 @@ def test_number():
 
 
 def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
+    """Run pytest with the servers of the tests, unless it is to import nothing."""
     plugins = ("-p", "exporter.pytest_plugin", "-p", "xdist.plugin", "-p", "no:cacheprovider")
+    servers = describe_servers() if arguments else {}
+    plugins += ("-p", "tests.integration.program_server") if servers else ()
     process = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-q", "-rA", *arguments],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **servers,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -81,7 +90,7 @@ def run_pytest(root: Path, *arguments: str) -> tuple[int, str]:
 def test_prove_raises_the_findings_of_an_export(tmp_path: Path) -> None:
     (tmp_path / "test_nets.py").write_text(TESTS)
     (tmp_path / "conftest.py").write_text("")
-    code, shown = run_pytest(tmp_path)
+    code, shown = run_pytest(tmp_path, "test_nets.py")
     assert code == 1
     assert "1 passed" in shown, shown
     assert "AssertionError: module/17/cpu: fail at parity (axes): batch=" in shown
