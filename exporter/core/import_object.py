@@ -83,7 +83,7 @@ def ignore_project_bytecode() -> None:
     """Make Python use bytecode of installed packages only, from now on."""
     if _make_finder in sys.path_hooks:
         return
-    # A zip archive may have changed since this process, or its parent, read its table.
+    # A zip archive may have changed since this process read its table.
     importlib.invalidate_caches()
     sys.path_hooks.insert(0, _make_finder)
     # `_is_installed` may import a module, which adds a folder.

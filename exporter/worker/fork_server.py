@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NoReturn
 
+from exporter.core.import_object import ignore_project_bytecode
 from exporter.processes.lifetime import (
     adopt_orphans,
     clear_parent_death_signal,
@@ -53,6 +54,8 @@ def preload() -> None:
 
             map_module_owners()
             resolve_module_files()
+        # It resolves hundreds of folders, and in a worker each access to a file is recorded.
+        ignore_project_bytecode()
 
 
 @cache
@@ -226,6 +229,8 @@ def _execute_request(request: dict[str, Any], script: str) -> NoReturn:
             import numpy as np
 
             np.random.seed(int.from_bytes(os.urandom(4), "little"))
+        # A zip archive may have changed since the server read its table.
+        importlib.invalidate_caches()
         sys.argv = [script or "exporter.worker", request["job"]]
         if script:
             runpy.run_path(script, run_name="__main__")

@@ -140,7 +140,7 @@ def test_the_guide_is_one_page_of_existing_commands(capsys: pytest.CaptureFixtur
     assert len(text.splitlines()) <= 200
     context = click.Context(exporter)
     lines = re.findall(r"(?:^|`)exporter ([a-z][^`\n]*)", text, re.MULTILINE)
-    for name, *words in map(str.split, lines):
+    for name, *words in (line.split(" -- ")[0].split() for line in lines):
         command = exporter.get_command(context, name)
         assert command, name
         if isinstance(command, click.Group) and words[:1] == ["review"]:
