@@ -9,11 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_427,
-    "lines of tests": 68_087,
-    "files": 277,
+    "lines of the package": 57_417,
+    "lines of tests": 68_088,
+    "files": 276,
     "packages": 42,
-    "modules below 60 lines": 14,
+    "modules below 60 lines": 13,
     "lines of imports in 1,000 lines": 79,
     "private functions called once, in 1,000 functions": 211,
 }

@@ -14,8 +14,7 @@ from tomlkit.items import InlineTable, Table
 
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
-from exporter.tools.recording.observation import Observation, ObservedTensor
-from exporter.tools.recording.probe_result import ProbeResult
+from exporter.tools.recording.observation import Observation, ObservedTensor, ProbeResult
 from exporter.tools.recording.sources import Source
 
 #: The opset of `add`: the lowest one that both exporters write without a conversion.

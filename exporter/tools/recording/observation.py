@@ -1,4 +1,4 @@
-"""The observed call of a model: the value that `record` and `add` turn into an entry."""
+"""The observed call of a model, and the facts that its runs show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.core.frozen_model import FrozenModel, Items, Plain
-from exporter.manifest.resolved.call import Constant, Container
+from exporter.manifest.resolved.call import Constant, Container, Dim
 
 
 class DynamicDim(FrozenModel):
@@ -110,6 +110,43 @@ class Observation(FrozenModel):
     @property
     def label(self) -> str:
         return self.class_name or self.construction.name or "a model"
+
+
+class ProbeRequest(FrozenModel):
+    """The questions about a model."""
+
+    state: str = ""
+    """The digest of the observed model; "" if it is unknown."""
+    names: Items[dict[int, str]] = ()
+    """For each input, the dynamic dimensions with their names, which may be empty."""
+    is_free: bool = False
+    """Whether all other dimensions are tried, too."""
+
+
+class ProbedOutput(FrozenModel):
+    """One output of the model."""
+
+    name: str
+    """The key of a dict; "" if it has none."""
+    dtype: str
+    shape: Items[Dim]
+
+
+class ProbeResult(FrozenModel):
+    """The facts."""
+
+    problem: str = ""
+    """Why the model does not run; "" if it runs."""
+    is_same: bool = True
+    """Whether the model has the weights and submodules of the observed one."""
+    inputs: Items[Items[Dim]] = ()
+    """The shapes, with the names of axes."""
+    outputs: Items[ProbedOutput] = ()
+    axes: dict[str, dict[str, Plain]] = Field(default_factory=dict)
+    """Limits and derivations, as in the manifest."""
+    rows: dict[str, int] = Field(default_factory=dict)
+    """For inputs of integers, the rows of the embedding that they select."""
+    notes: Items[str] = ()
 
 
 def merge_observations(observations: Iterable[Observation]) -> list[Observation]:

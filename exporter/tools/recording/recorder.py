@@ -22,8 +22,7 @@ from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import run_program
 from exporter.tools.file_changes import FileChange
 from exporter.tools.recording.entry import choose_id, format_entry
-from exporter.tools.recording.observation import Observation
-from exporter.tools.recording.probe_result import ProbeRequest, ProbeResult
+from exporter.tools.recording.observation import Observation, ProbeRequest, ProbeResult
 from exporter.tools.recording.sources import Source, list_sources
 
 _CHILD = "exporter.tools.recording.child"

@@ -15,7 +15,7 @@ from exporter.core.text import redact
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.call import Dim
 from exporter.tools.recording.child.observer import digest_state
-from exporter.tools.recording.probe_result import ProbedOutput, ProbeRequest, ProbeResult
+from exporter.tools.recording.observation import ProbedOutput, ProbeRequest, ProbeResult
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects

@@ -18,10 +18,11 @@ from exporter.tools.recording.observation import (
     Observation,
     ObservedOutput,
     ObservedTensor,
+    ProbedOutput,
+    ProbeResult,
     ScriptRun,
     merge_observations,
 )
-from exporter.tools.recording.probe_result import ProbedOutput, ProbeResult
 from exporter.tools.recording.sources import Source, list_sources, runs_code
 
 NET = "class Net:\n    def forward(self, x): ...\n"

@@ -12,7 +12,7 @@ from torch import nn
 from exporter.manifest.loader import load_layers
 from exporter.tools.recording.child.observer import digest_state
 from exporter.tools.recording.child.probe import fit_size, probe
-from exporter.tools.recording.probe_result import ProbeRequest, ProbeResult
+from exporter.tools.recording.observation import ProbeRequest, ProbeResult
 
 MODELS = """
 import torch
