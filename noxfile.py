@@ -186,7 +186,7 @@ def zoo(session: nox.Session) -> None:
     if "--components" in session.posargs:
         paths = ("tests/traps", "tests/worker/model")
         arguments = ("--timeout", "1800", "-k", "transformers", *paths)
-        session.run(str(programs(location) / "pytest"), *arguments)
+        session.run(str(programs(location) / "python"), "-m", "pytest", *arguments)
         return
     has_seeds = "--seeds" in session.posargs
     module = ("benchmarks.soundness", "--zoo") if has_seeds else ("benchmarks.zoo",)

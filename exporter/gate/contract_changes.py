@@ -25,6 +25,7 @@ from exporter.manifest import (
     Axis,
     Bound,
     Comparator,
+    Component,
     Dim,
     Expectation,
     GatePolicy,
@@ -32,6 +33,7 @@ from exporter.manifest import (
     Manifest,
     Metric,
     ModelSpec,
+    Rollout,
     select_bound,
 )
 from exporter.manifest.resolved.call import SizeRule
@@ -44,7 +46,7 @@ from exporter.records.record import CellId
 DEFINING_KEYS = frozenset(
     {
         *("source", "weights", "weights_sha256", "init", "seed", "export_device", "export_state"),
-        *("artifact", "passes", "options", "custom_ops", "containers", "depends"),
+        *("artifact", "component", "passes", "options", "custom_ops", "containers", "depends"),
     }
 )
 #: Keys that describe an entry or limit its job. The records contain the route of the file.
@@ -244,6 +246,12 @@ def _is_metric_as_strict(old: Metric | None, new: Metric | None) -> bool:
     return old.call == new.call and least[1] >= least[0] and drop[1] <= drop[0]
 
 
+def _is_rollout_as_strict(old: Rollout | None, new: Rollout | None) -> bool:
+    if old is None or new is None:
+        return old is None
+    return new.steps >= old.steps and new.model_copy(update={"steps": old.steps}) == old
+
+
 #: Keys of which another value can be as strict -> whether the new value is.
 _DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
@@ -257,6 +265,7 @@ _DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "measure": lambda old, new: {*old} <= {*new},
     "parameters": lambda old, _: old is None,
     "probe": lambda old, new: {*old} <= {*new},
+    "rollout": _is_rollout_as_strict,
     "shape": _is_output_as_strict,
     "skipped": lambda old, _: old,
     "strict": lambda _, new: new,
@@ -363,6 +372,8 @@ def _format_value(value: object) -> str:
             items = value.model_dump(exclude_defaults=True, include=keys).items()
             text = ", ".join(f"{key} = {each:g}" for key, each in items)
             text = text or f"noise = {DEFAULT_NOISE_FACTOR:g} by default"
+        case Component():
+            text = f"{value.name} {value.prompt or ''}".strip()
         case BaseModel():
             fields = value.model_dump(exclude_defaults=True, exclude={"name", "reason"})
             text = _format_value(fields) if fields else "default"

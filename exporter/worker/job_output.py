@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from exporter.cache.states import SEARCH_PATH
+from exporter.cache.states import SEARCH_PATH, read_loaded_state
 from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
@@ -125,11 +125,15 @@ class JobOutput:
         root = self.root.resolve()
         used = (*(source.file for source in dependencies.sources), *dependencies.external)
         paths = [os.path.normpath(root / name) for name in used]
+        # A cell that fails without the package runs again if it is installed.
+        names = ("transformers",) if self.spec.component else ()
+        needed = {name: read_loaded_state(name, self.root) for name in names}
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
                 "packages": {
+                    **needed,
                     **list_loaded_packages(self.root),
                     **self.packages,
                     **dependencies.external,

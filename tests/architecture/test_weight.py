@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 57_417,
-    "lines of tests": 68_088,
+    "lines of the package": 57_432,
+    "lines of tests": 68_106,
     "files": 276,
     "packages": 42,
     "modules below 60 lines": 13,

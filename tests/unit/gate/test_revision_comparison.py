@@ -19,6 +19,7 @@ from exporter.manifest import (
     Axis,
     Bound,
     Case,
+    Component,
     Constant,
     Container,
     CustomOp,
@@ -35,6 +36,7 @@ from exporter.manifest import (
     Override,
     ParameterNames,
     Project,
+    Rollout,
     Skip,
     Tolerance,
 )
@@ -80,6 +82,7 @@ def make_axis(name: str = "width", **fields: Any) -> Axis:
 
 
 #: Fields of an entry before, and weaker ones.
+LOOP = Rollout(steps=8, feeds={"y": "x"})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
     # An explicit factor also accepts noise above 1e-3 of the scale.
@@ -168,6 +171,9 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"cases": (Case(name="long"),)}, {}),
     ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
     ({"measure": ("latency",)}, {}),
+    ({"rollout": LOOP}, {}),
+    ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 4})}),
+    ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9, "feeds": {"y": "c"}})}),
     ({"measure": ("latency", "load")}, {"measure": ("latency",)}),
     ({"axes": (Axis(name="batch", example=3, probe=(9,)),)}, {}),
     ({"parameters": ParameterNames(template="w{}")}, {}),
@@ -247,6 +253,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (MASKED,)}, {"outputs": (PLAIN,)}),
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
+    ({}, {"rollout": LOOP}),
+    ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9})}),
     ({}, {"parameters": ParameterNames(template="w{}"), "measure": ("memory",)}),
     (
         {"inputs": (TALL,)},
@@ -299,6 +307,7 @@ REDEFINED: dict[str, tuple[object, object]] = {
     "export_state": (None, "plain"),
     "options": ({}, {"optimize": False}),
     "custom_ops": ((), (CustomOp(name="aten::stft", symbolic="a.py:f"),)),
+    "component": (Component(name="prefill"), Component(name="decode")),
     "containers": ((), (Container(at="args[0]", type="list"),)),
     "depends": (Depends(files=("data/*",)), Depends()),
 }

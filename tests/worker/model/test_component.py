@@ -39,6 +39,15 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_the_record_depends_on_the_missing_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(component, "_PACKAGE", "transformers_that_is_missing")
+    (record,) = export(COMPONENTS[0].spec, tmp_path / "trap")
+    assert (record.status, record.stage) == (Status.ERROR, Stage.SOURCE)
+    assert "transformers" in record.packages
+
+
 def test_with_a_release_without_exporters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "old_package").mkdir()
     (tmp_path / "old_package" / "__init__.py").touch()
