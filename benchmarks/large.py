@@ -110,6 +110,7 @@ timeout = "30m"
 NO_PREPACKING = """
 [tool.exporter.devices.cpu]
 runtime = "onnxruntime"
+providers = ["CPUExecutionProvider"]
 session_options = { "session.disable_prepacking" = true }
 """
 
@@ -169,7 +170,8 @@ def run(root: Path, weights: int, limit: float, picture: Path) -> bool:
         measured = spend(program, root, every=0.05)
         print(measured.output, end="")
         print(f"{command}: {measured.wall:.1f} s, exit code {measured.code}", flush=True)
-        is_fine = is_fine and measured.code == 0
+        if measured.code:
+            return False
         samples += measured.samples
         marks += [(each.time, command) for each in measured.samples[:1]]
     for line in (root / "phases.txt").read_text("utf-8").splitlines():
@@ -226,6 +228,8 @@ def format_table(phases: Sequence[Phase], weights: int) -> list[str]:
 
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 1000, 320, 46, 120
+#: More points would not be visible.
+_POINTS = 1000
 
 
 def draw(samples: Sequence[MemorySample], phases: Sequence[Phase], weights: int) -> list[str]:
@@ -257,10 +261,13 @@ def draw(samples: Sequence[MemorySample], phases: Sequence[Phase], weights: int)
             place = f"translate({x + 4:.1f} {_TOP - 6}) rotate(-60)"
             lines.append(f'<text transform="{place}">{phase.name}</text>')
             previous = x
+    size = -(-len(samples) // _POINTS)
+    groups = [samples[first : first + size] for first in range(0, len(samples), size)]
     for attribute, color in (("mapped", "#2a7"), ("anonymous", "#00c")):
         points = " ".join(
-            f"{across(each.time):.1f},{down(getattr(each, attribute) / weights):.1f}"
-            for each in samples
+            f"{across(group[0].time):.1f},"
+            f"{down(max(getattr(each, attribute) for each in group) / weights):.1f}"
+            for group in groups
         )
         lines.append(f'<polyline points="{points}" fill="none" stroke="{color}"/>')
     text = f"blue: anonymous memory, green: mapped files, in {weights / 1e9:.2f} GB of weights; "
