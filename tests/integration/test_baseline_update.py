@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from exporter.records.baseline import read_baseline
-from exporter.records.record import Status
-from tests.integration.project import ROOT, run_exporter
+from exporter.records.record import Status, read_run
+from tests.integration.project import ROOT, make_project, run_exporter
 from tests.integration.results import MANIFEST, make_green_project, write_results
 from tests.unit.factory import key_by_text
 
@@ -162,3 +162,26 @@ def test_a_change_without_a_result_is_skipped(red: Path) -> None:
     code, shown = review(red, "s\n" * 3)
     assert "skipped: a cell has no result" in shown
     assert code == 0
+
+
+def test_the_printed_expectations_turn_failures_into_expected_failures(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "project", raises="Raises")
+    manifest = root / "manifests/tiny.toml"
+    assert run_exporter(root, "export").returncode == 1
+
+    printed = run_exporter(root, "expectations")
+    assert printed.returncode == 1, printed.stderr
+    assert "--reason TEXT" in printed.stderr
+    printed = run_exporter(root, "expectations", "--reason", "it has no way")
+    place, *lines = printed.stdout.strip().splitlines()
+    assert place.startswith("# manifests/tiny.toml:")
+    assert place.endswith(": [models.raises]")
+    assert lines[1].startswith('  { opset = "16..17", stage = "source", match = "RuntimeError: no ')
+
+    text = manifest.read_text().replace("[models.raises]", "\n".join(("[models.raises]", *lines)))
+    manifest.write_text(text)
+    assert run_exporter(root, "export").returncode == 0
+    records = read_run(root / "build/results.json").records
+    assert {record.status for record in records} == {"xfail"}
+    again = run_exporter(root, "expectations")
+    assert (again.returncode, again.stdout) == (0, "the expectations match the results\n")

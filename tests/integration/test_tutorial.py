@@ -1,17 +1,23 @@
-"""Each block of docs/tutorial.md is written or run in an empty folder, in its order."""
+"""The tutorial, the README and the interface of Python do what they say."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.project import ROOT, run_exporter
+from exporter import api
+from exporter.records.record import Status
+from tests.integration.project import ROOT, make_project, read_cells, run_exporter
+from tests.integration.test_gate_output import write_uniform_results
 
 PAGE = (ROOT / "docs/tutorial.md").read_text("utf-8")
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -56,3 +62,71 @@ def test_a_block_that_differs_fails(tmp_path: Path) -> None:
         run_commands(tmp_path, "$ exporter guide E-crash\nnothing of this kind\n")
     with pytest.raises(AssertionError):
         run_commands(tmp_path, "$ exporter guide E-crash  # exit code 1\n")
+
+
+def read_block(language: str) -> str:
+    """Return the first code block of the README in the language."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    match = re.search(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    assert match
+    return match.group(1)
+
+
+def test_the_example_is_green_with_both_exporters(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    (tmp_path / "manifests" / "models").mkdir(parents=True)
+    (tmp_path / "manifests" / "models" / "mine.py").write_text(read_block("python"))
+    (tmp_path / "manifests" / "mine.toml").write_text(read_block("toml"))
+    command = run_exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
+    assert command.returncode == 0, command.stdout + command.stderr
+    records = read_cells(tmp_path)
+    assert {name: record.status for name, record in records.items()} == {
+        "classifier/9/cpu": Status.PASS,
+        "classifier/21/cpu": Status.PASS,
+    }
+
+
+def read_example() -> str:
+    match = re.search(
+        r"## Example\n.*?```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL
+    )
+    assert match
+    return match[1]
+
+
+def test_the_example_exports_accepts_and_gates(tmp_path: Path) -> None:
+    root = make_project(tmp_path, good="Good", bad="Raises")
+    process = subprocess.run(
+        [sys.executable, "-c", read_example()],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    lines = process.stdout.splitlines()
+    assert lines[0] == "2 cells to run"
+    assert sorted(lines[1:3]) == ["good/16/cpu pass", "good/17/cpu pass"]
+    assert lines[3] == "green"
+    # One cell is accepted, so the other cells have findings.
+    assert {line.split()[0] for line in lines[4:]} >= {"good/16/cpu"}
+    assert "good/17/cpu" not in {line.split()[0] for line in lines[4:]}
+    assert (root / "reports/COMPATIBILITY.md").is_file()
+
+
+def test_an_unknown_cell_is_not_accepted(tmp_path: Path) -> None:
+    root = make_project(tmp_path, good="Good")
+    write_uniform_results(root, Status.PASS)
+    acceptance = api.prepare_acceptance(api.load_project(root))
+    with pytest.raises(KeyError, match="good/99/cpu: is in neither the manifests, the results"):
+        api.accept(acceptance, cells={api.CellId(model="good", opset=99, device="cpu")})
+    assert not (root / "reports/baseline.json").exists()
+
+
+def test_all_names_of_the_interface_exist() -> None:
+    assert all(hasattr(api, name) for name in api.__all__)
+    documented = set(re.findall(r"^\| `(\w+)\(", (ROOT / "docs/api.md").read_text(), re.MULTILINE))
+    methods = {name for name in documented if name.startswith("on_")}
+    assert len(methods) == 5
+    assert documented - methods <= set(api.__all__)
