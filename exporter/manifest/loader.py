@@ -17,6 +17,7 @@ from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import ModelSpec, Output
 from exporter.manifest.resolved.project import Device, Manifest, Project
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
+from exporter.manifest.rules.custom_ops import resolve_custom_ops
 from exporter.manifest.rules.devices import (
     add_consumer_devices,
     format_unknown_device,
@@ -54,7 +55,6 @@ from exporter.manifest.rules.sources import (
     has_artifact,
     resolve_artifact,
     resolve_component,
-    resolve_custom_ops,
     resolve_depends,
     resolve_metric,
     resolve_options,

@@ -1,4 +1,4 @@
-"""Resolve the source of a model: weights, finished files, custom operators, dependencies.
+"""Resolve the source of a model: weights, finished files, passes, dependencies.
 
 A saved model belongs to one exporter: an `ExportedProgram` (`.pt2`) to dynamo, a TorchScript module
 (`.pt`) to TorchScript. An `artifact` belongs to none, because it is not exported. The worker
@@ -8,15 +8,13 @@ applies the names of the weights after it has built the model.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
     Component,
-    CustomOp,
     Depends,
     ExporterName,
     FilePass,
@@ -30,7 +28,7 @@ from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.overrides import Variant, split_variants
 from exporter.manifest.rules.references import FUNCTIONS, SAVED_MODELS, References
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import CustomOpTable, list_explicit_values
+from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 from exporter.manifest.syntax.versions import NATIVE_OPSETS, REQUESTABLE_OPSETS, format_opsets
 from exporter.processes.environment import is_fixed, is_passed
@@ -477,129 +475,3 @@ def resolve_depends(
             message = f"workers do not receive {name}; add it to `environment` in [tool.exporter]"
             model.add_problem(key, message)
     return Depends(files=tuple(files), environment=table.environment)
-
-
-_ExportKey = Literal["symbolic", "onnxscript", "translation"]
-_EXPORTERS: dict[_ExportKey, ExporterName] = {
-    "symbolic": "torchscript",
-    "onnxscript": "torchscript",
-    "translation": "dynamo",
-}
-_KEYS: dict[ExporterName, str] = {
-    "torchscript": "symbolic or onnxscript",
-    "dynamo": "translation",
-}
-#: The form that `torch.onnx.register_custom_op_symbolic` accepts.
-_TORCHSCRIPT = re.compile(r"[A-Za-z0-9_-]+::[A-Za-z_-][A-Za-z0-9_-]*", re.ASCII)
-_DYNAMO = re.compile(r"([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re.ASCII)
-_ONNX = re.compile(r"[A-Za-z_][\w.-]*::[A-Za-z_]\w*", re.ASCII)
-_FORM: dict[ExporterName, str] = {
-    "torchscript": '"namespace::operator"',
-    "dynamo": '"namespace.operator.overload"',
-}
-
-
-def resolve_custom_ops(model: EffectiveSettings, references: References) -> tuple[CustomOp, ...]:
-    """Return the operators in the order of the manifest."""
-    operators = []
-    seen: set[tuple[str, ExporterName, int]] = set()
-    for index, table in enumerate(model.settings.custom_ops):
-        path: KeyPath = ("custom_ops", index)
-        key = next((key for key in _EXPORTERS if getattr(table, key)), None)
-        if key is None:
-            if not _ONNX.fullmatch(table.name):
-                message = "an entry with only kernels needs an operator of the file: "
-                message += f'expected "domain::Operator", got {quote(table.name)}'
-                model.add_problem((*path, "name"), message)
-        else:
-            _check_name(model, path, table.name, _EXPORTERS[key])
-            _check_use(model, path, table, key)
-            identity = (table.name, _EXPORTERS[key], table.opset)
-            if identity in seen:
-                message = f"{quote(table.name)} already has an entry from opset {table.opset}"
-                model.add_problem((*path, "name"), message)
-            seen.add(identity)
-        operators.append(_resolve_operator(model, references, path, table))
-    return tuple(operators)
-
-
-def _resolve_operator(
-    model: EffectiveSettings, references: References, path: KeyPath, table: CustomOpTable
-) -> CustomOp:
-    functions = {
-        key: references.check_source(model, (*path, key), text)
-        for key in (*_EXPORTERS, "reference")
-        if (text := getattr(table, key))
-    }
-    library = table.ort_library
-    if library:
-        library = _resolve_library(model, references, (*path, "ort_library"), library)
-    return CustomOp(name=table.name, opset=table.opset, ort_library=library, **functions)
-
-
-def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: ExporterName) -> None:
-    dynamo_name = _DYNAMO.fullmatch(name)
-    suggestion = ""
-    if exporter == "torchscript":
-        if _TORCHSCRIPT.fullmatch(name):
-            if name.startswith("onnx::"):
-                model.add_problem((*path, "name"), "ONNX's own operators cannot be replaced")
-            return
-        if dynamo_name:
-            suggestion = f"{dynamo_name[1]}::{dynamo_name[2]}"
-    else:
-        if dynamo_name and dynamo_name[3]:
-            return
-        if dynamo_name:
-            suggestion = f"{dynamo_name[1]}.{dynamo_name[2]}.default"
-        elif _TORCHSCRIPT.fullmatch(name):
-            suggestion = f"{name.replace('::', '.')}.default"
-    hint = f"; did you mean {quote(suggestion)}?" if suggestion else ""
-    form = f"{EXPORTER_TITLES[exporter]}'s form {_FORM[exporter]}"
-    model.add_problem((*path, "name"), f"expected {form}, got {quote(name)}{hint}")
-
-
-def _check_use(
-    model: EffectiveSettings, path: KeyPath, table: CustomOpTable, key: _ExportKey
-) -> None:
-    """Report the entry if its exporter writes no opset of the model that it applies to."""
-    if not model.has_valid("exporter", "capture", "opsets", "overrides"):
-        return
-    expected = _EXPORTERS[key]
-    exporters = {
-        opset: choose_exporter(variant.settings, opset)
-        for variant in split_variants(model.settings)
-        for opset in variant.settings.opsets
-    }
-    opsets = [opset for opset, exporter in exporters.items() if exporter == expected]
-    title = EXPORTER_TITLES[expected]
-    if not opsets:
-        actual = next(iter(exporters.values()))
-        message = f"'{key}' is for {title}, but {EXPORTER_TITLES[actual]} exports all opsets of "
-        model.add_problem((*path, key), f"{message}this model; use {_KEYS[actual]}")
-    elif table.opset > max(opsets):
-        noun = "opsets" if len(opsets) > 1 else "opset"
-        message = f"is never used: {title} exports {noun} {format_opsets(opsets)} of this model"
-        model.add_problem((*path, "opset"), message)
-
-
-def _resolve_library(
-    model: EffectiveSettings, references: References, path: KeyPath, text: str
-) -> str:
-    """Return the library, or the function that returns its path, relative to the manifest."""
-    if ":" in text:
-        return references.check_source(model, path, text)
-    if text.startswith(("/", "~")) or "\\" in text:
-        form = "a path relative to the manifest, with forward slashes, or a function that returns"
-        model.add_problem(path, f"expected {form} one, got {quote(text)}")
-        return text
-    folder = model.find_layer(path).folder
-    name = posixpath.normpath(posixpath.join(folder, text))
-    file, root = references.root / name, references.root.resolve()
-    if name.startswith("../") or not file.resolve().is_relative_to(root):
-        model.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
-    elif not file.is_file():
-        model.add_problem(path, f"the file {quote(name)} does not exist; build the library first")
-    if folder == model.entry.folder:
-        return text
-    return posixpath.relpath(name, model.entry.folder or ".")

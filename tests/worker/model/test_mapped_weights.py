@@ -136,7 +136,8 @@ def test_a_cast_model_moves_too(precision: str, tmp_path: Path) -> None:
     torch.manual_seed(spec.seed)
     expected = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(10)))
     expected.to(getattr(torch, precision))
-    assert len(list_mapped(model)) == 10
+    # A bias of float64 may contain a whole page.
+    assert {f"{index}.weight" for index in range(10)} <= set(list_mapped(model))
     assert digest_weights(model) == digest_weights(expected)
 
 
@@ -198,6 +199,10 @@ def test_the_memory_of_a_freed_weight_belongs_to_its_next_value() -> None:
         others.extend(torch.full((WIDTH, WIDTH), 9.0) for _ in range(8))
         return model
 
+    def list_shared() -> set[int]:
+        return {each.start for each in list_file_mappings() if each.mode == "rw-s"}
+
+    shared = list_shared()  # by libraries that earlier tests loaded
     assert len(list_mapped(build(create))) == 6
     assert all(bool((other == 9).all()) for other in others)
-    assert not any(mapping.mode == "rw-s" for mapping in list_file_mappings())
+    assert list_shared() <= shared
