@@ -189,7 +189,9 @@ def _feed_values(
         limit, _ = choose_limit(expected, None, OutputContext(context, index, device, False))
         scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
         if np.isnan(value).any() or margin > 2 * (limit.allowed_error(scale) if limit else 0.0):
-            row = tuple(int(each) for each in np.argwhere(tokens != right)[0])
+            # NaN at the place of PyTorch's token gives the same index.
+            wrong = (tokens != right) | np.isnan(value).any(-1)
+            row = tuple(int(each) for each in np.argwhere(wrong)[0])
             pair = f"token {tokens[row]} in place of {right[row]}"
             error = float(np.abs(value - expected).max())
             problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"

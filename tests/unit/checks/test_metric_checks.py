@@ -1,0 +1,37 @@
+"""The tokens of a rollout."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.checks import metric_checks
+
+
+@pytest.mark.parametrize(
+    ("logits", "problem"),
+    [
+        ([0.0, 3.0, 1.0], ""),
+        ([0.0, np.nan, 1.0], "the file selects token 1 in place of 1"),
+        ([4.0, 3.0, 1.0], "the file selects token 0 in place of 1"),
+    ],
+    ids=["equal", "nan at the token", "another token"],
+)
+def test_a_wrong_token_is_described(
+    monkeypatch: pytest.MonkeyPatch, logits: list[float], problem: str
+) -> None:
+    monkeypatch.setattr(metric_checks, "choose_limit", lambda *_: (None, ""))
+    spec = SimpleNamespace(
+        inputs=[SimpleNamespace(name="ids", dtype="int64", shape=("batch",))],
+        outputs=[SimpleNamespace(name="logits", dtype="float32")],
+        rollout=SimpleNamespace(feeds={"logits": "ids"}),
+    )
+    context: Any = SimpleNamespace(spec=spec)
+    data: Any = SimpleNamespace(outputs=[np.array([[0.0, 3.0, 1.0]])])
+    values: Any = [np.array([logits])]
+    _, found = metric_checks._feed_values(values, data, None, context, ({"ties": 0}, "cpu"))
+    assert found.startswith(problem)
+    assert bool(found) is bool(problem)
