@@ -118,6 +118,8 @@ def build(session: nox.Session, extras: tuple[str, ...], *groups: str, release: 
         pin = next(pin for pin in pins if pin.startswith("torch=="))
         session.install(f"torch=={release}" if release else pin)
     session.install("--no-deps", "--no-build-isolation", "-e", ".")
+    # As pip does for packages: otherwise a system that writes no bytecode compiles at each start.
+    session.run(str(programs(location) / "python"), "-m", "compileall", "-qq", "exporter")
     stamp.write_text(digest.hexdigest())
     return location
 

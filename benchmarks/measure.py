@@ -40,7 +40,7 @@ class Spent:
     cpu: float
     """CPU seconds with those of its children."""
     peak: int
-    """Peak bytes; 0 if not measured."""
+    """Peak bytes of all processes together; of the largest one if memory was not sampled."""
     samples: tuple[MemorySample, ...] = ()
     """The memory over time."""
     output: str
@@ -83,7 +83,7 @@ def spend(
         code=process.returncode,
         wall=wall,
         cpu=usage.ru_utime + usage.ru_stime,
-        peak=max((each.anonymous + each.mapped for each in samples), default=0),
+        peak=max((each.anonymous + each.mapped for each in samples), default=usage.ru_maxrss << 10),
         samples=tuple(samples),
         output=said,
     )

@@ -15,11 +15,14 @@ from statistics import median
 from benchmarks.figure import Figure, Section
 from benchmarks.measure import Spent, must, spend
 from benchmarks.project import made_project
+from exporter.core.text import format_bytes
 
 EXPORTER = (sys.executable, "-m", "exporter")
 SIZES = (200, 2_000, 20_000)
 #: Limit in seconds at the largest size.
 LIMIT = 6.0
+#: Limit in bytes of memory.
+PEAK = 500_000_000
 #: Limit for the cost of a cell among many, relative to one among few.
 GROWTH = 1.5
 #: A smaller difference between two runs is noise.
@@ -76,6 +79,8 @@ def _figure(name: str, spent: dict[int, list[Spent]], *, aimed: bool) -> Figure:
     wall = {cells: median(each.wall for each in runs) for cells, runs in spent.items()}
     cpu = {cells: median(each.cpu for each in runs) for cells, runs in spent.items()}
     said = ", ".join(f"{wall[cells]:.2f} s ({cpu[cells]:.2f} of a core)" for cells in wall)
+    peak = max(each.peak for runs in spent.values() for each in runs)
+    said += f", at most {format_bytes(peak)}"
     if not aimed:
         return Figure(what=name, measured=said)
     few, some, many = SIZES
@@ -87,6 +92,6 @@ def _figure(name: str, spent: dict[int, list[Spent]], *, aimed: bool) -> Figure:
     return Figure(
         what=name,
         measured=f"{said}; growth {growth:.2f}",
-        aim=f"{many:,} cells in {LIMIT:g} s, growth at most {GROWTH:g}",
-        met=wall[many] <= LIMIT and growth <= GROWTH,
+        aim=f"{many:,} cells in {LIMIT:g} s and {format_bytes(PEAK)}, growth at most {GROWTH:g}",
+        met=wall[many] <= LIMIT and peak <= PEAK and growth <= GROWTH,
     )

@@ -84,6 +84,15 @@ class ChecksummedModel(FrozenModel):
         if content[:_HEAD_LENGTH] != f"{_BEFORE_DIGEST}{digest}{_AFTER_DIGEST}".encode():
             raise ValueError("changed since it was written")
         content[:_HEAD_LENGTH] = b"{"
+        return cls.parse(content)
+
+    @classmethod
+    def parse(cls, content: bytearray) -> Self:
+        """Return the value of JSON that `to_json` wrote, without its digest.
+
+        Raises:
+            ValidationError: if it has another format.
+        """
         return cls.model_validate_json(content)
 
 

@@ -90,12 +90,20 @@ def find_contract_changes(
         policy = before.project.gate.find_policy(old.id)
         new = current.get(old.id)
         promised = list_cells(new) if new else ()
+        # Cells of one device to which the same conditions apply have the same promises.
+        compared: dict[tuple[object, ...], list[tuple[FindingKind, _Change]]] = {}
         for cell in list_cells(old):
             changes = [(FindingKind.RELAXED, ("promised", "no longer promised"))]
             if new is not None and cell in promised:
-                # The promises of an invalid entry are unknown, and all its cells are red.
-                sides = ((before, old, hashes[0]), (after, new, hashes[1]))
-                changes = [] if new.problems else list(_compare_cell(*sides, cell))
+                conditions = (
+                    each for of in (old, new) for each in (*of.overrides, *of.expect, *of.skip)
+                )
+                group = (cell.device, *(condition_matches(each, cell) for each in conditions))
+                if group not in compared:
+                    # The promises of an invalid entry are unknown, and all its cells are red.
+                    sides = ((before, old, hashes[0]), (after, new, hashes[1]))
+                    compared[group] = [] if new.problems else list(_compare_cell(*sides, cell))
+                changes = compared[group]
             findings += [
                 GateFinding(
                     kind=kind,

@@ -6,9 +6,10 @@ import re
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError
+from typing_extensions import override
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
@@ -407,6 +408,11 @@ class Record(ChecksummedModel):
         return tuple(dict.fromkeys([self.check, *names] if self.check else names))
 
 
+#: The parts of records in JSON as `to_json` writes it.
+_RECORDS, _END = b',\n  "records": [', b"\n  ]\n}\n"
+_RECORD = re.compile(rb",?\n    (\{\n.*?\n    \})", re.DOTALL)
+
+
 class RunRecord(ChecksummedModel):
     """All records of a project: `build/results.json`."""
 
@@ -415,6 +421,24 @@ class RunRecord(ChecksummedModel):
     tools: dict[str, str]
     """Versions: python, platform, torch, onnx, onnxruntime, onnxscript, exporter."""
     records: Items[Record]
+
+    @override
+    @classmethod
+    def parse(cls, content: bytearray) -> Self:
+        """Read one record after another: the tree of all takes more memory than their values."""
+        records: list[Record] = []
+        start = content.find(_RECORDS)
+        end = start + len(_RECORDS)
+        try:
+            while match := _RECORD.match(content, end):
+                records.append(Record.model_validate_json(match[1]))
+                end = match.end()
+        except ValidationError:
+            end = 0  # read all, for the number of the record in the message
+        if content[end:] != _END:
+            return super().parse(content)
+        content[start:] = _RECORDS + b"]}"
+        return super().parse(content).model_copy(update={"records": tuple(records)})
 
     def by_cell(self) -> dict[CellId, Record]:
         return {record.cell: record for record in self.records}

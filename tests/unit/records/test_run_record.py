@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.records.record import CheckResult, Stage, Status, read_run
+from exporter.records.record import CheckResult, RunRecord, Stage, Status, read_run
 from tests.unit.factory import make_record, make_run
 
 PASSED = CheckResult(check="opset", status=Status.PASS)
@@ -56,3 +57,21 @@ def test_a_status_that_contradicts_the_checks_is_refused(
         read_run(path)
     assert f"net/18/cpu: the status {status} contradicts {problem}" in str(caught.value)
     assert caught.value.exit_code is ExitCode.UNREADABLE
+
+
+HOSTILE = make_run(
+    make_record("net/18/cpu", message='}\n    }\n  ]\n}\n,\n  "records": ['),
+    make_record("net/19/cpu", Status.FAIL, log="\u2028    {\r\n"),
+)
+
+
+@pytest.mark.parametrize("run", [make_run(), make_run(make_record("net/18/cpu")), HOSTILE])
+@pytest.mark.parametrize("indent", [2, None, 4])
+def test_each_layout_of_the_records_is_read(run: RunRecord, indent: int | None) -> None:
+    assert RunRecord.parse(bytearray(run.model_dump_json(indent=indent) + "\n", "utf-8")) == run
+
+
+def test_an_invalid_record_is_named_by_its_number() -> None:
+    text = HOSTILE.model_dump_json(indent=2).replace('"fail"', '"green"') + "\n"
+    with pytest.raises(ValidationError, match=r"records\.1\.status"):
+        RunRecord.parse(bytearray(text, "utf-8"))
