@@ -50,7 +50,6 @@ from exporter.manifest.resolved.project import (
     RuntimeEnvironment,
     Toolchain,
 )
-from exporter.manifest.schema.documents import build_schema
 from exporter.manifest.syntax.call_paths import parse_call_path
 
 __all__ = [
@@ -90,7 +89,6 @@ __all__ = [
     "Style",
     "Tolerance",
     "Toolchain",
-    "build_schema",
     "explain_cell",
     "load_devices",
     "load_layers",

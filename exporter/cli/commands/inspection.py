@@ -168,7 +168,7 @@ def schema(document: str) -> int:
     Editors complete the keys if a manifest begins with the line `#:schema PATH` of the file that
     contains it.
     """
-    from exporter.manifest.schema.documents import format_schema
+    from exporter.manifest.schema.json_schema import format_schema
 
     if document == "manifest":
         click.echo(format_schema(), nl=False)

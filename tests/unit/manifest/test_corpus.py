@@ -14,7 +14,8 @@ import pytest
 import tomli
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.manifest import build_schema, load_project
+from exporter.manifest import load_project
+from exporter.manifest.schema.json_schema import build_schema
 from tests.unit.manifest.projects import DATA, copied_project
 
 INVALID = sorted(path for path in (DATA / "invalid").iterdir() if path.suffix != ".expected")
