@@ -12,7 +12,7 @@ from exporter.core.device_name import DeviceName
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
-from exporter.manifest.schema.tables import Table, list_explicit_values
+from exporter.manifest.schema.tables import Table
 from exporter.manifest.syntax.values import KeyPath, format_key
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
@@ -110,9 +110,7 @@ def _explain_items(
     }
     if key == "options":
         for path, table in overrides:
-            paths |= {
-                (key, item): (*path, key, item) for item in list_explicit_values(table.options)
-            }
+            paths |= {(key, item): (*path, key, item) for item in table.options.list_explicit()}
     names = list(dict.fromkeys(path[1] for path in paths))  # all keys of an axis in a row
     for item_key, path in sorted(paths.items(), key=lambda item: names.index(item[0][1])):
         yield _build_row(model, item_key, path)

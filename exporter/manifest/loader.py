@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
-from exporter.core.known_names import Release
 from exporter.manifest.project_settings import check_gate, read_project
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import ModelSpec, Output
@@ -31,14 +30,13 @@ from exporter.manifest.rules.fills import (
     resolve_inputs_from,
     resolve_rollout,
 )
-from exporter.manifest.rules.layers import EffectiveSettings, Layer, merge_layers
+from exporter.manifest.rules.layers import EffectiveSettings, EntryContext, Layer, merge_layers
 from exporter.manifest.rules.overrides import (
     resolve_expectations,
     resolve_overrides,
     resolve_skips,
     resolve_tolerance,
 )
-from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import (
     check_inputs,
     complete_input_names,
@@ -49,10 +47,6 @@ from exporter.manifest.rules.signature import (
     resolve_shapes,
 )
 from exporter.manifest.rules.sources import (
-    check_exporter,
-    check_saved_source,
-    check_sequences,
-    has_artifact,
     resolve_artifact,
     resolve_component,
     resolve_depends,
@@ -61,6 +55,7 @@ from exporter.manifest.rules.sources import (
     resolve_parameters,
     resolve_passes,
     resolve_weights,
+    resolve_weights_hash,
 )
 from exporter.manifest.rules.validation import ManifestFile, validate_manifest
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
@@ -80,172 +75,112 @@ _EXAMPLES = {
 #: Keys that the spec takes without a change.
 _UNCHANGED_KEYS = (
     "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
-    "export_state", "exporter", "capture", "opsets", "devices", "ir_version", "timeout", "memory",
+    "export_state", "exporter", "capture", "opsets", "consumers", "ir_version", "timeout", "memory",
     "thorough", "measure",
 )  # fmt: skip
 
-#: Keys whose rules need nothing but the entry.
-_RESOLVERS: dict[str, Callable[[EffectiveSettings], object]] = {
+#: The rules of the other keys, which run if the value of the key is valid.
+_RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
+    "devices": add_consumer_devices,
+    "source": lambda model: model.check_source(("source",), model.settings.source),
+    "weights": resolve_weights,
+    "weights_sha256": resolve_weights_hash,
+    "passes": resolve_passes,
+    "metric": resolve_metric,
+    "component": resolve_component,
+    "artifact": resolve_artifact,
     "expect": resolve_expectations,
     "skip": resolve_skips,
     "parameters": resolve_parameters,
+    "options": resolve_options,
+    "custom_ops": resolve_custom_ops,
+    "overrides": resolve_overrides,
+    "depends": resolve_depends,
+    "tolerance": lambda model: resolve_tolerance(model, ("tolerance",), model.settings.tolerance),
+    "containers": resolve_containers,
+    "inputs_from": lambda model: resolve_inputs_from(
+        model, ("inputs_from",), model.settings.inputs_from
+    ),
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveContext:
-    """The things that models refer to."""
-
-    devices: Collection[str]
-    """Every device of the project, by name."""
-    references: References
-    pinned: Mapping[str, Release] = field(default_factory=dict)
-    """The devices whose environment pins a release of ONNX Runtime."""
-    environment: tuple[str, ...] = ()
-    """Environment variables that the project lists for workers."""
-
-
-def resolve_model(model: EffectiveSettings, context: ResolveContext) -> ModelSpec | None:
+def resolve_model(model: EffectiveSettings) -> ModelSpec | None:
     """Return the spec of the model, or None if it has a problem."""
-    settings, references = model.settings, context.references
+    settings = model.settings
     _check_required_keys(model)
-    _check_devices(model, context.devices)
+    _check_devices(model)
     fields: dict[str, Any] = {key: getattr(settings, key) for key in _UNCHANGED_KEYS}
-    if model.has_valid("consumers"):
-        fields["consumers"] = settings.consumers
-        fields["devices"] = add_consumer_devices(
-            settings.devices, settings.consumers, context.pinned
-        )
-    fields |= _resolve_source(model, references)
-    for key, resolve in _RESOLVERS.items():
-        if model.has_valid(key):
-            fields[key] = resolve(model)
-    if model.has_valid("options"):
-        fields["options"] = resolve_options(model, references)
-    if model.has_valid("custom_ops"):
-        fields["custom_ops"] = resolve_custom_ops(model, references)
-    if model.has_valid("overrides"):
-        fields["overrides"] = resolve_overrides(model, context.devices, references)
-    if model.has_valid("depends"):
-        fields["depends"] = resolve_depends(model, references, context.environment)
-    if model.has_valid("tolerance"):
-        fields["tolerance"] = resolve_tolerance(
-            model, ("tolerance",), settings.tolerance, context.devices
-        )
-    if model.has_valid("containers"):
-        fields["containers"] = resolve_containers(model, references)
-    if model.has_valid("inputs_from"):
-        fields["inputs_from"] = resolve_inputs_from(
-            model, ("inputs_from",), settings.inputs_from, references
-        )
-    fields |= _resolve_signature(model, context)
+    fields |= {key: rule(model) for key, rule in _RESOLVERS.items() if model.has_valid(key)}
+    fields |= _resolve_signature(model)
     if model.report or model.broken:
         return None
+    is_variant = bool(settings.passes) and model.is_own(("passes",))
     return ModelSpec(
         id=model.id,
         manifest=model.entry.file.name,
         line=model.entry.file.lines[model.entry.path],
+        parent=getattr(model.entry.table, "extends", "") if is_variant else "",
         constants=tuple(Constant(at=each.at, value=each.value) for each in settings.constants),
         **fields,
     )
 
 
-def _resolve_source(model: EffectiveSettings, references: References) -> dict[str, Any]:
-    """Return the source, its weights and the artifact; check the exporter if there is none."""
-    settings = model.settings
-    fields: dict[str, Any] = {}
-    if model.has_valid("source"):
-        fields["source"] = references.check_source(model, ("source",), settings.source)
-    fields |= resolve_weights(model, references)
-    if model.has_valid("passes"):
-        fields |= resolve_passes(model, references)
-    if model.has_valid("metric"):
-        fields["metric"] = resolve_metric(model, references)
-    if model.has_valid("component", "exporter"):
-        fields["component"] = resolve_component(model, references)
-    if not has_artifact(model):
-        check_exporter(model)
-        check_sequences(model)
-        check_saved_source(model)
-    elif model.has_valid("artifact"):
-        fields["artifact"] = resolve_artifact(model, references)
-    return fields
-
-
-def _resolve_signature(model: EffectiveSettings, context: ResolveContext) -> dict[str, Any]:
+def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     """Return inputs, outputs, axes and cases, or {} if one of them is invalid."""
     settings = model.settings
-    fills: list[Fill] = []
-    call_paths: tuple[str, ...] = ()
+    inputs: list[dict[str, Any]] = []
     if model.has_valid("inputs"):
         fills = [
-            _resolve_fill(model, context, ("inputs", index), table)
+            _resolve_fill(model, ("inputs", index), table)
             for index, table in enumerate(settings.inputs)
         ]
         call_paths = resolve_call_paths(model)
+        inputs = [{"at": at, "fill": fill} for at, fill in zip(call_paths, fills, strict=True)]
         check_inputs(model)
     tolerances = []
     if model.has_valid("outputs"):
         tolerances = [
-            resolve_tolerance(
-                model, ("outputs", index, "tolerance"), table.tolerance, context.devices
-            )
+            resolve_tolerance(model, ("outputs", index, "tolerance"), table.tolerance)
             if table.tolerance
             else None
             for index, table in enumerate(settings.outputs)
         ]
     if not model.has_valid("inputs", "outputs"):
         return {}
-    shapes = resolve_shapes(model)
-    check_masks(model, {shape.path: shape for shape in shapes})
-    comparators = resolve_comparators(
-        model, {shape.path: shape for shape in shapes}, context.references
-    )
-    rollout = None
-    if model.has_valid("rollout"):
-        rollout = resolve_rollout(model, {shape.path: shape for shape in shapes})
-    axes = resolve_axes(model, shapes)
-    cases = resolve_cases(model, axes, context.references) if model.has_valid("cases") else ()
+    shapes = {shape.path: shape for shape in resolve_shapes(model)}
+    check_masks(model, shapes)
+    comparators = resolve_comparators(model, shapes)
+    rollout = resolve_rollout(model, shapes) if model.has_valid("rollout") else None
+    axes = resolve_axes(model, tuple(shapes.values()))
+    cases = resolve_cases(model, axes) if model.has_valid("cases") else ()
     if model.report:
         return {}
-    dims = {shape.path: shape.dims for shape in shapes}
-    return {
-        "inputs": tuple(
-            Input.from_fields(
+    outputs = [
+        {"tolerance": tolerance, "compare": comparator, "masked_by": table.masked_by or ""}
+        for tolerance, comparator, table in zip(
+            tolerances, comparators, settings.outputs, strict=True
+        )
+    ]
+    fields: dict[str, Any] = {"axes": axes, "rollout": rollout, "cases": cases}
+    for key, type, others in (("inputs", Input, inputs), ("outputs", Output, outputs)):
+        fields[key] = tuple(
+            type.from_fields(
                 table,
-                shape=dims["inputs", index],
+                shape=shapes[key, index].dims,
                 dtype=resolve_dtype(settings, table),
-                at=call_paths[index],
-                fill=fills[index],
+                **others[index],
             )
-            for index, table in enumerate(settings.inputs)
-        ),
-        "outputs": tuple(
-            Output.from_fields(
-                table,
-                shape=dims["outputs", index],
-                dtype=resolve_dtype(settings, table),
-                tolerance=tolerances[index],
-                compare=comparators[index],
-                masked_by=table.masked_by or "",
-            )
-            for index, table in enumerate(settings.outputs)
-        ),
-        "axes": axes,
-        "rollout": rollout,
-        "cases": cases,
-    }
+            for index, table in enumerate(getattr(settings, key))
+        )
+    return fields
 
 
-def _resolve_fill(
-    model: EffectiveSettings, context: ResolveContext, path: KeyPath, table: InputTable
-) -> Fill:
+def _resolve_fill(model: EffectiveSettings, path: KeyPath, table: InputTable) -> Fill:
     """Return the fill of an input; without one, a function of `inputs_from` draws the values."""
     has_function = model.settings.inputs_from or not model.has_valid("inputs_from")
     if has_function and "fill" not in table.model_fields_set:
         return Fill(kind="function")
-    dtype = resolve_dtype(model.settings, table)
-    return resolve_fill(model, (*path, "fill"), table.fill, dtype, context.references)
+    return resolve_fill(model, (*path, "fill"), table.fill, resolve_dtype(model.settings, table))
 
 
 def _check_required_keys(model: EffectiveSettings) -> None:
@@ -256,11 +191,11 @@ def _check_required_keys(model: EffectiveSettings) -> None:
             model.report.add(model.entry.file.build_problem(model.entry.path, message))
 
 
-def _check_devices(model: EffectiveSettings, devices: Collection[str]) -> None:
+def _check_devices(model: EffectiveSettings) -> None:
     """Report unknown devices, except those of `[tool.exporter]`, which are already checked."""
     if not model.has_valid("devices") or model.find_layer(("devices",)).path[0] == "tool":
         return
-    names = model.settings.devices
+    names, devices = model.settings.devices, model.context.devices
     for index, name in enumerate(names):
         if name not in devices:
             model.add_problem(("devices", index), format_unknown_device(name, devices))
@@ -283,13 +218,11 @@ def list_entry_problems(model: EffectiveSettings) -> tuple[Problem, ...]:
     return problems.list_problems()
 
 
-def make_invalid_spec(
-    model: EffectiveSettings, problems: Iterable[Problem], devices: Collection[str]
-) -> ModelSpec:
+def make_invalid_spec(model: EffectiveSettings, problems: Iterable[Problem]) -> ModelSpec:
     """Return a spec with the problems of an entry, which need not be in its own table."""
     settings = model.settings
     own_devices = settings.devices if model.has_valid("devices") else ()
-    known_devices = [name for name in dict.fromkeys(own_devices) if name in devices]
+    known_devices = [name for name in dict.fromkeys(own_devices) if name in model.context.devices]
     shown = {key: getattr(settings, key) for key in _SHOWN_KEYS if model.has_valid(key)}
     return make_empty_spec(
         model.id,
@@ -472,23 +405,22 @@ def load_layers(
     if not manifests:
         check_gate(settings, {entry.id for entry in graph.entries}, settings_report)
     base = (settings.layer,) if settings.layer else ()
-    references = References(root, fallback_root)
+    context = EntryContext(
+        root,
+        fallback_root,
+        devices=settings.project.device_names,
+        pinned=list_pinned_devices(settings.project.devices),
+        environment=settings.project.environment,
+    )
     models = []
     for entry in graph.entries:
         entry_report = ProblemCollector()
         layers = (*base, *graph.list_layers(entry, entry_report))
-        expanded = expand_repeats(merge_layers(entry.id, layers, entry_report))
-        models.append(complete_input_names(expanded, references))
-    devices = settings.project.device_names
-    context = ResolveContext(
-        devices=devices,
-        pinned=list_pinned_devices(settings.project.devices),
-        references=references,
-        environment=settings.project.environment,
-    )
+        expanded = expand_repeats(merge_layers(entry.id, layers, entry_report, context))
+        models.append(complete_input_names(expanded))
     for file in files:
         check_shared_axes(file.defaults, models)
-    specs = [resolve_model(model, context) for model in models]
+    specs = [resolve_model(model) for model in models]
     for model in models:
         report.include(model.report)
     for problems in invalid_ids.values():
@@ -498,7 +430,7 @@ def load_layers(
         message = "no manifest has a [models.ID]; add one"
         report.add(Problem(message=message, location=Location(file=folder)))
     complete = [
-        spec or make_invalid_spec(model, list_entry_problems(model), devices)
+        spec or make_invalid_spec(model, list_entry_problems(model))
         for model, spec in zip(models, specs, strict=True)
     ]
     resolved = _keep_valid_ids(files, complete, invalid_ids)
@@ -517,7 +449,7 @@ def load_layers(
             problems=other_problems.list_problems(),
         ),
         layers={model.id: model for model in reversed(models)},
-        files=frozenset(references.files),
+        files=frozenset(context.files),
     )
 
 

@@ -35,7 +35,6 @@ from exporter.manifest.rules.layers import Layer
 from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.settings import ProjectTable
-from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import KeyPath, format_value, quote
 
@@ -98,9 +97,7 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     project = _build_project(
         root, settings, devices, tuple(environments.values()), toolchains, file
     )
-    values = {
-        key: value for key, value in list_explicit_values(settings).items() if key in _MODEL_KEYS
-    }
+    values = {key: value for key, value in settings.list_explicit().items() if key in _MODEL_KEYS}
     values["devices"] = _resolve_default_devices(file, settings, project.device_names, report)
     layer = Layer(
         file=file,
@@ -139,11 +136,11 @@ def _build_project(
     gate_table = table.gate
     policy = {
         key: value
-        for key, value in list_explicit_values(gate_table).items()
+        for key, value in gate_table.list_explicit().items()
         if key in GatePolicy.model_fields
     }
     policies = tuple(
-        ModelPolicy(models=name, values=list_explicit_values(each))
+        ModelPolicy(models=name, values=each.list_explicit())
         for name, each in gate_table.models.items()
     )
     path = (*_PATH, "gate")

@@ -9,7 +9,6 @@ from typing import Literal
 from exporter.manifest.resolved.model import CustomOp, ExporterName
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.overrides import split_variants
-from exporter.manifest.rules.references import References
 from exporter.manifest.rules.sources import EXPORTER_TITLES, choose_exporter
 from exporter.manifest.schema.tables import CustomOpTable
 from exporter.manifest.syntax.values import KeyPath, quote
@@ -35,7 +34,7 @@ _FORM: dict[ExporterName, str] = {
 }
 
 
-def resolve_custom_ops(model: EffectiveSettings, references: References) -> tuple[CustomOp, ...]:
+def resolve_custom_ops(model: EffectiveSettings) -> tuple[CustomOp, ...]:
     """Return the operators in the order of the manifest."""
     operators = []
     seen: set[tuple[str, ExporterName, int]] = set()
@@ -55,22 +54,15 @@ def resolve_custom_ops(model: EffectiveSettings, references: References) -> tupl
                 message = f"{quote(table.name)} already has an entry from opset {table.opset}"
                 model.add_problem((*path, "name"), message)
             seen.add(identity)
-        operators.append(_resolve_operator(model, references, path, table))
+        references = {
+            key: model.check_source((*path, key), text)
+            for key in (*_EXPORTERS, "reference")
+            if (text := getattr(table, key))
+        }
+        if library := table.ort_library:
+            references["ort_library"] = _resolve_library(model, (*path, "ort_library"), library)
+        operators.append(CustomOp(name=table.name, opset=table.opset, **references))
     return tuple(operators)
-
-
-def _resolve_operator(
-    model: EffectiveSettings, references: References, path: KeyPath, table: CustomOpTable
-) -> CustomOp:
-    functions = {
-        key: references.check_source(model, (*path, key), text)
-        for key in (*_EXPORTERS, "reference")
-        if (text := getattr(table, key))
-    }
-    library = table.ort_library
-    if library:
-        library = _resolve_library(model, references, (*path, "ort_library"), library)
-    return CustomOp(name=table.name, opset=table.opset, ort_library=library, **functions)
 
 
 def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: ExporterName) -> None:
@@ -119,19 +111,17 @@ def _check_use(
         model.add_problem((*path, "opset"), message)
 
 
-def _resolve_library(
-    model: EffectiveSettings, references: References, path: KeyPath, text: str
-) -> str:
+def _resolve_library(model: EffectiveSettings, path: KeyPath, text: str) -> str:
     """Return the library, or the function that returns its path, relative to the manifest."""
     if ":" in text:
-        return references.check_source(model, path, text)
+        return model.check_source(path, text)
     if text.startswith(("/", "~")) or "\\" in text:
         form = "a path relative to the manifest, with forward slashes, or a function that returns"
         model.add_problem(path, f"expected {form} one, got {quote(text)}")
         return text
     folder = model.find_layer(path).folder
     name = posixpath.normpath(posixpath.join(folder, text))
-    file, root = references.root / name, references.root.resolve()
+    file, root = model.context.root / name, model.context.root.resolve()
     if name.startswith("../") or not file.resolve().is_relative_to(root):
         model.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
     elif not file.is_file():

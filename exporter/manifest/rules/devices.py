@@ -11,6 +11,7 @@ from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.core.known_names import RUNTIMES, Release
 from exporter.environments import NPM
 from exporter.manifest.resolved.project import Device, RuntimeEnvironment, Toolchain
+from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, EnvironmentTable, ToolchainTable
 from exporter.manifest.syntax.fields import FLOATS
@@ -218,10 +219,10 @@ def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
     return {device.name: device.pinned_release for device in devices if device.pinned_release}
 
 
-def add_consumer_devices(
-    names: tuple[str, ...], consumers: Iterable[str], pinned: Mapping[str, Release]
-) -> tuple[str, ...]:
+def add_consumer_devices(model: EffectiveSettings) -> tuple[str, ...]:
     """Return the devices of an entry with those that run the promised release."""
+    names, pinned = model.settings.devices, model.context.pinned
+    consumers = model.settings.consumers if model.has_valid("consumers") else ()
     release = find_lowest_release(consumers)
     return (*names, *(name for name in pinned if name not in names and pinned[name] == release))
 

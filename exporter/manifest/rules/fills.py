@@ -10,7 +10,6 @@ from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
 from exporter.manifest.resolved.model import Comparator, Rollout
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.layers import EffectiveSettings
-from exporter.manifest.rules.references import References
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
 from exporter.manifest.schema.tables import (
     AxisTable,
@@ -18,7 +17,6 @@ from exporter.manifest.schema.tables import (
     FillTable,
     InputTable,
     OutputTable,
-    list_explicit_values,
 )
 from exporter.manifest.syntax.fields import FLOATS, MAX_COPIES, MAX_SIZE, OMITTED, PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath, format_key, format_value, join_words, quote
@@ -54,10 +52,9 @@ def resolve_fill(
     path: KeyPath,
     fill: str | FillTable,
     dtype: str,
-    references: References,
 ) -> Fill:
     """Return the fill at `path`, and report it if it does not suit the dtype."""
-    items: dict[str, Any] = {fill: None} if isinstance(fill, str) else list_explicit_values(fill)
+    items: dict[str, Any] = {fill: None} if isinstance(fill, str) else fill.list_explicit()
     mode = items.pop("mode", "RGB")
     ((kind, value),) = items.items()
     if dtype not in _DTYPES.get(kind, (dtype,)):
@@ -84,10 +81,10 @@ def resolve_fill(
         case "value":
             return Fill(kind=kind, value=value)
         case "file" | "image":
-            file = references.check_data_file(model, (*path, kind), value)
+            file = model.check_data_file((*path, kind), value)
             return Fill(kind=kind, file=file, mode=mode if kind == "image" else "")
         case "python":
-            function = references.check_function(model, (*path, kind), value)
+            function = model.check_function((*path, kind), value)
             return Fill(kind=kind, python=function)
         case _:
             return Fill.model_validate({"kind": kind})
@@ -164,7 +161,7 @@ def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) 
 
 
 def resolve_comparators(
-    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape], references: References
+    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
 ) -> list[Comparator | None]:
     """Return the comparator of each output, and report those that do not fit it."""
     comparators: list[Comparator | None] = []
@@ -177,7 +174,7 @@ def resolve_comparators(
             Comparator(call=compare) if isinstance(compare, str) else Comparator(**dict(compare))
         )
         if comparator.call:
-            function = references.check_function(model, path, comparator.call)
+            function = model.check_function(path, comparator.call)
             comparator = comparator.model_copy(update={"call": function})
         comparators.append(comparator)
         if problem := _find_comparator_problem(model, index, comparator, shapes):
@@ -377,9 +374,7 @@ def _format_dims(dims: tuple[Dim, ...]) -> str:
 _DECLARED = "declared"
 
 
-def resolve_cases(
-    model: EffectiveSettings, axes: Sequence[Axis], references: References
-) -> tuple[Case, ...]:
+def resolve_cases(model: EffectiveSettings, axes: Sequence[Axis]) -> tuple[Case, ...]:
     input_axes = {axis.name: axis for axis in axes if axis.example is not None}
     examples = {axis.name: axis.example for axis in axes if axis.example is not None}
     owners: dict[str, KeyPath] = {}
@@ -402,36 +397,30 @@ def resolve_cases(
         _check_axes(model, path, case, input_axes)
         if problem := find_size_problem(axes, {**examples, **case.axes}):
             model.add_problem((*path, "axes"), problem)
-        cases.append(_resolve_case(model, path, case, references))
+        cases.append(_resolve_case(model, path, case))
     return tuple(cases)
 
 
 def resolve_inputs_from(
-    model: EffectiveSettings, path: KeyPath, function: str, references: References
+    model: EffectiveSettings, path: KeyPath, function: str
 ) -> InputsFrom | None:
     """Return the checked function that creates the call, or None if none is set."""
     if not function:
         return None
-    return InputsFrom(function=references.check_function(model, path, function))
+    return InputsFrom(function=model.check_function(path, function))
 
 
-def _resolve_case(
-    model: EffectiveSettings, path: KeyPath, case: CaseTable, references: References
-) -> Case:
+def _resolve_case(model: EffectiveSettings, path: KeyPath, case: CaseTable) -> Case:
     return Case(
         name=case.name,
-        fills=_resolve_values(model, (*path, "values"), case, references),
+        fills=_resolve_values(model, (*path, "values"), case),
         absent=tuple(name for name, value in case.values.items() if value == OMITTED),
         axes=case.axes,
-        inputs_from=resolve_inputs_from(
-            model, (*path, "inputs_from"), case.inputs_from, references
-        ),
+        inputs_from=resolve_inputs_from(model, (*path, "inputs_from"), case.inputs_from),
     )
 
 
-def _resolve_values(
-    model: EffectiveSettings, path: KeyPath, case: CaseTable, references: References
-) -> dict[str, Fill]:
+def _resolve_values(model: EffectiveSettings, path: KeyPath, case: CaseTable) -> dict[str, Fill]:
     """Return the fills of a case by input, and report those that do not suit their input."""
     inputs: dict[str, InputTable] = {table.name: table for table in model.settings.inputs}
     fills = {}
@@ -444,7 +433,7 @@ def _resolve_values(
                 model.add_problem(value_path, f"the input {quote(name)} is not `optional`")
         elif isinstance(value, str | FillTable):
             dtype = resolve_dtype(model.settings, inputs[name])
-            fills[name] = resolve_fill(model, value_path, value, dtype, references)
+            fills[name] = resolve_fill(model, value_path, value, dtype)
         elif problem := find_value_problem(value, resolve_dtype(model.settings, inputs[name])):
             model.add_problem(value_path, problem)
         else:

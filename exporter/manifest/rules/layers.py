@@ -1,23 +1,91 @@
-"""Merge layers of settings into the effective settings of a model, with the origin of each key.
+"""Merge layers of settings into the effective settings of a model, and check its references.
 
 Later layers win: built-in default, `[tool.exporter]`, `[defaults]` of the file, the parent that
 `extends` names, the entry. A parent is resolved with its own file's `[defaults]` before an entry
 extends it. `init`, `options` and `axes` are merged key by key, and so is each axis. Other keys are
 replaced.
+
+A reference is `file.py:attribute`, `package.module:attribute`, or a file. Python files are parsed,
+not run. An attribute exists if a statement of the module defines it, or if the module can define
+any name (a star import, `__getattr__`, `globals()`).
 """
 
 from __future__ import annotations
 
+import ast
+import difflib
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from exporter.core.errors import Problem, suggest_nearest
+from exporter.core.errors import Location, Problem, suggest_nearest
+from exporter.core.frozen_model import Plain
+from exporter.core.known_names import Release
 from exporter.manifest.schema.entry import OptionsTable, Settings
-from exporter.manifest.schema.tables import AxisTable, Table, list_explicit_values
+from exporter.manifest.schema.tables import AxisTable, Table
+from exporter.manifest.syntax.python_source import (
+    ForwardParameters,
+    UnreadableForward,
+    find_module_file,
+    is_file,
+    list_names,
+    parse_python,
+    read_forward,
+)
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
-from exporter.manifest.syntax.values import KeyPath, quote
+from exporter.manifest.syntax.values import KeyPath, quote, split_data_file
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+#: The option with a list of types of modules.
+FUNCTIONS = "export_modules_as_functions"
+SAVED_MODELS = (".pt2", ".pt")
+
+
+@dataclass(frozen=True, slots=True)
+class _ModuleNames:
+    """The names that a Python file defines at its top level."""
+
+    names: frozenset[str]
+    is_open: bool
+    """Whether the module can define any other name."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryContext:
+    """The things that entries refer to; it reads each file once."""
+
+    root: Path
+    fallback_root: Path | None = None
+    """A folder for files that `root` lacks, such as files that git ignores."""
+    devices: Collection[str] = ()
+    """Every device of the project, by name."""
+    pinned: Mapping[str, Release] = field(default_factory=dict)
+    """The devices whose environment pins a release of ONNX Runtime."""
+    environment: tuple[str, ...] = ()
+    """Environment variables that the project lists for workers."""
+    files: set[Path] = field(default_factory=set)
+    """Every existing file that an entry names."""
+    _modules: dict[Path, _ModuleNames | Problem] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return (self.root, self.fallback_root) if self.fallback_root else (self.root,)
+
+    def find_file(self, name: str) -> Path | None:
+        file = next((root / name for root in self.roots if is_file(root / name)), None)
+        if file:
+            self.files.add(file)
+        return file
+
+    def read_names(self, file: Path, name: str) -> _ModuleNames | Problem:
+        """Return the names of a module, or the problem of a file that is not valid Python."""
+        if file not in self._modules:
+            self._modules[file] = _read_module(file, name)
+        return self._modules[file]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +117,7 @@ class EffectiveSettings:
     """The problems of each key that is invalid in the layer that sets it."""
     report: ProblemCollector
     """The problems of this model only."""
+    context: EntryContext
     source_paths: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
     """The table with `repeat` of each copy, such as `("inputs", 5)`."""
 
@@ -82,8 +151,135 @@ class EffectiveSettings:
         own_keys = (key for key in keys if self.origins.get((key,)) is self.entry)
         return (next(own_keys, keys[0]),)
 
+    def check_source(self, path: KeyPath, text: str) -> str:
+        """Check a source and return it relative to the model's own manifest."""
+        location, _, attribute = text.rpartition(":")
+        if not location and text.endswith(SAVED_MODELS):
+            return self.check_file(path, text)
+        if location.endswith(".py"):
+            return self.check_function(path, text)
+        if _MODULE.fullmatch(location) and attribute.isidentifier():
+            self._check_module(path, location, attribute)
+            return text
+        hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
+        if location.endswith(SAVED_MODELS):
+            hint = f"; a saved model has no attributes, use {quote(location)}"
+        form = '"file.py:attribute" or "package.module:attribute"'
+        self.add_problem(path, f"expected {form}, got {quote(text)}{hint}")
+        return text
 
-def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> EffectiveSettings:
+    def check_function(self, path: KeyPath, text: str) -> str:
+        """Check `file.py:attribute` and return it relative to the model's own manifest."""
+        location, _, attribute = text.rpartition(":")
+        if not (location.endswith(".py") and attribute.isidentifier()):
+            self.add_problem(path, f'expected "file.py:attribute", got {quote(text)}')
+            return text
+        name = self._resolve_name(path, location)
+        if not name:
+            return text
+        file = self.context.find_file(name) or self.context.root / name
+        self._check_attribute(path, file, (name, attribute))
+        if self.find_layer(path).folder == self.entry.folder:
+            return text
+        return f"{posixpath.relpath(name, self.entry.folder or '.')}:{attribute}"
+
+    def check_module_types(self, path: KeyPath, options: Mapping[str, Any]) -> dict[str, Plain]:
+        types = options.get(FUNCTIONS)
+        if not isinstance(types, tuple):
+            return {**options}
+        checked: list[Plain] = []
+        for index, text in enumerate(types):
+            item: KeyPath = (*path, FUNCTIONS, index)
+            if ":" in text:
+                checked.append(self.check_source(item, text))
+            else:
+                form = '"file.py:Class" or "package.module:Class"'
+                self.add_problem(item, f"expected {form}, got {quote(text)}")
+        return {**options, FUNCTIONS: checked}
+
+    def check_data_file(self, path: KeyPath, text: str) -> str:
+        """Check that a tensor file exists; return it relative to the model's own manifest."""
+        location, key = split_data_file(text)
+        name = self.check_file(path, location)
+        return f"{name}:{key}" if key else name
+
+    def check_file(self, path: KeyPath, text: str) -> str:
+        """Check that a file of the project exists; return it relative to the model's manifest."""
+        folder = self.find_layer(path).folder
+        if posixpath.normpath(posixpath.join(folder, text)).startswith("../"):
+            self.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
+            return text
+        name = self._resolve_name(path, text)
+        if not name or folder == self.entry.folder:
+            return text
+        return posixpath.relpath(name, self.entry.folder or ".")
+
+    def read_forward(self, source: str) -> ForwardParameters:
+        """Return the parameters of `forward` of a source.
+
+        Raises:
+            UnreadableForward: If the source cannot be read without running it.
+        """
+        location, _, attribute = source.rpartition(":")
+        if not location:
+            raise UnreadableForward("a saved model has no parameters that can be read")
+        if location.endswith(".py"):
+            folder = self.find_layer(("source",)).folder
+            file = self.context.find_file(posixpath.normpath(posixpath.join(folder, location)))
+        else:
+            file = find_module_file(location, self._list_folders())
+        if file is None:
+            raise UnreadableForward(f"the source of {quote(location)} is not found")
+        forward = read_forward(file, attribute, self._list_folders())
+        self.context.files.update(forward.files)
+        return forward
+
+    def _list_folders(self) -> list[str]:
+        """Return the folders in which the modules of a model are searched first."""
+        return [str(self.context.root / self.entry.folder), str(self.context.root)]
+
+    def _resolve_name(self, path: KeyPath, text: str) -> str:
+        """Return the file relative to the project's root, or "" if it does not exist."""
+        if text.startswith("/") or "\\" in text or ":" in text:
+            message = "expected a path relative to the manifest, with forward slashes"
+            self.add_problem(path, f"{message}, got {quote(text)}")
+            return ""
+        name = posixpath.normpath(posixpath.join(self.find_layer(path).folder, text))
+        if self.context.find_file(name):
+            return name
+        hint = _suggest_file(self.context.root / name)
+        self.add_problem(path, f"the file {quote(name)} does not exist{hint}")
+        return ""
+
+    def _check_module(self, path: KeyPath, module: str, attribute: str) -> None:
+        """Check the attribute if the source of the module can be found without an import.
+
+        If the package is not installed, nothing is reported: a command that does not export must
+        also work in an environment without the packages of the models. The export reports it.
+        """
+        file = find_module_file(module, self._list_folders())
+        if file:
+            self.context.files.add(file)
+            name = (
+                file.relative_to(self.context.root).as_posix()
+                if file.is_relative_to(self.context.root)
+                else ""
+            )
+            self._check_attribute(path, file, (name or module, attribute))
+
+    def _check_attribute(self, path: KeyPath, file: Path, reference: tuple[str, str]) -> None:
+        name, attribute = reference
+        module = self.context.read_names(file, name)
+        if isinstance(module, Problem):
+            self.report.add(module)
+        elif attribute not in module.names and not module.is_open:
+            hint = suggest_nearest(attribute, module.names)
+            self.add_problem(path, f"{name} does not define {quote(attribute)}{hint}")
+
+
+def merge_layers(
+    id: str, layers: Sequence[Layer], report: ProblemCollector, context: EntryContext
+) -> EffectiveSettings:
     """Merge the layers, lowest first; the last one is the entry."""
     values: dict[str, Any] = {}
     origins: dict[KeyPath, Layer] = {}
@@ -100,12 +296,12 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
             message = f"no parent and no [defaults] set {quote(text)}{hint or '; remove it'}"
             problem = layer.file.build_problem((*layer.path, "unset", index), message)
             report.add(problem, model="" if layer is layers[-1] else id)
-        for key, value in list_explicit_values(layer.table).items():
+        for key, value in layer.table.list_explicit().items():
             if key in ("extends", "unset"):
                 continue
             origins[key,] = layer
             if key in Settings.merged:
-                items = list_explicit_values(value) if isinstance(value, Table) else value
+                items = value.list_explicit() if isinstance(value, Table) else value
                 lower = values.get(key, {})
                 values[key] = {**lower, **items}
                 origins |= {(key, item): layer for item in items}
@@ -133,6 +329,7 @@ def merge_layers(id: str, layers: Sequence[Layer], report: ProblemCollector) -> 
         origins=origins,
         broken=broken,
         report=report,
+        context=context,
     )
 
 
@@ -144,7 +341,7 @@ def _remove_value(values: dict[str, Any], path: Sequence[str]) -> None:
     elif len(steps) == 1:
         values[key] = {name: item for name, item in values[key].items() if name != steps[0]}
     else:
-        items = list_explicit_values(values[key][steps[0]])
+        items = values[key][steps[0]].list_explicit()
         del items[steps[1]]
         axis = AxisTable.model_construct(set(items), **items)
         values[key] = {**values[key], steps[0]: axis}
@@ -152,5 +349,38 @@ def _remove_value(values: dict[str, Any], path: Sequence[str]) -> None:
 
 def _merge_axes(lower: AxisTable | None, upper: AxisTable) -> AxisTable:
     """Return the keys of both tables; those of `upper` win."""
-    items = {**(list_explicit_values(lower) if lower else {}), **list_explicit_values(upper)}
+    items = {**(lower.list_explicit() if lower else {}), **upper.list_explicit()}
     return AxisTable.model_construct(set(items), **items)
+
+
+def _suggest_file(file: Path) -> str:
+    try:
+        names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(file.stem, names, n=1)
+    return f"; did you mean '{close[0]}{file.suffix}'?" if close else ""
+
+
+def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
+    try:
+        return _parse_names(file.read_bytes())
+    except SyntaxError as error:
+        location = Location(file=name, line=error.lineno)
+        return Problem(message=f"is not valid Python: {error.msg}", location=location)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        message = f"is not valid Python: {error}"
+    return Problem(message=message, location=Location(file=name))
+
+
+@lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
+def _parse_names(source: bytes) -> _ModuleNames:
+    tree = parse_python(source)
+    names = frozenset(list_names(tree.body))
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    is_dynamic = any(
+        isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in calls
+    )
+    return _ModuleNames(names, is_open=bool(names & {"*", "__getattr__"}) or is_dynamic)

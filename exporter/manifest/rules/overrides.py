@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -10,9 +9,8 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
 from exporter.manifest.rules.layers import EffectiveSettings
-from exporter.manifest.rules.references import References
 from exporter.manifest.schema.entry import ExpectTable, OverrideTable, Settings, SkipTable
-from exporter.manifest.schema.tables import BoundTable, ToleranceTable, list_explicit_values
+from exporter.manifest.schema.tables import BoundTable, ToleranceTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.values import KeyPath, join_words, quote
 from exporter.manifest.syntax.versions import format_opsets
@@ -83,22 +81,17 @@ def resolve_condition(
     return opsets
 
 
-def resolve_tolerance(
-    model: EffectiveSettings, path: KeyPath, table: ToleranceTable, devices: Collection[str]
-) -> Tolerance:
+def resolve_tolerance(model: EffectiveSettings, path: KeyPath, table: ToleranceTable) -> Tolerance:
     """Return the tolerance at `path`."""
-    general = _resolve_bound(table)
-    tables = table.__pydantic_extra__ or {}
+    tables, devices = table.__pydantic_extra__ or {}, model.context.devices
     for name in tables:
         if name not in FLOATS and name not in devices:
             hint = suggest_nearest(name, [*FLOATS, *devices])
             model.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
     return Tolerance.from_fields(
-        general,
-        by_dtype={name: _resolve_bound(bound) for name, bound in tables.items() if name in FLOATS},
-        by_device={
-            name: _resolve_bound(bound) for name, bound in tables.items() if name in devices
-        },
+        _resolve_bound(table),
+        by_dtype={name: _resolve_bound(each) for name, each in tables.items() if name in FLOATS},
+        by_device={name: _resolve_bound(each) for name, each in tables.items() if name in devices},
     )
 
 
@@ -129,25 +122,31 @@ class Variant:
         return None if self.override is None else ("overrides", self.override, key)
 
 
-def resolve_overrides(
-    model: EffectiveSettings, devices: Collection[str], references: References
-) -> tuple[Override, ...]:
+def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
     overrides = []
+    names = [output.name for output in model.settings.outputs]
     for index, table in enumerate(model.settings.overrides):
         path: KeyPath = ("overrides", index)
         _check_keys(model, path, table)
+        outputs = {}
+        for number, output in enumerate(table.outputs):
+            output_path = (*path, "outputs", number)
+            if output.name not in names and model.has_valid("outputs"):
+                message = f"no output has the name {quote(output.name)}"
+                hint = suggest_name(output.name, names)
+                model.add_problem((*output_path, "name"), f"{message}{hint}")
+            tolerance_path = (*output_path, "tolerance")
+            outputs[output.name] = resolve_tolerance(model, tolerance_path, output.tolerance)
         tolerance = None
         if table.tolerance:
-            tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance, devices)
+            tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance)
         overrides.append(
             Override.from_fields(
                 table,
                 opsets=resolve_condition(model, path, table),
-                options=references.check_module_types(
-                    model, (*path, "options"), list_explicit_values(table.options)
-                ),
+                options=model.check_module_types((*path, "options"), table.options.list_explicit()),
                 tolerance=tolerance,
-                outputs=_resolve_outputs(model, path, table, devices),
+                outputs=outputs,
             )
         )
     return tuple(overrides)
@@ -179,7 +178,7 @@ def split_variants(settings: Settings) -> tuple[Variant, ...]:
 
 
 def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
-    keys = list_explicit_values(table)
+    keys = table.list_explicit()
     if not any(key in keys for key in _CONDITIONS):
         message = "needs `opset` or `device`; write settings for all cells in the entry itself"
         model.add_problem(path, message)
@@ -190,20 +189,3 @@ def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -
         if key in keys and table.device != "*":
             message = "all devices use the same file of an opset; remove `device` or this key"
             model.add_problem((*path, key), message)
-
-
-def _resolve_outputs(
-    model: EffectiveSettings, path: KeyPath, table: OverrideTable, devices: Collection[str]
-) -> dict[str, Tolerance]:
-    names = [output.name for output in model.settings.outputs]
-    tolerances = {}
-    for index, output in enumerate(table.outputs):
-        output_path = (*path, "outputs", index)
-        if output.name not in names and model.has_valid("outputs"):
-            message = f"no output has the name {quote(output.name)}"
-            hint = suggest_name(output.name, names)
-            model.add_problem((*output_path, "name"), f"{message}{hint}")
-        tolerances[output.name] = resolve_tolerance(
-            model, (*output_path, "tolerance"), output.tolerance, devices
-        )
-    return tolerances

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from exporter.core.errors import suggest_name, suggest_nearest
 from exporter.manifest.resolved.call import Container, Dim
 from exporter.manifest.rules.layers import EffectiveSettings
-from exporter.manifest.rules.references import References
 from exporter.manifest.rules.sources import list_exporters
 from exporter.manifest.schema.entry import Settings
 from exporter.manifest.schema.tables import (
@@ -276,26 +275,26 @@ def list_call_paths(model: EffectiveSettings) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def complete_input_names(model: EffectiveSettings, references: References) -> EffectiveSettings:
+def complete_input_names(model: EffectiveSettings) -> EffectiveSettings:
     """Return the model with a name for each input; report inputs that can have none."""
     if not model.has_valid("inputs") or all(table.name for table in model.settings.inputs):
         return model
     paths = list_call_paths(model)
     tables = tuple(
-        table if table.name else _add_name(model, index, table, path, references)
+        table if table.name else _add_name(model, index, table, path)
         for index, (table, path) in enumerate(zip(model.settings.inputs, paths, strict=True))
     )
     settings = model.settings.model_copy(update={"inputs": tables})
     return replace(model, settings=settings)
 
 
-def resolve_containers(model: EffectiveSettings, references: References) -> tuple[Container, ...]:
+def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
     """Return every container with a type, after a check of its reference."""
     containers = []
     for index, table in enumerate(model.settings.containers):
         kind, path = table.type, ("containers", index, "type")
         if ":" in kind:
-            kind = references.check_source(model, path, kind)
+            kind = model.check_source(path, kind)
             if model.has_valid("capture") and model.settings.capture == "script":
                 message = "a scripted model takes only tuples, lists and dicts"
                 model.add_problem(path, message)
@@ -307,19 +306,17 @@ def resolve_containers(model: EffectiveSettings, references: References) -> tupl
     return tuple(containers)
 
 
-def _add_name(
-    model: EffectiveSettings, index: int, table: InputTable, path: str, references: References
-) -> InputTable:
+def _add_name(model: EffectiveSettings, index: int, table: InputTable, path: str) -> InputTable:
     """Return the table with the name of its parameter, or with its path after a problem."""
     try:
-        name = _find_name(model, path, references)
+        name = _find_name(model, path)
     except UnreadableForward as error:
         model.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
         name = f"inputs[{index}]"
     return table.model_copy(update={"name": name})
 
 
-def _find_name(model: EffectiveSettings, path: str, references: References) -> str:
+def _find_name(model: EffectiveSettings, path: str) -> str:
     if not path:
         raise UnreadableForward("the function of `inputs_from` creates the call")
     root, (step, *inner) = parse_call_path(path)
@@ -329,7 +326,7 @@ def _find_name(model: EffectiveSettings, path: str, references: References) -> s
         return str(step)
     if not model.has_valid("source"):
         raise UnreadableForward("the source is not valid")
-    forward = references.read_forward(model, model.settings.source)
+    forward = model.read_forward(model.settings.source)
     return _select_parameter(forward, int(step))
 
 

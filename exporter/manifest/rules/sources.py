@@ -24,11 +24,9 @@ from exporter.manifest.resolved.model import (
     ParameterNames,
 )
 from exporter.manifest.resolved.project import Manifest
-from exporter.manifest.rules.layers import EffectiveSettings
+from exporter.manifest.rules.layers import FUNCTIONS, SAVED_MODELS, EffectiveSettings
 from exporter.manifest.rules.overrides import Variant, split_variants
-from exporter.manifest.rules.references import FUNCTIONS, SAVED_MODELS, References
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import list_explicit_values
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 from exporter.manifest.syntax.versions import NATIVE_OPSETS, REQUESTABLE_OPSETS, format_opsets
 from exporter.processes.environment import is_fixed, is_passed
@@ -155,16 +153,16 @@ def check_sequences(model: EffectiveSettings) -> None:
             model.add_problem(path, f"{message}, not at {format_opsets(early)}")
 
 
-def resolve_options(model: EffectiveSettings, references: References) -> dict[str, Plain]:
+def resolve_options(model: EffectiveSettings) -> dict[str, Plain]:
     """Return the options of the entry, after a check of these and of those of its overrides."""
-    options = list_explicit_values(model.settings.options)
+    options = model.settings.options.list_explicit()
     is_exported = model.has_valid("artifact") and not model.settings.artifact
     if is_exported and model.has_valid("exporter", "capture", "opsets", "overrides"):
         _check_options(model, ("options",), options, None)
         for index, table in enumerate(model.settings.overrides):
             path: KeyPath = ("overrides", index, "options")
-            _check_options(model, path, list_explicit_values(table.options), table.opset)
-    return references.check_module_types(model, ("options",), options)
+            _check_options(model, path, table.options.list_explicit(), table.opset)
+    return model.check_module_types(("options",), options)
 
 
 def _check_options(
@@ -196,7 +194,7 @@ def _check_options(
         if exporter == "torchscript" and opset < _FIRST_FUNCTION_OPSET
     ]
     has_override = opsets is None and any(
-        FUNCTIONS in list_explicit_values(table.options) for table in model.settings.overrides
+        FUNCTIONS in table.options.list_explicit() for table in model.settings.overrides
     )
     if options.get(FUNCTIONS) and early and not has_override:
         message = f"ONNX has functions from opset {_FIRST_FUNCTION_OPSET}, not at "
@@ -243,24 +241,23 @@ _NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove 
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
 
 
-def resolve_weights(model: EffectiveSettings, references: References) -> dict[str, str]:
-    """Return the fields `weights` and `weights_sha256` if they are set."""
+def resolve_weights(model: EffectiveSettings) -> str:
+    text = model.settings.weights
+    if text and not text.endswith(_WEIGHTS):
+        message = f"expected a file with a suffix of {', '.join(_WEIGHTS)}, got {quote(text)}"
+        model.add_problem(("weights",), message)
+        return text
+    return model.check_file(("weights",), text) if text else ""
+
+
+def resolve_weights_hash(model: EffectiveSettings) -> str:
+    """Return the hash of the weights; report a hash without a file."""
     settings = model.settings
-    fields: dict[str, str] = {}
-    if ("weights",) in model.origins and model.has_valid("weights"):
-        fields["weights"] = settings.weights
-        if not settings.weights.endswith(_WEIGHTS):
-            suffixes = ", ".join(_WEIGHTS)
-            message = f"expected a file with a suffix of {suffixes}, got {quote(settings.weights)}"
-            model.add_problem(("weights",), message)
-        else:
-            fields["weights"] = references.check_file(model, ("weights",), settings.weights)
-    if ("weights_sha256",) in model.origins and model.has_valid("weights_sha256"):
-        fields["weights_sha256"] = settings.weights_sha256
-        if ("weights",) not in model.origins and not settings.source.endswith(SAVED_MODELS):
-            message = "needs the key `weights`, or a saved model (.pt2, .pt) as `source`"
-            model.add_problem(("weights_sha256",), message)
-    return fields
+    has_file = ("weights",) in model.origins or settings.source.endswith(SAVED_MODELS)
+    if settings.weights_sha256 and not has_file:
+        message = "needs the key `weights`, or a saved model (.pt2, .pt) as `source`"
+        model.add_problem(("weights_sha256",), message)
+    return settings.weights_sha256
 
 
 def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
@@ -286,28 +283,26 @@ def resolve_parameters(model: EffectiveSettings) -> ParameterNames | None:
             return ParameterNames(names=names)
 
 
-def resolve_passes(model: EffectiveSettings, references: References) -> dict[str, object]:
-    """Return the passes with checked functions, and the entry that their variant extends."""
+def resolve_passes(model: EffectiveSettings) -> tuple[FilePass, ...]:
+    """Return the passes with checked functions."""
     passes = []
     for index, item in enumerate(model.settings.passes):
         path: KeyPath = ("passes", index)
         arguments = {} if isinstance(item, str) else dict(item.__pydantic_extra__ or {})
-        call = references.check_function(model, path, item if isinstance(item, str) else item.call)
+        call = model.check_function(path, item if isinstance(item, str) else item.call)
         if reserved := arguments.keys() & {"source", "target", "samples"}:
             message = "is a parameter that the tool sets; give the argument another name"
             model.add_problem((*path, min(reserved)), message)
         passes.append(FilePass(call=call, arguments=arguments))
-    is_variant = bool(passes) and model.is_own(("passes",))
-    parent = getattr(model.entry.table, "extends", "") if is_variant else ""
-    return {"passes": tuple(passes), "parent": parent}
+    return tuple(passes)
 
 
-def resolve_metric(model: EffectiveSettings, references: References) -> Metric | None:
+def resolve_metric(model: EffectiveSettings) -> Metric | None:
     """Return the metric with its checked function, or None if there is none."""
     table = model.settings.metric
     if table is None:
         return None
-    call = references.check_function(model, ("metric", "call"), table.call)
+    call = model.check_function(("metric", "call"), table.call)
     return Metric(call=call, least=table.least, drop=table.drop)
 
 
@@ -316,16 +311,19 @@ _NOT_OF_COMPONENTS = ("capture", "constants", "containers", "custom_ops", "param
 _COMPONENT_OPTIONS = frozenset({"optimize", "external_data"})
 
 
-def resolve_component(model: EffectiveSettings, references: References) -> Component | None:
+def resolve_component(model: EffectiveSettings) -> Component | None:
     """Return the component with its checked prompt, or None if there is none."""
     settings = model.settings
     table, is_chosen = settings.component, settings.exporter == "transformers"
+    if not model.has_valid("exporter"):
+        return None
     if is_chosen and table is None:
         message = 'needs the key `component`, such as `component = { name = "decode" }`'
         model.add_problem(("exporter",), message)
     if table is None:
         return None
-    if not is_chosen and not has_artifact(model):
+    # An invalid path names a finished file, too.
+    if not is_chosen and model.has_valid("artifact") and not settings.artifact:
         message = 'is for exporter = "transformers"; set it, or remove this key'
         model.add_problem(("component",), message)
     names = [key for key in _NOT_OF_COMPONENTS if model.has_valid(key) and getattr(settings, key)]
@@ -335,7 +333,7 @@ def resolve_component(model: EffectiveSettings, references: References) -> Compo
         wrong = [(index, used & {"at", "optional", "scalar"}) for index, used in keys]
         paths += [("inputs", index, min(used)) for index, used in wrong if used]
     if model.has_valid("options"):
-        options = list_explicit_values(settings.options)
+        options = settings.options.list_explicit()
         paths += [("options", key) for key in options if key not in _COMPONENT_OPTIONS]
     if model.has_valid("overrides"):
         for index, override in enumerate(settings.overrides):
@@ -346,7 +344,7 @@ def resolve_component(model: EffectiveSettings, references: References) -> Compo
         model.add_problem(path, message)
     prompt = table.prompt
     if prompt:
-        prompt = references.check_function(model, ("component", "prompt"), prompt)
+        prompt = model.check_function(("component", "prompt"), prompt)
     return Component(name=table.name, prompt=prompt)
 
 
@@ -395,15 +393,18 @@ def _check_exporter(
     model.add_problem(("opsets",), f"{message}; use exporter = '{exporter}', or remove them")
 
 
-def has_artifact(model: EffectiveSettings) -> bool:
-    """Return whether the entry names a finished file, even if the path is invalid."""
-    return not model.has_valid("artifact") or bool(model.settings.artifact)
+def resolve_artifact(model: EffectiveSettings) -> str:
+    """Return the path relative to the model's manifest, with the placeholder.
 
-
-def resolve_artifact(model: EffectiveSettings, references: References) -> str:
-    """Return the path relative to the model's manifest, with the placeholder."""
+    If there is none, check that an exporter can write the files.
+    """
     settings = model.settings
     text = settings.artifact
+    if not text:
+        check_exporter(model)
+        check_sequences(model)
+        check_saved_source(model)
+        return ""
     for path in _list_export_keys(model):
         model.add_problem(path, _NOT_EXPORTED)
     if not text.endswith(".onnx"):
@@ -419,7 +420,7 @@ def resolve_artifact(model: EffectiveSettings, references: References) -> str:
         )
         return text
     for opset in settings.opsets:
-        references.check_file(model, _ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
+        model.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
     folder = model.find_layer(_ARTIFACT).folder
     if folder == model.entry.folder:
         return text
@@ -432,7 +433,7 @@ def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
         if model.origins.get((key,)) is model.entry:
             yield (key,)
     if model.has_valid("options"):
-        for key in list_explicit_values(model.settings.options):
+        for key in model.settings.options.list_explicit():
             if key not in _FILE_OPTIONS and model.find_layer(("options", key)) is model.entry:
                 yield ("options", key)
     if not model.has_valid("overrides") or model.find_layer(("overrides",)) is not model.entry:
@@ -441,16 +442,14 @@ def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
         for key in ("exporter", "capture"):
             if key in table.model_fields_set:
                 yield ("overrides", index, key)
-        for key in list_explicit_values(table.options):
+        for key in table.options.list_explicit():
             if key not in _FILE_OPTIONS:
                 yield ("overrides", index, "options", key)
 
 
-def resolve_depends(
-    model: EffectiveSettings, references: References, variables: tuple[str, ...]
-) -> Depends:
+def resolve_depends(model: EffectiveSettings) -> Depends:
     """Return the dependencies; report globs without files and variables that workers lack."""
-    table = model.settings.depends
+    table, variables = model.settings.depends, model.context.environment
     path = ("depends", "files")
     folder = model.find_layer(path).folder
     files = []
@@ -464,7 +463,7 @@ def resolve_depends(
         elif name.startswith("../"):
             message = f"{quote(pattern)} is outside the project; use files inside it"
             model.add_problem((*path, index), message)
-        elif not references.has_match(name):
+        elif not any(file.is_file() for root in model.context.roots for file in root.glob(name)):
             model.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
         files.append(posixpath.relpath(name, model.entry.folder or "."))
     for index, name in enumerate(table.environment):

@@ -388,9 +388,3 @@ ParametersField = Annotated[
     | Annotated[Annotated[dict[Line, Name], Field(min_length=1)], Tag("<table>")],
     discriminate_form("expected a name with a number, a list of names or a table of names"),
 ]
-
-
-def list_explicit_values(table: FrozenModel) -> dict[str, Any]:
-    """Return the keys that the user wrote with their values, in the order of the fields."""
-    explicit = table.model_fields_set
-    return {key: getattr(table, key) for key in type(table).model_fields if key in explicit}
