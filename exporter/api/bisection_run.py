@@ -13,7 +13,7 @@ from exporter.core.text import join_lines
 from exporter.environments import InstallationFailure, list_releases
 from exporter.gate.upgrade_comparison import format_record
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.versions import (
+from exporter.manifest.syntax.values import (
     check_version_range,
     find_requirement_name,
     is_in_range,

@@ -21,8 +21,7 @@ from exporter.checks.sample_files import find_weight_input_problems
 from exporter.core.known_names import find_first_release, find_limits, format_release
 from exporter.core.text import join_lines, join_names, truncate
 from exporter.manifest import Device, Dim, Input, ModelSpec, Output
-from exporter.manifest.syntax.values import format_key
-from exporter.manifest.syntax.versions import find_lowest_release
+from exporter.manifest.syntax.values import find_lowest_release, format_key
 from exporter.records.record import CheckResult
 from exporter.runtimes.graph_walk import (
     find_needed_names,

@@ -38,7 +38,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
-from exporter.manifest.syntax.versions import find_lowest_release
+from exporter.manifest.syntax.values import find_lowest_release
 from exporter.planning.plan import condition_matches, list_cells
 from exporter.records.record import CellId
 

@@ -50,7 +50,7 @@ from exporter.manifest.resolved.project import (
     RuntimeEnvironment,
     Toolchain,
 )
-from exporter.manifest.syntax.call_paths import parse_call_path
+from exporter.manifest.syntax.values import parse_call_path
 
 __all__ = [
     "DEFAULT_GATE",

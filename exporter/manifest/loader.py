@@ -11,17 +11,17 @@ from typing import Any
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
-from exporter.manifest.project_settings import check_gate, read_project
-from exporter.manifest.resolved.call import Constant, Fill, Input
-from exporter.manifest.resolved.model import ModelSpec, Output
-from exporter.manifest.resolved.project import Device, Manifest, Project
-from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
-from exporter.manifest.rules.custom_ops import resolve_custom_ops
-from exporter.manifest.rules.devices import (
+from exporter.manifest.project_settings import (
     add_consumer_devices,
+    check_gate,
     format_unknown_device,
     list_pinned_devices,
+    read_project,
 )
+from exporter.manifest.resolved.call import Constant, Fill, Input
+from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
+from exporter.manifest.resolved.project import Device, Manifest, Project
+from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
 from exporter.manifest.rules.fills import (
     check_masks,
     resolve_cases,
@@ -30,11 +30,13 @@ from exporter.manifest.rules.fills import (
     resolve_inputs_from,
     resolve_rollout,
 )
-from exporter.manifest.rules.layers import EffectiveSettings, EntryContext, Layer, merge_layers
-from exporter.manifest.rules.overrides import (
-    resolve_expectations,
+from exporter.manifest.rules.layers import (
+    EffectiveSettings,
+    EntryContext,
+    Layer,
+    merge_layers,
+    resolve_conditions,
     resolve_overrides,
-    resolve_skips,
     resolve_tolerance,
 )
 from exporter.manifest.rules.signature import (
@@ -49,6 +51,7 @@ from exporter.manifest.rules.signature import (
 from exporter.manifest.rules.sources import (
     resolve_artifact,
     resolve_component,
+    resolve_custom_ops,
     resolve_depends,
     resolve_metric,
     resolve_options,
@@ -89,8 +92,8 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "metric": resolve_metric,
     "component": resolve_component,
     "artifact": resolve_artifact,
-    "expect": resolve_expectations,
-    "skip": resolve_skips,
+    "expect": lambda model: resolve_conditions(model, "expect", Expectation),
+    "skip": lambda model: resolve_conditions(model, "skip", Skip),
     "parameters": resolve_parameters,
     "options": resolve_options,
     "custom_ops": resolve_custom_ops,
@@ -297,28 +300,23 @@ class InheritanceGraph:
         if parent is not None and entry.parent not in children:
             return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
         if "extends" not in entry.entry.broken:
-            self._report_parent(entry, report, children)
+            name = entry.parent
+            if name in children:
+                cycle = children[children.index(name) :]
+                first = cycle.index(min(cycle))  # each entry of the cycle reports the same problem
+                text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
+                message = f"is a cycle: {text}; remove one `extends`"
+                report.add(_build_problem(self._by_id[cycle[first]], message))
+            elif name in self._unreadable:
+                for problem in self._unreadable[name]:
+                    report.add(problem)
+            else:
+                hint = suggest_name(name, self._by_id)
+                report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
         # Any required key may be in the unreadable parent, so none counts as missing.
         empty = Settings.model_construct(set())
         unknown = replace(entry.entry, table=empty, broken=dict.fromkeys(Settings.required, ()))
         return [entry.defaults, unknown, entry.entry]
-
-    def _report_parent(
-        self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...]
-    ) -> None:
-        name = entry.parent
-        if name in children:
-            cycle = children[children.index(name) :]
-            first = cycle.index(min(cycle))  # every entry of the cycle reports the same problem
-            text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
-            message = f"is a cycle: {text}; remove one `extends`"
-            report.add(_build_problem(self._by_id[cycle[first]], message))
-        elif name in self._unreadable:
-            for problem in self._unreadable[name]:
-                report.add(problem)
-        else:
-            hint = suggest_name(name, self._by_id)
-            report.add(_build_problem(entry, f"no model has the ID {quote(name)}{hint}"))
 
 
 def _build_problem(entry: InheritedEntry, message: str) -> Problem:

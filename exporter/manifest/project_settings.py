@@ -1,8 +1,9 @@
-"""Read `[tool.exporter]` of pyproject.toml."""
+"""Read `[tool.exporter]` of pyproject.toml: folders, devices, environments and toolchains."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -10,8 +11,11 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from exporter.core.errors import Problem, suggest_nearest
+from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
+from exporter.core.errors import Problem, suggest_name, suggest_nearest
+from exporter.core.known_names import RUNTIMES, Release
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
+from exporter.environments import NPM
 from exporter.manifest.resolved.project import (
     DEFAULT_STORE_AGE,
     DEFAULT_STORE_SIZE,
@@ -24,19 +28,250 @@ from exporter.manifest.resolved.project import (
     RuntimeEnvironment,
     Toolchain,
 )
-from exporter.manifest.rules.devices import (
-    BUILT_IN_DEVICES,
-    format_unknown_device,
-    resolve_devices,
-    resolve_environments,
-    resolve_toolchains,
-)
-from exporter.manifest.rules.layers import Layer
+from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
-from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.settings import ProjectTable
+from exporter.manifest.schema.entry import ID_PATTERN, Settings
+from exporter.manifest.schema.settings import (
+    DeviceTable,
+    EnvironmentTable,
+    ProjectTable,
+    ToolchainTable,
+)
+from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
-from exporter.manifest.syntax.values import KeyPath, format_value, quote
+from exporter.manifest.syntax.values import (
+    KeyPath,
+    find_lowest_release,
+    format_value,
+    join_words,
+    quote,
+)
+
+_PROVIDERS = {
+    "cpu": ("CPUExecutionProvider",),
+    "cuda": ("CUDAExecutionProvider",),
+    "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider"),
+    "coreml": ("CoreMLExecutionProvider",),
+    "directml": ("DmlExecutionProvider",),
+}
+#: Other common names of the built-in devices.
+_ALIASES = {"gpu": "cuda", "trt": "tensorrt", "ort": "cpu", "dml": "directml", "mps": "coreml"}
+#: The attributes of ONNX Runtime's `SessionOptions` that may differ between devices.
+_SESSION_ATTRIBUTES = (
+    "enable_cpu_mem_arena",
+    "enable_mem_pattern",
+    "enable_mem_reuse",
+    "inter_op_num_threads",
+    "intra_op_num_threads",
+    "use_deterministic_compute",
+)
+_WEB_EXAMPLE = "onnxruntime-web 1.30"
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
+BUILT_IN_DEVICES: Mapping[str, Device] = {
+    **{
+        name: Device(name=DeviceName(name), runtime="onnxruntime", providers=providers)
+        for name, providers in _PROVIDERS.items()
+    },
+    "openvino": Device(name=DeviceName("openvino"), runtime="openvino"),
+    "reference": Device(name=DeviceName("reference"), runtime="reference"),
+}
+
+
+def resolve_environments(
+    file: TomlFile,
+    path: KeyPath,
+    tables: Mapping[str, EnvironmentTable],
+    report: ProblemCollector,
+) -> dict[str, RuntimeEnvironment]:
+    environments = {}
+    for name, table in tables.items():
+        table_path = (*path, name)
+        if not re.fullmatch(ID_PATTERN, name):
+            message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
+            report.add(file.build_problem(table_path, message))
+        prefixes = {each.startswith(NPM) for each in table.requirements}
+        if len(prefixes) > 1 or (table.python and True in prefixes):
+            message = "packages of npm need an environment of their own, without `python`"
+            report.add(file.build_problem((*table_path, "requirements"), message))
+        environments[name] = RuntimeEnvironment(
+            name=name,
+            requirements=table.requirements,
+            python=table.python or "",
+            location=f"{file.name}:{file.lines.get(table_path, 1)}",
+        )
+    return environments
+
+
+def resolve_toolchains(
+    file: TomlFile,
+    path: KeyPath,
+    declared: Iterable[str],
+    tables: Mapping[str, ToolchainTable],
+    report: ProblemCollector,
+) -> tuple[Toolchain, ...]:
+    """Return the toolchains; one without requirements has an invalid table."""
+    toolchains = []
+    for name in declared:
+        table_path = (*path, name)
+        if not re.fullmatch(ID_PATTERN, name):
+            message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
+            report.add(file.build_problem(table_path, message))
+        elif name == CURRENT_TOOLCHAIN:
+            message = f"{quote(name)} is the name of the project's own packages; use another name"
+            report.add(file.build_problem(table_path, message))
+        location = f"{file.name}:{file.lines.get(table_path, 1)}"
+        requirements = tables[name].requirements if name in tables else ()
+        toolchains.append(Toolchain(name=name, requirements=requirements, location=location))
+    return tuple(toolchains)
+
+
+def resolve_devices(
+    file: TomlFile,
+    path: KeyPath,
+    tables: Mapping[str, DeviceTable],
+    environments: Mapping[str, RuntimeEnvironment],
+    root: Path,
+    report: ProblemCollector,
+) -> dict[str, Device]:
+    """Return the built-in devices and those of `tables`, which may replace them."""
+    devices = dict(BUILT_IN_DEVICES)
+    for name, table in tables.items():
+        table_path = (*path, name)
+        if not re.fullmatch(ID_PATTERN, name) or name in FLOATS:
+            form = "a name of a-z, 0-9, '_', '.' and '-' that is not a dtype"
+            report.add(file.build_problem(table_path, f"expected {form}, got {quote(name)}"))
+        problems = (*_find_problems(table), *_find_environment_problems(table, environments))
+        for key, message in (*problems, *_find_session_problems(table)):
+            key_path = (*table_path, *key.split("/")) if key else table_path
+            report.add(file.build_problem(key_path, message))
+        devices[name] = Device.from_fields(
+            table,
+            name=DeviceName(name),
+            module=table.module or "",
+            device=table.device or "",
+            environment=environments.get(table.environment or ""),
+            provider_options={
+                provider: {key: _format_option(value) for key, value in options.items()}
+                for provider, options in table.provider_options.items()
+            },
+            optimization=table.optimization or "",
+            provider_library=_locate_library(table.provider_library or "", root),
+        )
+    return devices
+
+
+def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
+    """Yield keys that are missing or not valid for the runtime; "" stands for the table."""
+    runtime = table.runtime
+    if runtime == "onnxruntime" and not table.providers:
+        yield "", 'needs `providers`, such as ["CUDAExecutionProvider"]'
+    is_plugin = runtime not in RUNTIMES
+    if runtime != "onnxruntime" and not is_plugin:
+        message = f"is only valid for the runtime onnxruntime, not for {runtime}; remove it"
+        yield from ((key, message) for key in ("providers", "strict") if getattr(table, key))
+    if runtime == "backend" and table.module is None:
+        yield "", 'needs `module`, such as "onnxruntime.backend"'
+    if table.module is not None and runtime != "backend":
+        yield "module", f"is only valid for the runtime backend, not for {runtime}; remove it"
+    elif table.module is not None and not _MODULE.fullmatch(table.module):
+        message = 'expected "package.module" or "package.module:Class"'
+        yield "module", f"{message}, got {quote(table.module)}"
+    if table.device is not None and not is_plugin and not RUNTIMES[runtime].has_device:
+        names = join_words(sorted(name for name, row in RUNTIMES.items() if row.has_device))
+        fix = "use `providers`" if runtime == "onnxruntime" else "remove it"
+        yield "device", f"is only valid for {names}, not for {runtime}; {fix}"
+
+
+def _find_environment_problems(
+    table: DeviceTable, environments: Mapping[str, RuntimeEnvironment]
+) -> Iterator[tuple[str, str]]:
+    name = table.environment
+    needs_node = table.runtime in RUNTIMES and RUNTIMES[table.runtime].needs_node
+    if name is None:
+        if table.variables:
+            yield "variables", "is only valid with `environment`: workers share their variables"
+        if needs_node:
+            yield "", f"needs `environment`; see `exporter environments add {_WEB_EXAMPLE}`"
+        return
+    if name in environments:
+        has_node = bool(environments[name].definition.npm_packages)
+        if has_node is not needs_node:
+            kinds = ("of npm" if needs_node else "of pip", "npm" if has_node else "pip")
+            message = f"the runtime {table.runtime} needs packages {kinds[0]}, and {quote(name)} "
+            yield "environment", f"{message}has those of {kinds[1]}; name another environment"
+    if name not in environments:
+        hint = suggest_name(name, environments)
+        hint = hint or f"; add [tool.exporter.environments.{name}] with `requirements`"
+        yield "environment", f"no environment has the name {quote(name)}{hint}"
+    if table.runtime not in RUNTIMES:
+        message = "is only valid for the built-in runtimes: a plugin runs in the workers"
+        yield "environment", f"{message}' environment; remove it"
+
+
+def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
+    """Yield options of sessions that the runtime does not have."""
+    is_ours = table.runtime == "onnxruntime"
+    others = ("optimization", "provider_options", "provider_library")
+    if not is_ours:
+        message = f"is only valid for the runtime onnxruntime, not for {table.runtime}; remove it"
+        yield from ((key, message) for key in others if getattr(table, key))
+    with_options = [name for name, row in RUNTIMES.items() if row.has_session_options]
+    if table.session_options and table.runtime not in with_options:
+        names = join_words(with_options)
+        message = f"is only valid for {names}, not for {table.runtime}; remove it"
+        yield "session_options", message
+    for name in table.session_options if is_ours else ():
+        if "." not in name and name not in _SESSION_ATTRIBUTES:
+            hint = suggest_nearest(name, _SESSION_ATTRIBUTES)
+            hint = hint or '; a config entry contains a dot: "session.set_denormal_as_zero"'
+            message = f"no option of a session has the name {quote(name)}{hint}"
+            yield f"session_options/{name}", message
+    for provider in table.provider_options if is_ours else ():
+        if provider not in table.providers:
+            hint = suggest_nearest(provider, table.providers) or "; add it to `providers`"
+            message = f"the device has no provider {quote(provider)}{hint}"
+            yield f"provider_options/{provider}", message
+
+
+def _locate_library(name: str, root: Path) -> str:
+    """Return an absolute path, or the name of a function unchanged."""
+    return name if not name or (_MODULE.fullmatch(name) and ":" in name) else str(root / name)
+
+
+def _format_option(value: bool | float | str) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def list_pinned_devices(devices: Iterable[Device]) -> dict[str, Release]:
+    """Return the devices of ONNX Runtime whose environment pins a release, with the release."""
+    return {device.name: device.pinned_release for device in devices if device.pinned_release}
+
+
+def add_consumer_devices(model: EffectiveSettings) -> tuple[str, ...]:
+    """Return the devices of an entry with those that run the promised release."""
+    names, pinned = model.settings.devices, model.context.pinned
+    consumers = model.settings.consumers if model.has_valid("consumers") else ()
+    release = find_lowest_release(consumers)
+    return (*names, *(name for name in pinned if name not in names and pinned[name] == release))
+
+
+def format_unknown_device(name: str, devices: Collection[str]) -> str:
+    """Return the message for a device `cpu` or `cpu@TOOLCHAIN` that does not exist."""
+    full = DeviceName(name)
+    base, toolchain = full.base, full.toolchain
+    bases = {each for each in devices if SEPARATOR not in each}
+    if SEPARATOR in name and base in bases:
+        toolchains = {DeviceName(each).toolchain for each in devices} - {""}
+        hint = suggest_nearest(toolchain, toolchains)
+        hint = hint or f"; add [tool.exporter.toolchains.{toolchain or 'NAME'}] with `requirements`"
+        return f"{quote(name)}: no toolchain has the name {quote(toolchain)}{hint}"
+    # Only letters of `npu` are similar to `cpu`, so other short names get no suggestion.
+    near = suggest_nearest(base, bases) if len(base) > len("cpu") else ""
+    alias = _ALIASES.get(base.lower())
+    hint = f"; did you mean '{alias}'?" if alias in bases else near
+    hint = hint or f"; use {join_words(sorted(bases), 'or')}"
+    return f"no device has the name {quote(base)}{hint}"
+
 
 _PATH: KeyPath = SETTINGS_KEYS
 _FOLDERS = ("manifests", "build", "reports", "templates")

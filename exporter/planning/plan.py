@@ -18,7 +18,7 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import CHECK_STAGES, format_release
 from exporter.jobs import write_json
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
-from exporter.manifest.syntax.versions import find_lowest_release, format_opsets, is_in_range
+from exporter.manifest.syntax.values import find_lowest_release, format_opsets, is_in_range
 from exporter.planning import EVERYTHING, Selection
 from exporter.records.record import CellId, Record, Route, Stage, Status
 

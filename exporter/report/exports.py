@@ -26,7 +26,7 @@ from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import RunRecord, Status
 from exporter.report.formats import LEGEND, clean_detail, clean_message
 from exporter.report.pages.templates import render_html

@@ -12,7 +12,7 @@ import tomli
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
 from exporter.manifest.cell_settings import format_toml_value
-from exporter.manifest.syntax.versions import format_opset_run
+from exporter.manifest.syntax.values import format_opset_run
 from exporter.planning.plan import (
     CellFailure,
     condition_matches,

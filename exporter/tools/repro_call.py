@@ -11,7 +11,7 @@ from exporter.core.frozen_model import Plain
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
-from exporter.manifest.syntax.call_paths import Step, assemble_call
+from exporter.manifest.syntax.values import Step, assemble_call
 from exporter.records.record import Route
 
 _MODES = {"eval": "EVAL", "train": "TRAINING", "keep": "PRESERVE"}

@@ -12,7 +12,7 @@ from exporter.core.text import join_lines
 from exporter.jobs import Reference, Sample
 from exporter.manifest import Bound, Device, Dim, ModelSpec, select_bound
 from exporter.manifest.resolved.model import ExporterName
-from exporter.manifest.syntax.call_paths import is_positional_call
+from exporter.manifest.syntax.values import is_positional_call
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
 from exporter.tools.repro_call import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli
 
-from exporter.manifest.syntax.versions import parse_opsets
+from exporter.manifest.syntax.values import parse_opsets
 from tests.features.feature import MODEL, Feature
 
 #: Keys of an entry that the lines of a row may replace.

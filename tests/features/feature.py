@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnx
 
-from exporter.manifest.syntax.versions import parse_condition
+from exporter.manifest.syntax.values import parse_condition
 from exporter.planning.plan import pattern_matches
 from exporter.records.record import Record
 from tests.traps.trap import SOUND, Verdict, inconclusive, parity, refused, structure

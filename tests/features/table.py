@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.manifest.syntax.versions import format_opsets, parse_condition
+from exporter.manifest.syntax.values import format_opsets, parse_condition
 from tests.features import (
     calls,
     captures,

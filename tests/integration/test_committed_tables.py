@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.manifest.syntax.versions import parse_opsets
+from exporter.manifest.syntax.values import parse_opsets
 from exporter.records.baseline import make_baseline
 from exporter.records.record import read_run
 from tests.integration.project import ROOT, run_exporter

@@ -35,7 +35,7 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import pluralize
 from exporter.manifest import explain_cell, load_layers, load_project
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, make_plan
 

@@ -13,7 +13,7 @@ from exporter.cli.options import complete, root_option
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.pipeline.environments import require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan

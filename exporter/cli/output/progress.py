@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from exporter.cli.output.terminal import is_terminal, print_line
 from exporter.jobs import Announcement
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.pipeline.build import DONE
 from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.supervisor import BuildObserver

@@ -1,7 +1,7 @@
 """The resolved entry of a manifest: a `ModelSpec` for each model.
 
 All defaults are set, every axis has its example size, and every name is checked. The tables that
-users write are in `schema`; `rules/model_resolver.py` converts them.
+users write are in `schema`; `loader.py` converts them.
 """
 
 from __future__ import annotations

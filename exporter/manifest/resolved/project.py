@@ -16,7 +16,7 @@ from exporter.core.known_names import Release, find_limits
 from exporter.core.text import DEFAULT_COMMAND
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.model import ModelSpec, Style
-from exporter.manifest.syntax.versions import find_pinned_release, find_requirement_name
+from exporter.manifest.syntax.values import find_pinned_release, find_requirement_name
 
 Optimization = Literal["none", "basic", "extended", "all"]
 Proof = Literal["short", "full"]

@@ -6,7 +6,7 @@ distinguishes them. The sizes 0 and 1 are never examples, because the exporter s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from math import isqrt
 
@@ -41,7 +41,9 @@ def list_needed_axes(tables: Mapping[str, AxisTable], shapes: Iterable[str]) -> 
         name = pending.pop(0)
         if name not in needed:
             needed[name] = None
-            pending += _list_operands(tables[name]) if name in tables else ()
+            if table := tables.get(name):
+                operands = (*(table.sum or ()), *(table.difference or ()), *(table.product or ()))
+                pending += [each for each in (*operands, table.of) if isinstance(each, str)]
     return tuple(needed)
 
 
@@ -73,20 +75,26 @@ def resolve_size_rules(
 def choose_examples(
     model: EffectiveSettings,
     axes: Sequence[Axis],
-    propose: Callable[[Axis], Iterable[int]],
     inputs: Collection[str],
 ) -> dict[str, int]:
     """Return the examples of all derived axes and of the axes that determine them.
 
     The sizes of all axes differ if possible, so that the exported graph distinguishes them. Axes
-    with an example keep it. `propose` returns the sizes to try for an axis, the best first.
+    with an example keep it.
     """
     rules = {axis.name: axis.rule for axis in axes if axis.rule}
     by_name = {axis.name: axis for axis in axes}
     bases = [by_name[name] for name in find_bases(rules, rules)]
     given = {axis.name: axis.example for axis in axes if axis.example is not None}
     open_axes = [axis for axis in bases if axis.name not in given]
-    choices = [list(propose(axis)) for axis in open_axes]
+    # Multiples by primes, then small sizes.
+    choices = [
+        [
+            *islice(_find_free_sizes(axis, set()), _PROPOSALS),
+            *islice(_list_sizes(axis, max(2, axis.min)), _PROPOSALS),
+        ]
+        for axis in open_axes
+    ]
     names = [axis.name for axis in open_axes]
 
     def complete(sizes: Sequence[int]) -> dict[str, int]:
@@ -143,11 +151,6 @@ def _read_rule(model: EffectiveSettings, name: str, table: AxisTable) -> SizeRul
         model.add_problem(("axes", name, kinds[0]), message)
         return None
     return rule
-
-
-def _list_operands(table: AxisTable) -> list[str]:
-    operands = [*(table.sum or ()), *(table.difference or ()), *(table.product or ()), table.of]
-    return [name for name in operands if isinstance(name, str)]
 
 
 def _find_kinds(table: AxisTable) -> list[str]:
@@ -275,7 +278,7 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
         for name in names
     ]
     if rules:
-        chosen = choose_examples(model, axes, _propose_examples, inputs)
+        chosen = choose_examples(model, axes, inputs)
         axes = [
             axis.model_copy(update={"example": chosen.get(axis.name, axis.example)})
             for axis in axes
@@ -408,12 +411,6 @@ def _find_free_sizes(axis: Axis, used: set[int]) -> Iterator[int]:
     last = (axis.multiple_of,) if axis.multiple_of > 1 else ()
     sizes = chain(multiples, others, last)
     return (size for size in sizes if axis.allows(size) and size not in used)
-
-
-def _propose_examples(axis: Axis) -> Iterator[int]:
-    """Yield sizes for an axis that determines others: multiples by primes, then small sizes."""
-    yield from islice(_find_free_sizes(axis, set()), _PROPOSALS)
-    yield from islice(_list_sizes(axis, max(2, axis.min)), _PROPOSALS)
 
 
 def _list_sizes(axis: Axis, first: int) -> range:

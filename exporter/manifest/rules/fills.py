@@ -199,17 +199,8 @@ def _find_comparator_problem(
         return "replaces the tolerance; remove `tolerance` or `compare`"
     if table.masked_by and (comparator.rows or comparator.top_k or comparator.call):
         return "needs all values; remove `masked_by`, or use `cosine` or `sqnr`"
-    return _find_rows_problem(model, index, comparator, shapes) if comparator.rows else ""
-
-
-def _find_rows_problem(
-    model: EffectiveSettings,
-    index: int,
-    comparator: Comparator,
-    shapes: Mapping[KeyPath, NamedShape],
-) -> str:
-    """Return why outputs have no common rows, or ""."""
-    table = model.settings.outputs[index]
+    if not comparator.rows:
+        return ""
     dims = shapes["outputs", index].dims if ("outputs", index) in shapes else ()
     names = {each.name: number for number, each in enumerate(model.settings.outputs)}
     leading = dims[: max(len(dims) - 1, 1)]
@@ -218,11 +209,13 @@ def _find_rows_problem(
     for name in comparator.along:
         if name not in names or name == table.name:
             return f"no other output has the name {quote(name)}{suggest_name(name, names)}"
-        other = shapes["outputs", names[name]].dims
+        other, text = shapes["outputs", names[name]].dims, ""
         if other[: len(leading)] != leading:
-            return f"{quote(name)} {_format_dims(other)} lacks the rows {_format_dims(leading)}"
-        if model.settings.outputs[names[name]].compare:
-            return f"{quote(name)} has a comparator of its own; remove one of the two"
+            text = f"{quote(name)} {_format_dims(other)} lacks the rows {_format_dims(leading)}"
+        elif model.settings.outputs[names[name]].compare:
+            text = f"{quote(name)} has a comparator of its own; remove one of the two"
+        if text:
+            return text
     return ""
 
 
@@ -242,7 +235,14 @@ def resolve_rollout(
     feeds: dict[str, str] = {}
     for source, target in table.feeds.items():
         path: KeyPath = ("rollout", "feeds", source)
-        pairs = _expand_feed(source, target, named)
+        pairs = [(source, target)]
+        if layer := PLACEHOLDER.search(source):
+            # A feed with a placeholder stands for the layers that exist.
+            numbers = map(str, range(MAX_COPIES))
+            pairs = [(source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers]
+            pairs = [
+                each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
+            ]
         if not pairs:
             model.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
         for one, other in pairs:
@@ -293,18 +293,6 @@ def _check_positions(
             problem = f"{quote(name)} is a scalar, expected an axis of tokens; feed it an output"
         if problem:
             model.add_problem(("rollout", "positions", index), problem)
-
-
-def _expand_feed(
-    source: str, target: str, named: Mapping[tuple[bool, str], NamedShape]
-) -> list[tuple[str, str]]:
-    """Return a feed without a placeholder, or the feeds of all layers that exist."""
-    layer = PLACEHOLDER.search(source)
-    if not layer:
-        return [(source, target)]
-    numbers = (str(number) for number in range(MAX_COPIES))
-    pairs = [(source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers]
-    return [each for each in pairs if (False, each[0]) in named and (True, each[1]) in named]
 
 
 def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
@@ -397,7 +385,15 @@ def resolve_cases(model: EffectiveSettings, axes: Sequence[Axis]) -> tuple[Case,
         _check_axes(model, path, case, input_axes)
         if problem := find_size_problem(axes, {**examples, **case.axes}):
             model.add_problem((*path, "axes"), problem)
-        cases.append(_resolve_case(model, path, case))
+        cases.append(
+            Case(
+                name=case.name,
+                fills=_resolve_values(model, (*path, "values"), case),
+                absent=tuple(name for name, value in case.values.items() if value == OMITTED),
+                axes=case.axes,
+                inputs_from=resolve_inputs_from(model, (*path, "inputs_from"), case.inputs_from),
+            )
+        )
     return tuple(cases)
 
 
@@ -408,16 +404,6 @@ def resolve_inputs_from(
     if not function:
         return None
     return InputsFrom(function=model.check_function(path, function))
-
-
-def _resolve_case(model: EffectiveSettings, path: KeyPath, case: CaseTable) -> Case:
-    return Case(
-        name=case.name,
-        fills=_resolve_values(model, (*path, "values"), case),
-        absent=tuple(name for name, value in case.values.items() if value == OMITTED),
-        axes=case.axes,
-        inputs_from=resolve_inputs_from(model, (*path, "inputs_from"), case.inputs_from),
-    )
 
 
 def _resolve_values(model: EffectiveSettings, path: KeyPath, case: CaseTable) -> dict[str, Fill]:

@@ -17,16 +17,27 @@ import difflib
 import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from exporter.core.errors import Location, Problem, suggest_nearest
+from exporter.core.device_name import DeviceName
+from exporter.core.errors import Location, Problem, suggest_name, suggest_nearest
 from exporter.core.frozen_model import Plain
 from exporter.core.known_names import Release
-from exporter.manifest.schema.entry import OptionsTable, Settings
-from exporter.manifest.schema.tables import AxisTable, Table
+from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
+from exporter.manifest.schema.entry import (
+    ExpectTable,
+    OptionsTable,
+    OverrideTable,
+    Settings,
+    SkipTable,
+)
+from exporter.manifest.schema.tables import AxisTable, BoundTable, Table, ToleranceTable
+from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.python_source import (
     ForwardParameters,
     UnreadableForward,
@@ -37,7 +48,13 @@ from exporter.manifest.syntax.python_source import (
     read_forward,
 )
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
-from exporter.manifest.syntax.values import KeyPath, quote, split_data_file
+from exporter.manifest.syntax.values import (
+    KeyPath,
+    format_opsets,
+    join_words,
+    quote,
+    split_data_file,
+)
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: The option with a list of types of modules.
@@ -125,6 +142,13 @@ class EffectiveSettings:
         """Return the key in the file for the value at `path`."""
         return (*self.source_paths.get(path[:2], path[:2]), *path[2:])
 
+    def relate(self, path: KeyPath, name: str) -> str:
+        """Return a name in the layer at `path` relative to the model's own manifest."""
+        folder, own_folder = self.find_layer(path).folder, self.entry.folder
+        if folder == own_folder:
+            return name
+        return posixpath.relpath(posixpath.join(folder, name), own_folder or ".")
+
     def find_layer(self, path: KeyPath) -> Layer:
         """Return the layer that sets the value at `path`, or the entry if none sets it."""
         layers = (self.origins.get(path[:length]) for length in (3, 2, 1))
@@ -159,7 +183,14 @@ class EffectiveSettings:
         if location.endswith(".py"):
             return self.check_function(path, text)
         if _MODULE.fullmatch(location) and attribute.isidentifier():
-            self._check_module(path, location, attribute)
+            # If the package is not installed, nothing is reported: a command that does not export
+            # must also work in an environment without the packages of the models. The export
+            # reports it.
+            if file := find_module_file(location, self._list_folders()):
+                self.context.files.add(file)
+                root = self.context.root
+                name = file.relative_to(root).as_posix() if file.is_relative_to(root) else location
+                self._check_attribute(path, file, (name, attribute))
             return text
         hint = f'; did you mean "{location}.py:{attribute}"?' if "/" in location else ""
         if location.endswith(SAVED_MODELS):
@@ -179,9 +210,7 @@ class EffectiveSettings:
             return text
         file = self.context.find_file(name) or self.context.root / name
         self._check_attribute(path, file, (name, attribute))
-        if self.find_layer(path).folder == self.entry.folder:
-            return text
-        return f"{posixpath.relpath(name, self.entry.folder or '.')}:{attribute}"
+        return f"{self.relate(path, location)}:{attribute}"
 
     def check_module_types(self, path: KeyPath, options: Mapping[str, Any]) -> dict[str, Plain]:
         types = options.get(FUNCTIONS)
@@ -209,10 +238,7 @@ class EffectiveSettings:
         if posixpath.normpath(posixpath.join(folder, text)).startswith("../"):
             self.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
             return text
-        name = self._resolve_name(path, text)
-        if not name or folder == self.entry.folder:
-            return text
-        return posixpath.relpath(name, self.entry.folder or ".")
+        return self.relate(path, text) if self._resolve_name(path, text) else text
 
     def read_forward(self, source: str) -> ForwardParameters:
         """Return the parameters of `forward` of a source.
@@ -247,25 +273,13 @@ class EffectiveSettings:
         name = posixpath.normpath(posixpath.join(self.find_layer(path).folder, text))
         if self.context.find_file(name):
             return name
-        hint = _suggest_file(self.context.root / name)
+        file, hint = self.context.root / name, ""
+        with suppress(OSError):
+            names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
+            if close := difflib.get_close_matches(file.stem, names, n=1):
+                hint = f"; did you mean '{close[0]}{file.suffix}'?"
         self.add_problem(path, f"the file {quote(name)} does not exist{hint}")
         return ""
-
-    def _check_module(self, path: KeyPath, module: str, attribute: str) -> None:
-        """Check the attribute if the source of the module can be found without an import.
-
-        If the package is not installed, nothing is reported: a command that does not export must
-        also work in an environment without the packages of the models. The export reports it.
-        """
-        file = find_module_file(module, self._list_folders())
-        if file:
-            self.context.files.add(file)
-            name = (
-                file.relative_to(self.context.root).as_posix()
-                if file.is_relative_to(self.context.root)
-                else ""
-            )
-            self._check_attribute(path, file, (name or module, attribute))
 
     def _check_attribute(self, path: KeyPath, file: Path, reference: tuple[str, str]) -> None:
         name, attribute = reference
@@ -353,15 +367,6 @@ def _merge_axes(lower: AxisTable | None, upper: AxisTable) -> AxisTable:
     return AxisTable.model_construct(set(items), **items)
 
 
-def _suggest_file(file: Path) -> str:
-    try:
-        names = [each.stem for each in file.parent.iterdir() if each.suffix == file.suffix]
-    except OSError:
-        return ""
-    close = difflib.get_close_matches(file.stem, names, n=1)
-    return f"; did you mean '{close[0]}{file.suffix}'?" if close else ""
-
-
 def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
     try:
         return _parse_names(file.read_bytes())
@@ -384,3 +389,174 @@ def _parse_names(source: bytes) -> _ModuleNames:
         isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in calls
     )
     return _ModuleNames(names, is_open=bool(names & {"*", "__getattr__"}) or is_dynamic)
+
+
+_Resolved = TypeVar("_Resolved", Expectation, Skip)
+
+
+def resolve_conditions(
+    model: EffectiveSettings, key: str, type: type[_Resolved]
+) -> tuple[_Resolved, ...]:
+    """Return the items of `expect` or `skip`; report a toolchain that matches no device."""
+    devices = model.settings.devices
+    names = dict.fromkeys(DeviceName(name).packages for name in devices)
+    items = []
+    for index, table in enumerate(getattr(model.settings, key)):
+        path: KeyPath = (key, index)
+        opsets = resolve_condition(model, path, table)
+        if table.toolchain != "*" and model.has_valid("devices"):
+            message = ""
+            if not any(fnmatchcase(name, table.toolchain) for name in names):
+                hint = suggest_name(table.toolchain, names)
+                message = f"{quote(table.toolchain)} matches no toolchain of the devices "
+                message += f"{join_words(devices)}{hint}"
+            elif not any(
+                DeviceName(each).matches(table.device, table.toolchain) for each in devices
+            ):
+                message = f"no device of {join_words(devices)} matches both "
+                message += f"{quote(table.toolchain)} and `device`, {quote(table.device)}; change "
+                message += "one of them"
+            if message:
+                model.add_problem((*path, "toolchain"), message)
+        items.append(type.from_fields(table, opsets=opsets))
+    return tuple(items)
+
+
+def resolve_condition(
+    model: EffectiveSettings, path: KeyPath, table: ExpectTable | SkipTable | OverrideTable
+) -> tuple[int, ...] | None:
+    """Check the device of a condition and return its opsets, or None if it has no opset."""
+    devices = model.settings.devices
+    if model.has_valid("devices") and not any(
+        DeviceName(name).matches(table.device) for name in devices
+    ):
+        hint = suggest_nearest(table.device, devices)
+        message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
+        model.add_problem((*path, "device"), message)
+    if table.opset is None:
+        return None
+    opsets = tuple(opset for opset in table.opset if opset in model.settings.opsets)
+    # A condition of the defaults is for all models, of which some may have other opsets.
+    if not opsets and model.has_valid("opsets") and model.is_own(path):
+        promised = format_opsets(model.settings.opsets)
+        model.add_problem(
+            (*path, "opset"), f"matches none of the model's opsets {promised}; use one of them"
+        )
+    return opsets
+
+
+def resolve_tolerance(model: EffectiveSettings, path: KeyPath, table: ToleranceTable) -> Tolerance:
+    """Return the tolerance at `path`."""
+    tables, devices = table.__pydantic_extra__ or {}, model.context.devices
+    for name in tables:
+        if name not in FLOATS and name not in devices:
+            hint = suggest_nearest(name, [*FLOATS, *devices])
+            model.add_problem((*path, name), f"is neither a floating dtype nor a device{hint}")
+    return Tolerance.from_fields(
+        _resolve_bound(table),
+        by_dtype={name: _resolve_bound(each) for name, each in tables.items() if name in FLOATS},
+        by_device={name: _resolve_bound(each) for name, each in tables.items() if name in devices},
+    )
+
+
+def _resolve_bound(table: BoundTable) -> Bound:
+    """Return the bound; if only one of `atol` and `rtol` is set, the other one is 0."""
+    is_explicit = table.atol is not None or table.rtol is not None
+    return Bound.from_fields(
+        table,
+        atol=table.atol or 0.0 if is_explicit else None,
+        rtol=table.rtol or 0.0 if is_explicit else None,
+    )
+
+
+_CONDITIONS = ("opset", "device")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The opsets of a model with the same exporter and capture."""
+
+    settings: Settings
+    """The settings of these opsets; `opsets` contains only these."""
+    override: int | None
+    """The override that sets `exporter` or `capture`; None if the entry sets them."""
+
+    def find_path(self, key: str) -> KeyPath | None:
+        """Return the path of `key` in the override, or None if there is no override."""
+        return None if self.override is None else ("overrides", self.override, key)
+
+
+def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
+    overrides = []
+    names = [output.name for output in model.settings.outputs]
+    for index, table in enumerate(model.settings.overrides):
+        path: KeyPath = ("overrides", index)
+        _check_keys(model, path, table)
+        outputs = {}
+        for number, output in enumerate(table.outputs):
+            output_path = (*path, "outputs", number)
+            if output.name not in names and model.has_valid("outputs"):
+                message = f"no output has the name {quote(output.name)}"
+                hint = suggest_name(output.name, names)
+                model.add_problem((*output_path, "name"), f"{message}{hint}")
+            tolerance_path = (*output_path, "tolerance")
+            outputs[output.name] = resolve_tolerance(model, tolerance_path, output.tolerance)
+        tolerance = None
+        if table.tolerance:
+            tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance)
+        overrides.append(
+            Override.from_fields(
+                table,
+                opsets=resolve_condition(model, path, table),
+                options=model.check_module_types((*path, "options"), table.options.list_explicit()),
+                tolerance=tolerance,
+                outputs=outputs,
+            )
+        )
+    return tuple(overrides)
+
+
+def split_variants(model: EffectiveSettings) -> tuple[Variant, ...]:
+    """Group the opsets of a model by the exporter and capture of its overrides.
+
+    Returns:
+        An empty tuple if one of these keys is invalid.
+    """
+    settings = model.settings
+    if not model.has_valid("exporter", "capture", "opsets", "overrides"):
+        return ()
+    groups: dict[tuple[object, object, int | None], list[int]] = {}
+    for opset in settings.opsets:
+        exporter, capture, origin = settings.exporter, settings.capture, None
+        for index, table in enumerate(settings.overrides):
+            if table.opset is not None and opset not in table.opset:
+                continue
+            if table.exporter is not None:
+                # A capture belongs to one exporter.
+                exporter, capture, origin = table.exporter, None, index
+            if table.capture is not None:
+                capture, origin = table.capture, index
+        groups.setdefault((exporter, capture, origin), []).append(opset)
+    return tuple(
+        Variant(
+            settings=settings.model_copy(
+                update={"exporter": exporter, "capture": capture, "opsets": tuple(opsets)}
+            ),
+            override=origin,
+        )
+        for (exporter, capture, origin), opsets in groups.items()
+    )
+
+
+def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -> None:
+    keys = table.list_explicit()
+    if not any(key in keys for key in _CONDITIONS):
+        message = "needs `opset` or `device`; write settings for all cells in the entry itself"
+        model.add_problem(path, message)
+    if all(key in _CONDITIONS for key in keys):
+        names = join_words((f"`{key}`" for key in (*table.file_keys, "tolerance", "outputs")), "or")
+        model.add_problem(path, f"changes nothing; needs {names}")
+    for key in table.file_keys:
+        if key in keys and table.device != "*":
+            message = "all devices use the same file of an opset; remove `device` or this key"
+            model.add_problem((*path, key), message)

@@ -6,7 +6,7 @@ example of a dynamic axis. A list of indices gets the names that torch.onnx gene
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -23,11 +23,18 @@ from exporter.manifest.schema.tables import (
     InputTable,
     OutputTable,
 )
-from exporter.manifest.syntax.call_paths import find_conflicts, find_next_position, parse_call_path
 from exporter.manifest.syntax.fields import PLACEHOLDER
-from exporter.manifest.syntax.python_source import ForwardParameters, UnreadableForward
-from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.python_source import UnreadableForward
+from exporter.manifest.syntax.values import (
+    KeyPath,
+    find_conflicts,
+    find_next_position,
+    format_key,
+    format_opsets,
+    join_words,
+    parse_call_path,
+    quote,
+)
 
 _NUMBER_DTYPES = ("int64", "float32", "float64", "bool")
 #: ONNX can test the presence of an optional value from this opset.
@@ -88,8 +95,20 @@ def check_inputs(model: EffectiveSettings) -> None:
     for index, table in enumerate(model.settings.inputs):
         if table.scalar:
             _check_scalar(model, ("inputs", index), table)
-        if table.optional and model.has_valid("exporter", "capture", "opsets"):
-            _check_optional(model, ("inputs", index, "optional"))
+        if not (table.optional and model.has_valid("exporter", "capture", "opsets")):
+            continue
+        early = [opset for opset in model.settings.opsets if opset < _FIRST_OPTIONAL_OPSET]
+        message = ""
+        if model.settings.capture != "script":
+            exporters = list_exporters(model.settings)
+            exporter = "a trace" if exporters == {"torchscript"} else "dynamo"
+            exporter = "dynamo or a trace" if len(exporters) > 1 else exporter
+            message = f'{exporter} cannot write optional inputs, only capture = "script" can'
+        elif early:
+            message = f"ONNX has optional inputs from opset {_FIRST_OPTIONAL_OPSET}, not at "
+            message += format_opsets(early)
+        if message:
+            model.add_problem(("inputs", index, "optional"), f"{message}; {_OPTIONAL_FIX}")
 
 
 def _apply_dynamic_axes(
@@ -139,20 +158,6 @@ def _check_scalar(model: EffectiveSettings, path: KeyPath, table: InputTable) ->
         model.add_problem((*path, "optional"), message)
 
 
-def _check_optional(model: EffectiveSettings, path: KeyPath) -> None:
-    if model.settings.capture != "script":
-        exporters = list_exporters(model.settings)
-        exporter = "a trace" if exporters == {"torchscript"} else "dynamo"
-        exporter = "dynamo or a trace" if len(exporters) > 1 else exporter
-        message = f'{exporter} cannot write optional inputs, only capture = "script" can'
-        model.add_problem(path, f"{message}; {_OPTIONAL_FIX}")
-        return
-    early = [opset for opset in model.settings.opsets if opset < _FIRST_OPTIONAL_OPSET]
-    if early:
-        message = f"ONNX has optional inputs from opset {_FIRST_OPTIONAL_OPSET}"
-        model.add_problem(path, f"{message}, not at {format_opsets(early)}; {_OPTIONAL_FIX}")
-
-
 _Repeatable: TypeAlias = "InputTable | OutputTable | ConstantTable | ContainerTable"
 
 #: The keys of an entry with tables that have `repeat`.
@@ -166,26 +171,21 @@ def expand_repeats(model: EffectiveSettings) -> EffectiveSettings:
     for key in _KEYS:
         if not model.has_valid(key):
             continue
-        copies = list(_expand_tables(model, key, getattr(model.settings, key)))
+        copies: list[tuple[int, _Repeatable]] = []
+        tables = enumerate(getattr(model.settings, key))
+        for repeat, group in groupby(tables, key=lambda pair: pair[1].repeat):
+            if not repeat:
+                copies += [(i, _check_single(model, (key, i), table)) for i, table in group]
+                continue
+            ((name, count),) = repeat.items()
+            valid = [(i, t) for i, t in group if _check_repeated(model, (key, i), t, name)]
+            copies += [
+                (i, _copy_table(t, name, number)) for number in range(count) for i, t in valid
+            ]
         settings[key] = tuple(table for _, table in copies)
         source_paths |= {(key, new): (key, old) for new, (old, _) in enumerate(copies)}
     expanded = model.settings.model_copy(update=settings)
     return replace(model, settings=expanded, source_paths=source_paths)
-
-
-def _expand_tables(
-    model: EffectiveSettings, key: str, tables: Sequence[_Repeatable]
-) -> Iterator[tuple[int, _Repeatable]]:
-    """Yield each table of the result with its index in the file."""
-    for repeat, group in groupby(enumerate(tables), key=lambda pair: pair[1].repeat):
-        members = list(group)
-        if not repeat:
-            yield from ((i, _check_single(model, (key, i), table)) for i, table in members)
-            continue
-        ((name, count),) = repeat.items()
-        valid = [(i, t) for i, t in members if _check_repeated(model, (key, i), t, name)]
-        for number in range(count):
-            yield from ((index, _copy_table(table, name, number)) for index, table in valid)
 
 
 def _find_texts(table: _Repeatable) -> Mapping[str, str]:
@@ -279,12 +279,17 @@ def complete_input_names(model: EffectiveSettings) -> EffectiveSettings:
     """Return the model with a name for each input; report inputs that can have none."""
     if not model.has_valid("inputs") or all(table.name for table in model.settings.inputs):
         return model
-    paths = list_call_paths(model)
-    tables = tuple(
-        table if table.name else _add_name(model, index, table, path)
-        for index, (table, path) in enumerate(zip(model.settings.inputs, paths, strict=True))
-    )
-    settings = model.settings.model_copy(update={"inputs": tables})
+    tables = list(model.settings.inputs)
+    for index, path in enumerate(list_call_paths(model)):
+        if tables[index].name:
+            continue
+        try:
+            name = _find_name(model, path)
+        except UnreadableForward as error:
+            model.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
+            name = f"inputs[{index}]"
+        tables[index] = tables[index].model_copy(update={"name": name})
+    settings = model.settings.model_copy(update={"inputs": tuple(tables)})
     return replace(model, settings=settings)
 
 
@@ -306,16 +311,6 @@ def resolve_containers(model: EffectiveSettings) -> tuple[Container, ...]:
     return tuple(containers)
 
 
-def _add_name(model: EffectiveSettings, index: int, table: InputTable, path: str) -> InputTable:
-    """Return the table with the name of its parameter, or with its path after a problem."""
-    try:
-        name = _find_name(model, path)
-    except UnreadableForward as error:
-        model.add_problem(("inputs", index), f"{_MISSING}: {error}; write the name")
-        name = f"inputs[{index}]"
-    return table.model_copy(update={"name": name})
-
-
 def _find_name(model: EffectiveSettings, path: str) -> str:
     if not path:
         raise UnreadableForward("the function of `inputs_from` creates the call")
@@ -326,11 +321,7 @@ def _find_name(model: EffectiveSettings, path: str) -> str:
         return str(step)
     if not model.has_valid("source"):
         raise UnreadableForward("the source is not valid")
-    forward = model.read_forward(model.settings.source)
-    return _select_parameter(forward, int(step))
-
-
-def _select_parameter(forward: ForwardParameters, position: int) -> str:
+    forward, position = model.read_forward(model.settings.source), int(step)
     names = forward.positional
     if position < len(names):
         return names[position]
@@ -373,12 +364,6 @@ def _check_conflicts(model: EffectiveSettings, input_paths: Iterable[str]) -> No
     named = [(path, format_key(model.find_source_path(key))) for key, path in values.items()]
     for index, message in sorted(find_conflicts(named).items()):
         model.add_problem((*keys[index], "at"), message)
-    _check_types(model, containers, paths)
-
-
-def _check_types(
-    model: EffectiveSettings, containers: Mapping[KeyPath, str], paths: list[str]
-) -> None:
     first: dict[str, KeyPath] = {}
     for key, path in containers.items():
         owner = first.setdefault(path, key)

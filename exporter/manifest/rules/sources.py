@@ -8,13 +8,15 @@ applies the names of the weights after it has built the model.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
     Component,
+    CustomOp,
     Depends,
     ExporterName,
     FilePass,
@@ -24,11 +26,23 @@ from exporter.manifest.resolved.model import (
     ParameterNames,
 )
 from exporter.manifest.resolved.project import Manifest
-from exporter.manifest.rules.layers import FUNCTIONS, SAVED_MODELS, EffectiveSettings
-from exporter.manifest.rules.overrides import Variant, split_variants
+from exporter.manifest.rules.layers import (
+    FUNCTIONS,
+    SAVED_MODELS,
+    EffectiveSettings,
+    split_variants,
+)
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
-from exporter.manifest.syntax.versions import NATIVE_OPSETS, REQUESTABLE_OPSETS, format_opsets
+from exporter.manifest.schema.tables import CustomOpTable
+from exporter.manifest.syntax.values import (
+    NATIVE_OPSETS,
+    REQUESTABLE_OPSETS,
+    KeyPath,
+    format_key,
+    format_opsets,
+    join_words,
+    quote,
+)
 from exporter.processes.environment import is_fixed, is_passed
 
 #: The names of the exporters in messages.
@@ -105,34 +119,30 @@ def _drop_others(settings: _Settings, exporter: ExporterName) -> _Settings:
 
 def check_exporter(model: EffectiveSettings) -> None:
     """Report opsets that the exporter cannot write, and captures of the other exporter."""
-    if model.has_valid("exporter", "capture", "overrides", "opsets"):
-        for variant in split_variants(model.settings):
-            _check_variant(model, variant)
-
-
-def _check_variant(model: EffectiveSettings, variant: Variant) -> None:
-    settings = variant.settings
-    exporter = _find_common_exporter(settings)
-    if exporter is None:
-        return
-    title = EXPORTER_TITLES[exporter]
-    if settings.capture and settings.capture not in _CAPTURES[exporter]:
-        captures = join_words((f"'{capture}'" for capture in _CAPTURES[exporter]), "or")
-        message = f"'{settings.capture}' is not a capture of {title}; use {captures}"
-        path = variant.find_path("capture") or model.first_own_key("capture", "exporter")
-        model.add_problem(path, message)
-        return
-    # Only an explicit 'dynamo' uses PyTorch's version converter below opset 18.
-    first, last = (NATIVE_OPSETS if settings.exporter == "auto" else REQUESTABLE_OPSETS)[exporter]
-    unsupported = [opset for opset in settings.opsets if not first <= opset <= last]
-    if unsupported:
-        message = f"{title} supports opsets {first}..{last}, not {format_opsets(unsupported)}"
-        key = "exporter" if settings.exporter != "auto" else "capture"
-        fix = "use exporter = 'auto', which selects dynamo above"
-        if settings.exporter == "auto":
-            fix = f"remove capture = '{settings.capture}', which selects {title} for all opsets"
-        path = variant.find_path(key) or model.first_own_key("opsets", key)
-        model.add_problem(path, f"{message}; {fix}")
+    for variant in split_variants(model):
+        settings = variant.settings
+        exporter = _find_common_exporter(settings)
+        if exporter is None:
+            continue
+        title = EXPORTER_TITLES[exporter]
+        if settings.capture and settings.capture not in _CAPTURES[exporter]:
+            captures = join_words((f"'{capture}'" for capture in _CAPTURES[exporter]), "or")
+            message = f"'{settings.capture}' is not a capture of {title}; use {captures}"
+            path = variant.find_path("capture") or model.first_own_key("capture", "exporter")
+            model.add_problem(path, message)
+            continue
+        is_auto = settings.exporter == "auto"
+        # Only an explicit 'dynamo' uses PyTorch's version converter below opset 18.
+        first, last = (NATIVE_OPSETS if is_auto else REQUESTABLE_OPSETS)[exporter]
+        unsupported = [opset for opset in settings.opsets if not first <= opset <= last]
+        if unsupported:
+            message = f"{title} supports opsets {first}..{last}, not {format_opsets(unsupported)}"
+            key, fix = "exporter", "use exporter = 'auto', which selects dynamo above"
+            if is_auto:
+                key = "capture"
+                fix = f"remove capture = '{settings.capture}', which selects {title} for all opsets"
+            path = variant.find_path(key) or model.first_own_key("opsets", key)
+            model.add_problem(path, f"{message}; {fix}")
 
 
 def check_sequences(model: EffectiveSettings) -> None:
@@ -174,7 +184,7 @@ def _check_options(
     """Report options that the exporters of these opsets do not have."""
     exporters = {
         opset: choose_exporter(variant.settings, opset)
-        for variant in split_variants(model.settings)
+        for variant in split_variants(model)
         for opset in variant.settings.opsets
         if opsets is None or opset in opsets
     }
@@ -369,28 +379,22 @@ def check_saved_source(model: EffectiveSettings) -> None:
         return
     if settings.init:
         model.add_problem(("init",), f"{subject} takes no init arguments; remove this key")
-    if model.has_valid("exporter", "capture", "opsets", "overrides"):
-        for variant in split_variants(settings):
-            _check_exporter(model, variant, subject, exporter)
-
-
-def _check_exporter(
-    model: EffectiveSettings, variant: Variant, subject: str, exporter: ExporterName
-) -> None:
-    settings = variant.settings
-    if list_exporters(settings) == {exporter}:
-        if settings.capture in ("strict", "draft"):
-            path = variant.find_path("capture") or ("capture",)
-            model.add_problem(path, f"{subject} is already captured; remove this key")
-        return
     message = f"only {EXPORTER_TITLES[exporter]} can export {subject}"
-    if settings.exporter != "auto" or settings.capture is not None:
+    for variant in split_variants(model):
+        settings = variant.settings
         key = "exporter" if settings.exporter != "auto" else "capture"
-        model.add_problem(variant.find_path(key) or (key,), message)
-        return
-    others = [opset for opset in settings.opsets if (opset >= 18) is (exporter == "torchscript")]
-    message += f", but 'auto' selects the other exporter for {format_opsets(others)}"
-    model.add_problem(("opsets",), f"{message}; use exporter = '{exporter}', or remove them")
+        if list_exporters(settings) == {exporter}:
+            if settings.capture in ("strict", "draft"):
+                path = variant.find_path("capture") or ("capture",)
+                model.add_problem(path, f"{subject} is already captured; remove this key")
+        elif settings.exporter != "auto" or settings.capture is not None:
+            model.add_problem(variant.find_path(key) or (key,), message)
+        else:
+            is_old = exporter == "torchscript"
+            others = [opset for opset in settings.opsets if (opset >= 18) is is_old]
+            fix = f"but 'auto' selects the other exporter for {format_opsets(others)}; use "
+            fix += f"exporter = '{exporter}', or remove them"
+            model.add_problem(("opsets",), f"{message}, {fix}")
 
 
 def resolve_artifact(model: EffectiveSettings) -> str:
@@ -421,10 +425,7 @@ def resolve_artifact(model: EffectiveSettings) -> str:
         return text
     for opset in settings.opsets:
         model.check_file(_ARTIFACT, text.replace(OPSET_PLACEHOLDER, str(opset)))
-    folder = model.find_layer(_ARTIFACT).folder
-    if folder == model.entry.folder:
-        return text
-    return posixpath.relpath(posixpath.join(folder, text), model.entry.folder or ".")
+    return model.relate(_ARTIFACT, text)
 
 
 def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
@@ -474,3 +475,118 @@ def resolve_depends(model: EffectiveSettings) -> Depends:
             message = f"workers do not receive {name}; add it to `environment` in [tool.exporter]"
             model.add_problem(key, message)
     return Depends(files=tuple(files), environment=table.environment)
+
+
+_ExportKey = Literal["symbolic", "onnxscript", "translation"]
+_EXPORTERS: dict[_ExportKey, ExporterName] = {
+    "symbolic": "torchscript",
+    "onnxscript": "torchscript",
+    "translation": "dynamo",
+}
+_KEYS: dict[ExporterName, str] = {
+    "torchscript": "symbolic or onnxscript",
+    "dynamo": "translation",
+}
+#: The form that `torch.onnx.register_custom_op_symbolic` accepts.
+_TORCHSCRIPT = re.compile(r"[A-Za-z0-9_-]+::[A-Za-z_-][A-Za-z0-9_-]*", re.ASCII)
+_DYNAMO = re.compile(r"([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?", re.ASCII)
+_ONNX = re.compile(r"[A-Za-z_][\w.-]*::[A-Za-z_]\w*", re.ASCII)
+_FORM: dict[ExporterName, str] = {
+    "torchscript": '"namespace::operator"',
+    "dynamo": '"namespace.operator.overload"',
+}
+
+
+def resolve_custom_ops(model: EffectiveSettings) -> tuple[CustomOp, ...]:
+    """Return the operators in the order of the manifest."""
+    operators = []
+    seen: set[tuple[str, ExporterName, int]] = set()
+    for index, table in enumerate(model.settings.custom_ops):
+        path: KeyPath = ("custom_ops", index)
+        key = next((key for key in _EXPORTERS if getattr(table, key)), None)
+        if key is None:
+            if not _ONNX.fullmatch(table.name):
+                message = "an entry with only kernels needs an operator of the file: "
+                message += f'expected "domain::Operator", got {quote(table.name)}'
+                model.add_problem((*path, "name"), message)
+        else:
+            _check_name(model, path, table.name, _EXPORTERS[key])
+            _check_use(model, path, table, key)
+            identity = (table.name, _EXPORTERS[key], table.opset)
+            if identity in seen:
+                message = f"{quote(table.name)} already has an entry from opset {table.opset}"
+                model.add_problem((*path, "name"), message)
+            seen.add(identity)
+        references = {
+            key: model.check_source((*path, key), text)
+            for key in (*_EXPORTERS, "reference")
+            if (text := getattr(table, key))
+        }
+        if library := table.ort_library:
+            references["ort_library"] = _resolve_library(model, (*path, "ort_library"), library)
+        operators.append(CustomOp(name=table.name, opset=table.opset, **references))
+    return tuple(operators)
+
+
+def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: ExporterName) -> None:
+    dynamo_name = _DYNAMO.fullmatch(name)
+    suggestion = ""
+    if exporter == "torchscript":
+        if _TORCHSCRIPT.fullmatch(name):
+            if name.startswith("onnx::"):
+                model.add_problem((*path, "name"), "ONNX's own operators cannot be replaced")
+            return
+        if dynamo_name:
+            suggestion = f"{dynamo_name[1]}::{dynamo_name[2]}"
+    else:
+        if dynamo_name and dynamo_name[3]:
+            return
+        if dynamo_name:
+            suggestion = f"{dynamo_name[1]}.{dynamo_name[2]}.default"
+        elif _TORCHSCRIPT.fullmatch(name):
+            suggestion = f"{name.replace('::', '.')}.default"
+    hint = f"; did you mean {quote(suggestion)}?" if suggestion else ""
+    form = f"{EXPORTER_TITLES[exporter]}'s form {_FORM[exporter]}"
+    model.add_problem((*path, "name"), f"expected {form}, got {quote(name)}{hint}")
+
+
+def _check_use(
+    model: EffectiveSettings, path: KeyPath, table: CustomOpTable, key: _ExportKey
+) -> None:
+    """Report the entry if its exporter writes no opset of the model that it applies to."""
+    expected = _EXPORTERS[key]
+    exporters = {
+        opset: choose_exporter(variant.settings, opset)
+        for variant in split_variants(model)
+        for opset in variant.settings.opsets
+    }
+    opsets = [opset for opset, exporter in exporters.items() if exporter == expected]
+    title = EXPORTER_TITLES[expected]
+    if not exporters:
+        return
+    if not opsets:
+        actual = next(iter(exporters.values()))
+        message = f"'{key}' is for {title}, but {EXPORTER_TITLES[actual]} exports all opsets of "
+        model.add_problem((*path, key), f"{message}this model; use {_KEYS[actual]}")
+    elif table.opset > max(opsets):
+        noun = "opsets" if len(opsets) > 1 else "opset"
+        message = f"is never used: {title} exports {noun} {format_opsets(opsets)} of this model"
+        model.add_problem((*path, "opset"), message)
+
+
+def _resolve_library(model: EffectiveSettings, path: KeyPath, text: str) -> str:
+    """Return the library, or the function that returns its path, relative to the manifest."""
+    if ":" in text:
+        return model.check_source(path, text)
+    if text.startswith(("/", "~")) or "\\" in text:
+        form = "a path relative to the manifest, with forward slashes, or a function that returns"
+        model.add_problem(path, f"expected {form} one, got {quote(text)}")
+        return text
+    folder = model.find_layer(path).folder
+    name = posixpath.normpath(posixpath.join(folder, text))
+    file, root = model.context.root / name, model.context.root.resolve()
+    if name.startswith("../") or not file.resolve().is_relative_to(root):
+        model.add_problem(path, f"{quote(text)} is outside the project; use a file inside it")
+    elif not file.is_file():
+        model.add_problem(path, f"the file {quote(name)} does not exist; build the library first")
+    return model.relate(path, text)

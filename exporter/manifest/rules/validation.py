@@ -71,7 +71,11 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
     value, kind, context = detail["input"], detail["type"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return _format_unknown_key(str(path[-1]), _find_table(table, path[:-1]) or table)
+            key, owner = str(path[-1]), _find_table(table, path[:-1]) or table
+            text = f"unknown key{suggest_nearest(key, owner.model_fields)}"
+            if key in owner.misplaced_keys:
+                text = f"is not valid here; {owner.misplaced_keys[key]}"
+            return "is not supported yet" if key in owner.unsupported_keys else text
         case "literal_error":
             choices = _list_choices(table, path)
             expected = join_words((f"'{word}'" for word in choices), "or") if choices else ""
@@ -92,14 +96,6 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
         return f"expected {_EXPECTED[kind].format(**context)}, got {format_value(value)}"
     # The project's own errors contain the expected form; pydantic's rare ones are used as they are.
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {format_value(value)}"
-
-
-def _format_unknown_key(key: str, table: type[Table]) -> str:
-    if key in table.unsupported_keys:
-        return "is not supported yet"
-    if key in table.misplaced_keys:
-        return f"is not valid here; {table.misplaced_keys[key]}"
-    return f"unknown key{suggest_nearest(key, table.model_fields)}"
 
 
 def _list_choices(table: type[Table], path: KeyPath) -> tuple[str, ...]:

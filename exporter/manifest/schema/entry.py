@@ -46,8 +46,7 @@ from exporter.manifest.syntax.fields import (
     Timeout,
     VersionRange,
 )
-from exporter.manifest.syntax.values import quote
-from exporter.manifest.syntax.versions import check_consumer
+from exporter.manifest.syntax.values import check_consumer, quote
 
 
 class ExpectTable(Table):
@@ -76,6 +75,10 @@ class ExpectTable(Table):
     """The versions of torch with which it fails: `"<2.14"`, `">=2.12, <2.14"`. With other versions,
     such as in `exporter rehearse`, the cell must pass. `==2.13` includes 2.13.1, and a nightly
     build counts as its release. Without it: all versions."""
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        return self.check or ()
 
 
 class SkipTable(Table):

@@ -20,22 +20,20 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.import_object import RUNTIME_GROUP, find_plugins
 from exporter.core.known_names import RUNTIMES
-from exporter.manifest.syntax.call_paths import parse_call_path
 from exporter.manifest.syntax.values import (
     DATA_SUFFIXES,
     IMAGE_SUFFIXES,
+    check_requirement,
+    check_version_range,
     format_value,
     join_words,
+    parse_call_path,
     parse_check_names,
+    parse_condition,
+    parse_opsets,
     quote,
     split_data_file,
     unexpected_value,
-)
-from exporter.manifest.syntax.versions import (
-    check_requirement,
-    check_version_range,
-    parse_condition,
-    parse_opsets,
 )
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")

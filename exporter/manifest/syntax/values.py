@@ -1,13 +1,16 @@
-"""Names of checks, references to tensor files, and the form of values in messages."""
+"""The notations of manifests: call paths, versions, opsets, tensor files, values in messages."""
 
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from exporter.core.errors import suggest_nearest
-from exporter.core.known_names import CHECK_STAGES
+from exporter.core.known_names import CHECK_STAGES, Release, find_limits
 
 #: A path through tables and arrays: keys and indices.
 KeyPath = tuple[str | int, ...]
@@ -102,3 +105,395 @@ def split_data_file(text: str) -> tuple[str, str]:
         if separator:
             return path + suffix, key
     return text, ""
+
+
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+#: A package of npm, with its scope and a version, a range of npm or a tag.
+_NPM = re.compile(r"npm:(?:@[a-z0-9._-]+/)?[a-z0-9][a-z0-9._-]*@[0-9A-Za-z.^~*-]+")
+_VERSION = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
+_REQUIREMENT_FORM = 'a requirement such as "onnxruntime==1.17.3" or "npm:onnxruntime-web@1.30"'
+_REQUIREMENT = re.compile(
+    rf"({_NAME})\s*(?:\[[A-Za-z0-9._,\s-]*\])?\s*"
+    rf"(?:\(?\s*{_VERSION}(?:\s*,\s*{_VERSION})*\s*\)?|@\s*\S+)?\s*(?:;.+)?"
+)
+
+
+def check_requirement(value: str) -> str:
+    """Return the requirement; options and paths of pip are none.
+
+    Raises:
+        ValueError: If it cannot be parsed.
+    """
+    if not (_NPM if value.startswith("npm:") else _REQUIREMENT).fullmatch(value):
+        raise unexpected_value(_REQUIREMENT_FORM, value)
+    return value
+
+
+def find_requirement_name(requirement: str) -> str:
+    """Return the normalized name of the package."""
+    match = re.match(_NAME, requirement.removeprefix("npm:"))
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
+
+
+_BOUND = re.compile(r"(<=|>=|<|>|==|!=)\s*(\d+(?:\.\d+)*)")
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_Release = tuple[int, ...]
+_OPERATORS: dict[str, Callable[[_Release, _Release], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def check_version_range(value: str) -> str:
+    """Return the range without spaces.
+
+    Raises:
+        ValueError: If it cannot be parsed.
+    """
+    parts = [part.strip() for part in value.split(",")]
+    if not all(_BOUND.fullmatch(part) for part in parts):
+        raise unexpected_value('comparisons of versions such as "<2.14" or ">=2.12, <2.14"', value)
+    return ",".join("".join(part.split()) for part in parts)
+
+
+def is_in_range(version: str, versions: str) -> bool:
+    """Return whether a version is in a range of `check_version_range`.
+
+    The version has as many parts as each bound: `2.13.1` is equal to `2.13` and not above it.
+
+    Returns:
+        True for an empty range. False if the version is unknown.
+    """
+    if not versions:
+        return True
+    release = _RELEASE.match(version)
+    if release is None:
+        return False
+    return all(
+        _OPERATORS[match[1]](_cut(_parse(release[0]), len(bound)), bound)
+        for match in _BOUND.finditer(versions)
+        for bound in [_parse(match[2])]
+    )
+
+
+def _parse(text: str) -> _Release:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _cut(release: _Release, length: int) -> _Release:
+    return (*release, *(0 for _ in range(length)))[:length]
+
+
+_CONSUMER = re.compile(r"onnxruntime ?>= ?(\d{1,3})\.(\d{1,3})(\.\d{1,3})?", re.ASCII)
+#: A requirement of an environment that selects one release.
+_PINNED = re.compile(
+    r"(?:onnxruntime(?:-gpu)?\s*(?:===?|~=(?=\s*\d+\.\d+\.\d))\s*|npm:onnxruntime-web@~?)"
+    r"(\d{1,3})\.(\d{1,3})(?!\d)"
+)
+
+
+def check_consumer(value: str) -> str:
+    """Return the text of a consumer.
+
+    Raises:
+        ValueError: If it has another form, or names a release without known limits.
+    """
+    match = _CONSUMER.fullmatch(value)
+    if match is None:
+        raise unexpected_value('a release of ONNX Runtime such as "onnxruntime>=1.17"', value)
+    if find_limits((int(match[1]), int(match[2]))) is None:
+        raise unexpected_value("a release of ONNX Runtime from 0.1 on", value)
+    return value
+
+
+def find_lowest_release(consumers: Iterable[str]) -> Release | None:
+    """Return the lowest of the promised releases, or None if there is none."""
+    matches = (_CONSUMER.fullmatch(text) for text in consumers)
+    return min(((int(match[1]), int(match[2])) for match in matches if match), default=None)
+
+
+def find_pinned_release(requirements: Iterable[str]) -> Release | None:
+    """Return the release of ONNX Runtime that the requirements select, or None."""
+    matches = (_PINNED.match(text.strip()) for text in requirements)
+    return next(((int(match[1]), int(match[2])) for match in matches if match), None)
+
+
+#: The opsets of this tool: an exporter writes them and ONNX Runtime loads them.
+FIRST_OPSET, LAST_OPSET = 7, 26
+#: First and last opset that each exporter writes without a version converter.
+NATIVE_OPSETS = {"torchscript": (7, 20), "dynamo": (18, 26)}
+#: The same if `exporter` names it: dynamo converts its file down to opsets below 18.
+REQUESTABLE_OPSETS = {**NATIVE_OPSETS, "dynamo": (7, 26)}
+
+_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
+_RANGE = re.compile(r"(\d{1,4}) ?\.\. ?(\d{1,4})", re.ASCII)
+_COMPARISON = re.compile(r"(<=?|>=?) ?(\d{1,4})", re.ASCII)
+
+
+def parse_opsets(value: object) -> tuple[int, ...]:
+    """Return the opsets of `17`, `"17"`, `"9..21"` or a list of these, ascending.
+
+    Raises:
+        ValueError: If the value contains no opset, or one outside 7..26.
+    """
+    if isinstance(value, list | tuple):
+        return _parse_items(value, _parse_range)
+    return tuple(_parse_range(value))
+
+
+def parse_condition(value: object) -> tuple[int, ...]:
+    """Return the opsets of `"<14"`, `">=18"`, `"*"` or any value for `parse_opsets`.
+
+    Raises:
+        ValueError: If no opset of 7..26 meets the condition.
+    """
+    if value == "*":
+        return tuple(range(FIRST_OPSET, LAST_OPSET + 1))
+    if isinstance(value, list | tuple):
+        return _parse_items(value, parse_condition)
+    comparison = _COMPARISON.fullmatch(value) if isinstance(value, str) else None
+    if comparison is None:
+        return parse_opsets(value)
+    number = int(comparison[2])
+    selected = {
+        "<": range(FIRST_OPSET, number),
+        "<=": range(FIRST_OPSET, number + 1),
+        ">": range(number + 1, LAST_OPSET + 1),
+        ">=": range(number, LAST_OPSET + 1),
+    }[comparison[1]]
+    opsets = tuple(opset for opset in selected if FIRST_OPSET <= opset <= LAST_OPSET)
+    if not opsets:
+        supported = f"{FIRST_OPSET}..{LAST_OPSET}"
+        raise ValueError(f"no opset of {supported} meets the condition {format_value(value)}")
+    return opsets
+
+
+def format_opsets(opsets: Iterable[int]) -> str:
+    """Return the opsets in the notation of the manifest: `9..13, 17`."""
+    runs: list[list[int]] = []
+    for opset in sorted(set(opsets)):
+        if runs and opset == runs[-1][-1] + 1:
+            runs[-1].append(opset)
+        else:
+            runs.append([opset])
+    return ", ".join(format_opset_run(run) for run in runs)
+
+
+def format_opset_run(run: Sequence[int]) -> str:
+    """Return consecutive opsets as `17` or `9..13`."""
+    return str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}"
+
+
+class _UnsupportedOpsets(ValueError):
+    """Opsets that this tool does not support."""
+
+    def __init__(self, opsets: Iterable[int]) -> None:
+        self.opsets = tuple(sorted(set(opsets)))
+        subject = f"opset {format_value(self.opsets[0])} is"
+        if len(self.opsets) > 1:
+            subject = f"opsets {join_words(format_value(opset) for opset in self.opsets)} are"
+        super().__init__(f"{subject} outside {FIRST_OPSET}..{LAST_OPSET}; use one of these")
+
+
+def _parse_items(
+    items: Sequence[object], parse: Callable[[object], Iterable[int]]
+) -> tuple[int, ...]:
+    """Return the opsets of all items, or raise one error with all their problems."""
+    if not items:
+        raise ValueError("needs at least one opset")
+    opsets: set[int] = set()
+    unsupported: set[int] = set()
+    problems: list[str] = []
+    for item in items:
+        try:
+            opsets |= set(parse(item))
+        except _UnsupportedOpsets as error:
+            unsupported |= set(error.opsets)
+        except ValueError as error:
+            problems.append(str(error))
+    if unsupported:
+        problems.append(str(_UnsupportedOpsets(unsupported)))
+    if problems:
+        raise ValueError("; ".join(dict.fromkeys(problems)))
+    return tuple(sorted(opsets))
+
+
+def _parse_range(value: object) -> range:
+    match value:
+        case bool():
+            pass
+        case int():
+            return _check_range(value, value)
+        case str() if _NUMBER.fullmatch(value):
+            return _check_range(int(value), int(value))
+        case str() if match := _RANGE.fullmatch(value):
+            first, last = int(match[1]), int(match[2])
+            if first > last:
+                text = format_value(value)
+                raise ValueError(f'the range {text} is reversed; write "{last}..{first}"')
+            return _check_range(first, last)
+    raise unexpected_value('an opset, a range such as "9..21" or a list of them', value)
+
+
+def _check_range(first: int, last: int) -> range:
+    unsupported = [opset for opset in (first, last) if not FIRST_OPSET <= opset <= LAST_OPSET]
+    if unsupported:
+        raise _UnsupportedOpsets(unsupported)
+    return range(first, last + 1)
+
+
+#: An index of a tuple or list, or a key of a dict; the first key below `kwargs` is the keyword.
+Step = int | str
+
+_ROOT = re.compile(r"(args(?=\[)|kwargs(?=\.))")
+_STEP = re.compile(r"\[(0|[1-9][0-9]{0,3})\]|\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+
+
+def parse_call_path(text: str) -> tuple[str, tuple[Step, ...]]:
+    """Split `kwargs.past[0].key` into `("kwargs", ("past", 0, "key"))`.
+
+    Raises:
+        ValueError: If the text is not such a path.
+    """
+    root = _ROOT.match(text)
+    steps: list[Step] = []
+    end = root.end() if root else 0
+    while root and end < len(text):
+        step = _STEP.match(text, end)
+        if step is None:
+            break
+        steps.append(int(step[1]) if step[1] is not None else step[2])
+        end = step.end()
+    if root is None or end < len(text):
+        raise ValueError('expected a path such as "args[0]", "kwargs.mask" or "args[1][0]"')
+    return root[1], tuple(steps)
+
+
+def is_positional_call(paths: Iterable[str], *, others: bool) -> bool:
+    """Return whether all values are positional tensors, as a tracer requires.
+
+    `others` are constants, numbers and containers with a type.
+    """
+    return not others and all(parse_call_path(path)[0] == "args" for path in paths)
+
+
+def format_call_path(root: str, steps: Iterable[Step]) -> str:
+    """Return the text that `parse_call_path` reads."""
+    return root + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+
+
+def find_next_position(used: Iterable[tuple[Step, ...]], reserved: frozenset[int]) -> int:
+    """Return the position after the last one in `used` that is not `reserved`."""
+    position = 1 + max((path[0] for path in used if isinstance(path[0], int)), default=-1)
+    while position in reserved:
+        position += 1
+    return position
+
+
+def find_conflicts(values: Sequence[tuple[str, str]]) -> Mapping[int, str]:
+    """Return a message for the index of each path and name that does not fit into one call.
+
+    A missing position is reported for the value after it.
+    """
+    problems: dict[int, str] = {}
+    owners: dict[tuple[Step, ...], int] = {}
+    containers: dict[tuple[Step, ...], dict[Step, int]] = {}
+    for index, (text, _) in enumerate(values):
+        root, steps = parse_call_path(text)
+        path = (root, *steps)
+        prefixes = [path[:end] for end in range(2, len(path) + 1)]
+        owner = next((owners[prefix] for prefix in prefixes if prefix in owners), None)
+        if owner is None and path in containers:
+            owner = min(containers[path].values())
+        if owner is not None:
+            problems[index] = f"'{text}' is already used by {values[owner][1]}"
+            continue
+        owners[path] = index
+        for end in range(1, len(path)):
+            containers.setdefault(path[:end], {}).setdefault(path[end], index)
+    for container, children in containers.items():
+        if container != ("kwargs",):
+            problems = {**_find_child_problem(container, children), **problems}
+    return problems
+
+
+def _find_child_problem(
+    container: tuple[Step, ...], children: Mapping[Step, int]
+) -> dict[int, str]:
+    """Return a problem if positions and keys are mixed or a position is missing."""
+    name = format_call_path("", container)[1:]
+    positions = sorted(step for step in children if isinstance(step, int))
+    if len(positions) < len(children) and positions:
+        return {max(children.values()): f"'{name}' cannot have both positions and keys"}
+    for expected, position in enumerate(positions):
+        if position != expected:
+            return {children[position]: f"'{name}[{expected}]' is missing before this position"}
+    return {}
+
+
+T = TypeVar("T")
+_Path = tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf(Generic[T]):
+    """A value, which may be a dict like a container."""
+
+    value: T
+
+
+_Node = dict[Step, "_Node[T] | _Leaf[T]"]
+
+
+def assemble_call(
+    values: Iterable[tuple[str, T]],
+    containers: Mapping[str, str],
+    create: Callable[[str, list[T] | dict[Step, T]], T],
+) -> tuple[T, T]:
+    """Return the positional and the keyword arguments of a call.
+
+    `create` is called with a type and the items of a container. The type is "" if it is not
+    declared. Items with only positions are a list, unless the type is `dict`.
+
+    Raises:
+        ValueError: If a place is inside another value.
+    """
+    root: _Node[T] = {"args": {}, "kwargs": {}}
+    for location, value in values:
+        *parents, last = _parse_path(location)
+        _find_node(root, tuple(parents))[last] = _Leaf(value)
+    types = {_parse_path(location): type for location, type in containers.items()}
+    for path in types:
+        _find_node(root, path)
+    types |= {("args",): "tuple", ("kwargs",): "dict"}
+
+    def collect(node: _Node[T] | _Leaf[T], path: _Path) -> T:
+        if isinstance(node, _Leaf):
+            return node.value
+        items = {step: collect(child, (*path, step)) for step, child in node.items()}
+        type = types.get(path, "")
+        if type == "dict" or not all(isinstance(step, int) for step in items):
+            return create(type, items)
+        return create(type, [items[step] for step in sorted(items, key=int)])
+
+    return collect(root["args"], ("args",)), collect(root["kwargs"], ("kwargs",))
+
+
+def _parse_path(location: str) -> _Path:
+    root, steps = parse_call_path(location)
+    return (root, *steps)
+
+
+def _find_node(root: _Node[T], path: _Path) -> _Node[T]:
+    """Return the container at a path; create it if it is missing."""
+    node = root
+    for step in path:
+        child = node.setdefault(step, {})
+        if isinstance(child, _Leaf):
+            raise ValueError(f"{path} is inside another value")
+        node = child
+    return node

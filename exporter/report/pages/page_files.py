@@ -16,7 +16,7 @@ from exporter.core.device_name import DeviceName
 from exporter.core.text import replace_invisible
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
 from exporter.report.formats import LEGEND, Mark

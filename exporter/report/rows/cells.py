@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from exporter.core.text import format_command, join_lines, pluralize
 from exporter.gate.finding import NOT_ACCEPTED
 from exporter.manifest import Manifest
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import (
     Baseline,
     CellOutcome,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Output, Override, Tolerance
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.report.rows.cells import Row
 
 #: The text for the default tolerance.

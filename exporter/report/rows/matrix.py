@@ -16,7 +16,7 @@ from exporter.core.known_names import (
     format_release,
 )
 from exporter.manifest import Axis, Manifest, ModelSpec
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.cells import AcceptanceHistory, Cell, Row, format_head

@@ -11,7 +11,7 @@ import torch
 
 from exporter.jobs import OpsetJob
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.versions import NATIVE_OPSETS
+from exporter.manifest.syntax.values import NATIVE_OPSETS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
 from exporter.tools.operators import OperatorGaps, SurveyResponse

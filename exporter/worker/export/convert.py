@@ -15,7 +15,7 @@ import torch
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.references import FUNCTIONS
 from exporter.manifest.rules.sources import WEIGHTS_AS_INPUTS
-from exporter.manifest.syntax.call_paths import is_positional_call
+from exporter.manifest.syntax.values import is_positional_call
 from exporter.records.record import Stage
 from exporter.worker.export.exporter_warnings import collect_tracer_warnings
 from exporter.worker.export.graph_names import separate_aliased_outputs, write_declared_sizes

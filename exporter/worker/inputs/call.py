@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_paths import assemble_call
+from exporter.manifest.syntax.values import assemble_call
 
 Tensors = dict[str, torch.Tensor]
 

@@ -14,7 +14,7 @@ import torch
 from exporter.core.import_object import load_attribute
 from exporter.core.text import pluralize
 from exporter.manifest import Constant, Container, InputsFrom, ModelSpec
-from exporter.manifest.syntax.call_paths import Step, format_call_path, parse_call_path
+from exporter.manifest.syntax.values import Step, format_call_path, parse_call_path
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet

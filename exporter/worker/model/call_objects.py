@@ -18,7 +18,7 @@ import torch
 
 from exporter.core.import_object import load_attribute
 from exporter.manifest import ModelSpec
-from exporter.manifest.syntax.call_paths import Step, parse_call_path
+from exporter.manifest.syntax.values import Step, parse_call_path
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.component import select_component
 from exporter.worker.model.exported_program import find_program

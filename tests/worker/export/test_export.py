@@ -22,7 +22,7 @@ from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, Constant, ModelSpec
 from exporter.manifest.rules.sources import EXPORTER_OPTIONS
 from exporter.manifest.schema.entry import REMOVED_OPTIONS, OptionsTable
-from exporter.manifest.syntax.versions import (
+from exporter.manifest.syntax.values import (
     FIRST_OPSET,
     LAST_OPSET,
     NATIVE_OPSETS,

@@ -13,7 +13,7 @@ import torch
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.import_object import load_attribute
-from exporter.manifest.syntax.call_paths import parse_call_path
+from exporter.manifest.syntax.values import parse_call_path
 from exporter.tools.recording.observation import Observation
 from exporter.worker.inputs.inputs_from import FlattenedCall
 from exporter.worker.process.failure import Failure

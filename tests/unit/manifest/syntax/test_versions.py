@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import explain_cell, load_layers
-from exporter.manifest.syntax.versions import (
+from exporter.manifest.syntax.values import (
     FIRST_OPSET,
     LAST_OPSET,
     check_version_range,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.gate.baseline_comparison import compare_results
-from exporter.manifest.syntax.versions import format_opsets
+from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, make_baseline
 from exporter.records.record import Record
 from exporter.report.rows.cells import (
