@@ -21,7 +21,7 @@ from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
 from exporter.jobs import OpsetJob
 from exporter.manifest import ModelSpec
-from exporter.manifest.rules.references import FUNCTIONS
+from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.capture import capture_program, list_obstacles
 from exporter.worker.export.convert import convert_component, convert_module, convert_program

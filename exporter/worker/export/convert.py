@@ -13,7 +13,7 @@ import onnx_ir as ir
 import torch
 
 from exporter.manifest import ModelSpec
-from exporter.manifest.rules.references import FUNCTIONS
+from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.manifest.rules.sources import WEIGHTS_AS_INPUTS
 from exporter.manifest.syntax.values import is_positional_call
 from exporter.records.record import Stage

@@ -13,7 +13,7 @@ import torch
 
 from exporter.jobs import OpsetJob
 from exporter.manifest import Axis, ModelSpec
-from exporter.manifest.rules.references import FUNCTIONS
+from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.planning.plan import choose_route
 from exporter.records.record import Route, Stage
 from exporter.worker.export.attempts import (
