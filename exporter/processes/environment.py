@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
 #: Switches private functions of torch off: `none`, or a list of the groups that remain on.
@@ -96,7 +97,7 @@ def make_worker_environment(
 
 def is_fixed(name: str, patterns: Iterable[str] = ()) -> bool:
     """Return True if a variable has one value in all workers."""
-    return name in _FIXED or (name in _LOCALE and not _matches(name, patterns))
+    return name in _FIXED or (name in _LOCALE and not _matches(name, tuple(patterns)))
 
 
 def is_passed(name: str, patterns: Iterable[str] = ()) -> bool:
@@ -157,5 +158,6 @@ def _is_secret(name: str) -> bool:
     return _matches(name.upper(), _SECRETS)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+@lru_cache(maxsize=1 << 14)  # each model has the same variables
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
