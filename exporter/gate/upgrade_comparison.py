@@ -10,8 +10,8 @@ from exporter.core.known_names import find_first_release, format_release
 from exporter.gate.baseline_comparison import compare_baselines
 from exporter.gate.finding import NO_RESULT, FindingKind, GateFinding
 from exporter.manifest import Gate
-from exporter.records.baseline import format_outcome, make_baseline
-from exporter.records.record import Artifact, CellId, Record, RunRecord, Status
+from exporter.records.baseline import make_baseline
+from exporter.records.record import Artifact, CellId, Record, RunRecord, Status, format_outcome
 
 #: Findings that need a new acceptance after the upgrade. They lose nothing, or an expectation with
 #: `torch` foresees the loss: any other one would also apply to the results in place.

@@ -33,6 +33,7 @@ from exporter.records.record import (
     RunRecord,
     Stage,
     Status,
+    format_outcome,
     format_validation_error,
 )
 
@@ -122,14 +123,6 @@ class CellOutcome(FrozenModel):
     def failed_checks(self) -> tuple[str, ...]:
         """The checks that did not pass, the deciding one first."""
         return (self.check, *self.other_checks) if self.check else self.other_checks
-
-
-def format_outcome(status: Status, stage: Stage | None, checks: Sequence[str]) -> str:
-    """Return `pass`, `error at convert`, `fail at parity (axes)` or `... (axes, values)`."""
-    at_stage = f" at {stage}" if stage else ""
-    # The main check of a stage has the stage's name; print it once.
-    by_check = f" ({', '.join(checks)})" if checks and (*checks,) != (stage,) else ""
-    return f"{status}{at_stage}{by_check}"
 
 
 class Baseline(FrozenModel):

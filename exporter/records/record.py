@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
@@ -301,6 +302,14 @@ class Blame(FrozenModel):
     """For each output."""
 
 
+def format_outcome(status: Status, stage: Stage | None, checks: Sequence[str]) -> str:
+    """Return `pass`, `error at convert`, `fail at parity (axes)` or `... (axes, values)`."""
+    at_stage = f" at {stage}" if stage else ""
+    # The main check of a stage has the stage's name; print it once.
+    by_check = f" ({', '.join(checks)})" if checks and (*checks,) != (stage,) else ""
+    return f"{status}{at_stage}{by_check}"
+
+
 class Record(ChecksummedModel):
     """The stored result of one cell."""
 
@@ -406,6 +415,11 @@ class Record(ChecksummedModel):
         if DETERMINISM_CHECK in names:
             names = [name for name in names if name not in COMPARISON_CHECKS]
         return tuple(dict.fromkeys([self.check, *names] if self.check else names))
+
+    @property
+    def outcome(self) -> str:
+        """`pass`, `error at convert` or `fail at parity (axes, values)`."""
+        return format_outcome(self.status, self.stage, self.failed_checks)
 
 
 #: The parts of records in JSON as `to_json` writes it.

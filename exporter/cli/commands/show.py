@@ -15,7 +15,6 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.child_call import ChildFailure, call_in_child
-from exporter.records.baseline import extract_outcome
 
 _FUNCTION = "exporter.tools.child.graph_view:format_graph"
 #: Seconds; files of several gigabytes take some minutes.
@@ -38,7 +37,7 @@ def show(cell: str, scopes: bool, root: Path) -> int:
     path = folder.model(id.opset)
     if not path.is_file():
         record = folder.read_records().get(id)
-        reason = f"{extract_outcome(record)}: {record.message}" if record else "no result yet"
+        reason = f"{record.outcome}: {record.message}" if record else "no result yet"
         message = f"{id}: has no file: {reason}; run `exporter export` to create it"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     require_packages(("onnx", "numpy"))

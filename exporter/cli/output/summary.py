@@ -12,7 +12,6 @@ from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Manifest, Style
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
-from exporter.records.baseline import extract_outcome
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import choose_mark
 from exporter.report.rows.artifacts import format_timings, sum_timings
@@ -113,7 +112,7 @@ def format_red_line(label: str, record: Record) -> str:
     message = join_lines(record.message)
     if record.expectation:
         message += f" ({join_lines(record.expectation)})"
-    return f"{label}: {extract_outcome(record)}: {message}"
+    return f"{label}: {record.outcome}: {message}"
 
 
 def _format_initial_weights(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
@@ -150,7 +149,7 @@ def _format_red_groups(
     groups = group_by_opset(
         red,
         lambda record: record.cell,
-        lambda record: (str(extract_outcome(record)), mask_numbers(record.message)),
+        lambda record: (record.outcome, mask_numbers(record.message)),
     )
     for group in groups:
         record = group.first

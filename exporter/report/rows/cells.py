@@ -17,8 +17,6 @@ from exporter.records.baseline import (
     Baseline,
     CellOutcome,
     TrendPoint,
-    extract_outcome,
-    format_outcome,
 )
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import Mark, choose_mark, clean_message
@@ -114,7 +112,7 @@ class Cell:
             return self.mark.word
         if self.is_beyond_runtime:
             return "unavailable by its runtime"
-        return format_outcome(self.record.status, self.record.stage, self.record.failed_checks)
+        return self.record.outcome
 
     @property
     def reason(self) -> str:
@@ -256,7 +254,7 @@ class AcceptanceHistory:
         # Several pages and tables show each cell.
         if cell.id not in self._found:
             accepted = str(self._outcomes.get(cell.id, NOT_ACCEPTED))
-            is_equal = accepted == str(extract_outcome(cell.record))
+            is_equal = accepted == cell.record.outcome
             self._found[cell.id] = AS_ACCEPTED if is_equal else accepted
         return self._found[cell.id]
 

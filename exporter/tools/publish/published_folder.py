@@ -20,7 +20,6 @@ from exporter.core.text import format_bytes, join_lines
 from exporter.jobs import format_weights_name
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import PlannedCell
-from exporter.records.baseline import extract_outcome
 from exporter.records.record import Artifact, CellId, Record, Route, Status
 from exporter.report.pages.templates import render
 from exporter.report.rows.contract import describe_contract
@@ -113,7 +112,7 @@ def _format_failures(records: Iterable[Record]) -> str:
     failures = []
     for record in records:
         if record.status is not Status.PASS:
-            outcome = f"{extract_outcome(record)} on {record.cell.device}"
+            outcome = f"{record.outcome} on {record.cell.device}"
             message = join_lines(record.message)
             failures.append(f"{outcome}: {message}" if message else outcome)
     return "; ".join(failures)
