@@ -22,7 +22,7 @@ from typing import Literal
 from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec
@@ -121,26 +121,29 @@ def format_junit(
     counts = _count_results(cells, errors=len(manifest.problems))
     tree = Element("testsuites", {"name": "exporter", **counts})
     if manifest.problems:
-        _add_problems(tree, manifest.problems)
+        # An error for each problem of a manifest file, because its cells are unknown.
+        attributes = {"name": "manifests", **_count_results((), errors=len(manifest.problems))}
+        suite = _add_element(tree, "testsuite", attributes)
+        for problem in manifest.problems:
+            attributes = {"classname": "manifests", "name": str(problem.location or "manifests")}
+            case = _add_element(suite, "testcase", attributes)
+            details = {"type": "error at source", "message": problem.message}
+            _add_element(case, "error", details, str(problem))
     for spec in manifest.models:
         attributes = {"name": spec.id, **_count_results(by_model[spec.id])}
         suite = _add_element(tree, "testsuite", attributes)
         for cell in by_model[spec.id]:
-            hints = _list_hints(spec, cell, manifest.project.command, history)
-            _add_case(suite, spec, cell, hints)
+            attributes = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
+            if cell.is_red:
+                attributes["line"] = str(spec.line)
+            case = _add_element(suite, "testcase", attributes)
+            if result := _get_result(cell):
+                message = cell.expected_reason or cell.reason
+                attributes = {"type": cell.outcome, "message": message}
+                hints = _list_hints(spec, cell, manifest.project.command, history)
+                _add_element(case, result, attributes, _format_details(cell, hints))
     indent(tree)
     return f"{tostring(tree, encoding='unicode')}\n"
-
-
-def _add_problems(tree: Element, problems: Sequence[Problem]) -> None:
-    """Add an error for each problem of a manifest file, because its cells are unknown."""
-    attributes = {"name": "manifests", **_count_results((), errors=len(problems))}
-    suite = _add_element(tree, "testsuite", attributes)
-    for problem in problems:
-        attributes = {"classname": "manifests", "name": str(problem.location or "manifests")}
-        case = _add_element(suite, "testcase", attributes)
-        details = {"type": "error at source", "message": problem.message}
-        _add_element(case, "error", details, str(problem))
 
 
 def _add_element(parent: Element, tag: str, attributes: dict[str, str], text: str = "") -> Element:
@@ -181,17 +184,6 @@ def _list_hints(
         "reproduce": reasons.repro_command,
     }
     return tuple(f"{name}: {value}" for name, value in hints.items() if value)
-
-
-def _add_case(suite: Element, spec: ModelSpec, cell: Cell, hints: Sequence[str]) -> None:
-    attributes = {"classname": spec.id, "name": str(cell.id), "file": spec.manifest}
-    if cell.is_red:
-        attributes["line"] = str(spec.line)
-    case = _add_element(suite, "testcase", attributes)
-    if result := _get_result(cell):
-        message = cell.expected_reason or cell.reason
-        attributes = {"type": cell.outcome, "message": message}
-        _add_element(case, result, attributes, _format_details(cell, hints))
 
 
 def _format_details(cell: Cell, hints: Sequence[str]) -> str:
@@ -277,7 +269,14 @@ def draw_badge(badge: Badge, comment: str) -> str:
 def draw_matrix(by_model: Mapping[str, Sequence[Cell]], comment: str) -> str:
     """Return the picture of the largest models, after a comment."""
     cells = [cell for each in by_model.values() for cell in each]
-    models = sorted(by_model, key=lambda model: -_count_parameters(by_model[model]))
+    parameters = {
+        model: max(
+            (c.record.artifact.parameters for c in each if c.record and c.record.artifact),
+            default=0,
+        )
+        for model, each in by_model.items()
+    }
+    models = sorted(by_model, key=lambda model: -parameters[model])
     shown = models if len(models) <= _MOST_ROWS else models[: _MOST_ROWS - 1]
     names = [truncate(join_lines(model), _LONGEST_NAME) for model in shown]
     if more := len(models) - len(shown):
@@ -323,11 +322,6 @@ def draw_matrix(by_model: Mapping[str, Sequence[Cell]], comment: str) -> str:
         texts=texts,
         boxes=boxes,
     )
-
-
-def _count_parameters(cells: Sequence[Cell]) -> int:
-    artifacts = (cell.record.artifact for cell in cells if cell.record)
-    return max((artifact.parameters for artifact in artifacts if artifact), default=0)
 
 
 GROUP = "exporter.reports"

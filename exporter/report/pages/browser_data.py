@@ -18,7 +18,6 @@ from exporter.core.text import (
     pluralize,
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
-from exporter.records.baseline import ModelFigures
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.report.formats import (
     ELSEWHERE,
@@ -43,6 +42,8 @@ from exporter.report.rows.failures import explain_failure, keep_last_lines
 
 #: Multiples of the limit that float errors rarely cross from one machine to another.
 _STEPS = (0.01, 0.1, 0.5, 1.0)
+#: The figures of a model at a commit.
+_FIGURES = ("green", "error", "bytes", "nodes", "latency")
 
 
 def build_index_data(
@@ -77,9 +78,13 @@ def build_index_data(
         "clusters": tuple(_describe_cluster(cluster) for cluster in clusters),
         "commits": tuple(str(point.commit) for point in history.trend),
         "trend": _drop_empty({"green": tuple(point.green for point in history.trend)}),
+        # The figures of a model at each commit; None if there is none.
         "trends": {
-            spec.id: _list_figures([point.models.get(spec.id) for point in history.trend])
+            spec.id: {
+                key: tuple(each and getattr(each, key) for each in points) for key in _FIGURES
+            }
             for spec in (manifest.models if history.trend else ())
+            for points in [[point.models.get(spec.id) for point in history.trend]]
         },
         "compared_with": "the baseline" if history.baseline else "",
         "problems": tuple(join_lines(str(problem)) for problem in manifest.problems),
@@ -111,14 +116,6 @@ def _describe_cluster(cluster: Row) -> Row:
     )
 
 
-#: The figures of a model at each commit; None if there is none.
-_FIGURES = ("green", "error", "bytes", "nodes", "latency")
-
-
-def _list_figures(points: Sequence[ModelFigures | None]) -> Row:
-    return {key: tuple(each and getattr(each, key) for each in points) for key in _FIGURES}
-
-
 def _list_operators(cells: Iterable[Cell]) -> str:
     """Return the operators of the files and the missing ones, for a search."""
     records = [cell.record for cell in cells if cell.record]
@@ -129,7 +126,10 @@ def _list_operators(cells: Iterable[Cell]) -> str:
 
 def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[Row, ...]:
     words = [cell.mark.word for cell in cells]
-    marks = [(_choose_family(status), mark) for status, mark in MARKS.items()]
+    marks = []
+    for status, mark in MARKS.items():
+        family = "good" if status.is_green else "bad" if status.is_red else "open"
+        marks.append(("foreseen" if status is Status.XFAIL else family, mark))
     marks += [("open", ELSEWHERE)] if ELSEWHERE.word in words else []
     return tuple(
         {
@@ -141,12 +141,6 @@ def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[Row, ...]:
         }
         for family, mark in (*marks, ("open", NOT_RUN))
     )
-
-
-def _choose_family(status: Status) -> str:
-    if status is Status.XFAIL:
-        return "foreseen"
-    return "good" if status.is_green else "bad" if status.is_red else "open"
 
 
 def _index(items: list[Any], item: Any) -> int:
@@ -173,13 +167,14 @@ def _build_row(
         record = cell.record
         results = record.checks if record else ()
         error = max((_read_error(result) for result in results), default=-math.inf)
+        rounded = float(format_two_digits(error)) if math.isfinite(error) else None
         file = _describe_file(record, record.artifact) if record and record.artifact else None
         repro = explain_failure(record, project.command).repro_command if record else ""
         show = format_command(project.command, "show", f"'{cell.id}'") if file else ""
         optional = {
             "file": _index(files, file) if file else None,
             # As a multiple of the limit, rounded up.
-            "error": _round_error(error),
+            "error": next((step for step in _STEPS if 0 <= error <= step), rounded),
             # Different shapes, NaN, or a limit of 0.
             "is_unbounded": error == math.inf,
             "log": join_lines(f"{project.build}/{record.log}") if record and record.log else "",
@@ -191,7 +186,15 @@ def _build_row(
         }
         indices = {
             "outcome": _index(outcomes, _describe_outcome(cell, history)),
-            "checks": _index(checks, tuple(_describe_check(result) for result in results)),
+            "checks": _index(
+                checks,
+                tuple(
+                    _describe_result(
+                        each.check, each.status, each.message, tuple(each.metrics.items())
+                    )
+                    for each in results
+                ),
+            ),
         }
         required = {"opset": cell.id.opset, "mark": cell.mark.word, **indices}
         data.append(required | _drop_empty(optional))
@@ -248,11 +251,6 @@ def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> Row:
     )
 
 
-def _describe_check(result: CheckResult) -> Row:
-    metrics = tuple(result.metrics.items())
-    return _describe_result(result.check, result.status, result.message, metrics)
-
-
 @lru_cache(maxsize=1 << 15, typed=True)  # many cells have equal results
 def _describe_result(
     check: str, status: Status, message: str, metrics: tuple[tuple[str, int | float | str], ...]
@@ -292,10 +290,3 @@ def _read_error(result: CheckResult) -> float:
     if not isinstance(value, int | float):
         return -math.inf
     return math.inf if math.isnan(value) else float(value)
-
-
-def _round_error(error: float) -> float | None:
-    if not math.isfinite(error):
-        return None
-    steps = (step for step in _STEPS if error <= step)
-    return next(steps, float(format_two_digits(error)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Output, Override, Tolerance
+from exporter.manifest import Axis, Bound, Case, Dim, Fill, ModelSpec, Output, Tolerance
 from exporter.manifest.syntax.values import format_opsets
 from exporter.report.rows.cells import Row
 
+#: Settings whose text is not in the notation of the manifest.
+_DESCRIBED_KEYS = ("opsets", "devices", "tolerance", "ir_version")
 #: The text for the default tolerance.
 MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
@@ -67,18 +69,15 @@ def _format_case(case: Case) -> str:
 
 def _list_settings(spec: ModelSpec) -> Iterable[Row]:
     """Yield the settings that every page has, then those that differ from their default."""
-    yield _make_setting("source", spec.source, is_literal=True)
-    if spec.artifact:
-        yield _make_setting("artifact", spec.artifact, is_literal=True)
-    yield _make_setting("opsets", format_opsets(spec.opsets))
-    yield _make_setting("devices", ", ".join(spec.devices))
-    yield _make_setting("tolerance", _format_tolerance(spec.tolerance))
-    if spec.consumers:
-        yield _make_setting("consumers", ", ".join(spec.consumers), is_literal=True)
-    if spec.ir_version is not None:
-        yield _make_setting("ir_version", f"at most {spec.ir_version}")
     names = spec.parameters
-    literal = {
+    values = {
+        "source": spec.source,
+        "artifact": spec.artifact,
+        "opsets": format_opsets(spec.opsets),
+        "devices": ", ".join(spec.devices),
+        "tolerance": _format_tolerance(spec.tolerance),
+        "consumers": ", ".join(spec.consumers),
+        "ir_version": "" if spec.ir_version is None else f"at most {spec.ir_version}",
         "exporter": spec.exporter if spec.exporter != "auto" else "",
         "capture": spec.capture or "",
         "export_state": spec.export_state or "",
@@ -99,29 +98,23 @@ def _list_settings(spec: ModelSpec) -> Iterable[Row]:
         "inputs_from": spec.inputs_from.function if spec.inputs_from else "",
         "options": _format_table(spec.options),
     }
-    for name, value in literal.items():
-        if value:
-            yield _make_setting(name, value, is_literal=True)
+    for name, value in values.items():
+        if value or name == "source":
+            yield _make_setting(name, value, is_literal=name not in _DESCRIBED_KEYS)
     for override in spec.overrides:
-        yield _describe_override(override)
-
-
-def _describe_override(override: Override) -> Row:
-    cells = [] if override.opsets is None else [f"opsets {format_opsets(override.opsets)}"]
-    cells += [] if override.device == "*" else [f"device {override.device}"]
-    values = {
-        "exporter": override.exporter or "",
-        "capture": override.capture or "",
-        "ir_version": "" if override.ir_version is None else f"at most {override.ir_version}",
-        "options": _format_table(override.options),
-        "tolerance": _format_tolerance(override.tolerance) if override.tolerance else "",
-        **{
-            f"tolerance of {name}": _format_tolerance(bound)
-            for name, bound in override.outputs.items()
-        },
-    }
-    text = "; ".join(f"{name}: {value}" for name, value in values.items() if value)
-    return _make_setting(f"override: {', '.join(cells)}", text)
+        cells = [] if override.opsets is None else [f"opsets {format_opsets(override.opsets)}"]
+        cells += [] if override.device == "*" else [f"device {override.device}"]
+        values = {
+            "exporter": override.exporter or "",
+            "capture": override.capture or "",
+            "ir_version": "" if override.ir_version is None else f"at most {override.ir_version}",
+            "options": _format_table(override.options),
+            "tolerance": _format_tolerance(override.tolerance) if override.tolerance else "",
+        }
+        for output, bound in override.outputs.items():
+            values[f"tolerance of {output}"] = _format_tolerance(bound)
+        text = "; ".join(f"{name}: {value}" for name, value in values.items() if value)
+        yield _make_setting(f"override: {', '.join(cells)}", text)
 
 
 def _format_shape(shape: Iterable[Dim]) -> str:
@@ -176,17 +169,14 @@ def _format_output_tolerance(output: Output) -> str:
 
 
 def _format_bound(bound: Bound) -> str:
-    texts = []
-    if bound.noise is not None:
-        texts.append(f"{bound.noise:g} times PyTorch's own float32 error")
-    if bound.steps is not None:
-        texts.append(f"{bound.steps:g} steps of the output's scale in PyTorch")
-    if bound.atol is not None:
-        texts.append(f"atol {bound.atol:g}")
-    if bound.rtol is not None:
-        texts.append(f"rtol {bound.rtol:g}")
-    if not texts:
-        texts.append(MEASURED)
+    values = {
+        "{:g} times PyTorch's own float32 error": bound.noise,
+        "{:g} steps of the output's scale in PyTorch": bound.steps,
+        "atol {:g}": bound.atol,
+        "rtol {:g}": bound.rtol,
+    }
+    texts = [text.format(value) for text, value in values.items() if value is not None]
+    texts = texts or [MEASURED]
     if bound.outside:
         texts.append(f"up to {bound.outside:.3g} of the elements outside")
     return ", ".join(texts)

@@ -118,26 +118,17 @@ def _build_part(
         }
         for model, cells in by_model.items()
     )
-    anchor = _create_anchor(name, anchors)
-    head = format_head(every)
+    # The anchor that GitHub gives a heading; repeated headings have a number.
+    plain = " ".join(name.split()).lower()
+    slug = re.sub(r"[^\w -]", "", plain).replace(" ", "-")
+    anchors[slug] += 1
     return {
         "heading": name,
-        "anchor": anchor,
-        "head": head,
+        "anchor": slug if anchors[slug] == 1 else f"{slug}-{anchors[slug] - 1}",
+        "head": format_head(every),
         "devices": devices,
         "rows": tuple(rows),
     }
-
-
-def _create_anchor(heading: str, anchors: Counter[str]) -> str:
-    """Return the anchor that GitHub gives a heading; repeated headings have a number."""
-    plain = " ".join(heading.split()).lower()
-    slug = re.sub(r"[^\w -]", "", plain).replace(" ", "-")
-    anchors[slug] += 1
-    return slug if anchors[slug] == 1 else f"{slug}-{anchors[slug] - 1}"
-
-
-_FIXED = "fixed sizes"
 
 
 def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, str, str]:
@@ -223,19 +214,19 @@ def _format_opsets(opsets: Sequence[int]) -> str:
 
 
 def _describe_axes(spec: ModelSpec, passing: Sequence[Record]) -> tuple[str, ...]:
-    axes = (_describe_axis(axis, passing) for axis in spec.axes if axis.example is not None)
-    return tuple(axes) or (_FIXED,)
-
-
-def _describe_axis(axis: Axis, passing: Iterable[Record]) -> str:
-    """Return the promised sizes of an axis, and the sizes that were proved on all files."""
-    proved = [_read_proved_sizes(axis, record) for record in passing if not record.proved_on]
-    known = [sizes for sizes in proved if sizes is not None]
-    text = f"{axis.name} {'= ' if axis.rule else ''}{format_axis_sizes(axis)}"
-    if not known or len(known) < len(proved):
-        return f"{text}, proved only at {axis.example}"
-    low, high = max(low for low, _ in known), min(high for _, high in known)
-    return f"{text}, proved {low} to {high}"
+    """Return the promised sizes of each axis, and the sizes that were proved on all files."""
+    texts = []
+    for axis in spec.axes:
+        if axis.example is None:
+            continue
+        proved = [_read_proved_sizes(axis, record) for record in passing if not record.proved_on]
+        known = [sizes for sizes in proved if sizes is not None]
+        limits = f"only at {axis.example}"
+        if known and len(known) == len(proved):
+            limits = f"{max(low for low, _ in known)} to {min(high for _, high in known)}"
+        sizes = f"{'= ' if axis.rule else ''}{format_axis_sizes(axis)}"
+        texts.append(f"{axis.name} {sizes}, proved {limits}")
+    return tuple(texts) or ("fixed sizes",)
 
 
 def _read_proved_sizes(axis: Axis, record: Record) -> tuple[int, int] | None:
