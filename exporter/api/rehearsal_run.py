@@ -1,23 +1,35 @@
-"""Rehearse an upgrade: export with other packages, and compare with the results in place."""
+"""Rehearse an upgrade: export with other packages, compare, and find the first bad release."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.api.gate_run import read_results
 from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import EnvironmentDefinition, InstallationFailure, install_environment
+from exporter.core.text import join_lines
+from exporter.environments import (
+    EnvironmentDefinition,
+    InstallationFailure,
+    install_environment,
+    list_releases,
+)
 from exporter.gate.finding import FindingKind
-from exporter.gate.upgrade_comparison import UpgradeComparison, compare_upgrade
+from exporter.gate.upgrade_comparison import UpgradeComparison, compare_upgrade, format_record
 from exporter.manifest import Manifest, Project
 from exporter.manifest.resolved.model import ExporterName
+from exporter.manifest.syntax.values import (
+    check_version_range,
+    find_requirement_name,
+    is_in_range,
+)
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import run_nested_export
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, make_plan
-from exporter.records.record import RunRecord
+from exporter.records.record import CellId, Record, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +130,122 @@ def _list_arguments(options: RehearsalOptions) -> list[str]:
     arguments += ["--thorough"] if options.thorough else []
     arguments += [f"--{options.exporter}"] if options.exporter else []
     return [*arguments, "--", *selection.patterns]
+
+
+_Records = Mapping[CellId, Record]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseChange:
+    """Two releases, of which the later one is the first with another outcome of a cell."""
+
+    cell: CellId
+    package: str
+    last: str
+    """The last release with the earlier outcome."""
+    first: str
+    before: str
+    after: str
+    """The outcomes: `pass`, `error at convert`."""
+    message: str
+    """The message of the red record."""
+    is_repaired: bool
+
+
+def bisect_releases(
+    manifest: Manifest,
+    options: RehearsalOptions,
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+) -> tuple[ReleaseChange, ...]:
+    """Return a change for each selected cell whose outcome differs between the ends.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the range contains no two releases, or if one at its ends
+            cannot be used. NOTHING_SELECTED if no outcome differs between the ends.
+    """
+    (requirement,) = options.requirements
+    package = find_requirement_name(requirement)
+    plan = make_plan(manifest.select_toolchain(CURRENT_TOOLCHAIN), options.selection)
+    releases = _list_releases(requirement, package)
+    results: dict[str, _Records] = {}
+
+    def export(release: str) -> _Records:
+        if release not in results:
+            on_line(f"{package} {release}")
+            current = replace(options, requirements=(f"{package}=={release}",))
+            run = export_with_packages(manifest.project, current, environment, on_line)
+            results[release] = run.by_cell()
+        return results[release]
+
+    def find_change(cell: CellId) -> ReleaseChange:
+        last, first = releases[0], releases[-1]
+        was_red = _is_red(results[last], cell)
+        while between := releases[releases.index(last) + 1 : releases.index(first)]:
+            middle = between[len(between) // 2]
+            try:
+                is_same = _is_red(export(middle), cell) == was_red
+            except ExporterError as error:
+                on_line(f"{package} {middle} is skipped: {join_lines(str(error))}")
+                releases.remove(middle)
+                continue
+            last, first = (middle, first) if is_same else (last, middle)
+        before, after = results[last].get(cell), results[first].get(cell)
+        red = before if was_red else after
+        return ReleaseChange(
+            cell=cell,
+            package=package,
+            last=last,
+            first=first,
+            before=format_record(before),
+            after=format_record(after),
+            message=red.message if red else "",
+            is_repaired=was_red,
+        )
+
+    for end in (releases[0], releases[-1]):
+        try:
+            export(end)
+        except ExporterError as error:
+            message = f"{package} {end}: {error}; change the range so that this release is outside"
+            raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+    ends = (results[releases[0]], results[releases[-1]])
+    cells = [planned.cell for planned in plan.to_run]
+    changed = [cell for cell in cells if _is_red(ends[0], cell) != _is_red(ends[1], cell)]
+    if not changed:
+        message = (
+            f"{requirement}: no selected cell differs between {releases[0]} and {releases[-1]}; "
+            "select other cells or a wider range"
+        )
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return tuple(find_change(cell) for cell in changed)
+
+
+def _list_releases(requirement: str, package: str) -> list[str]:
+    """Return the releases that meet a requirement, in ascending order.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with the releases that exist.
+    """
+    try:
+        versions = check_version_range(requirement[len(package) :].strip())
+        known = list_releases(package)
+    except ValueError as error:
+        message = f"--bisect: {requirement}: {error}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+    except InstallationFailure as error:
+        raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
+    matching = [release for release in known if is_in_range(release, versions)]
+    if len(matching) < 2:
+        text = f"only {matching[0]}" if matching else "none"
+        message = (
+            f"{requirement}: a bisect needs two releases, got {text}; "
+            f"for Python {platform.python_version()} the index has {', '.join(known)}"
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    return matching
+
+
+def _is_red(records: _Records, cell: CellId) -> bool:
+    record = records.get(cell)
+    return record is None or record.status.is_red

@@ -17,7 +17,6 @@ from exporter.manifest import Manifest, Project
 from exporter.planning.plan import make_plan
 from exporter.records.baseline import build_trend, parse_baseline, read_baseline
 from exporter.records.record import RunRecord
-from exporter.report.exports import describe_plugins, list_plugin_folders
 from exporter.report.pages.page_files import preload_templates, render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
@@ -27,7 +26,7 @@ from exporter.report.pages.templates import (
     list_written_pages,
     save_up_to_date_key,
 )
-from exporter.report.report_files import render_exports
+from exporter.report.report_files import describe_plugins, list_plugin_folders, render_exports
 from exporter.report.report_files import write_reports as write_files
 from exporter.report.rows.cells import AcceptanceHistory
 

@@ -18,7 +18,7 @@ from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import pattern_matches
 from exporter.records.record import CellId
-from exporter.report.rows.failure_clusters import GateContext, group_findings, name_subject
+from exporter.report.rows.failures import GateContext, group_findings, name_subject
 
 #: The first letters of the answers in a review.
 _ANSWERS = click.Choice(["a", "r", "s", "q"])

@@ -25,7 +25,7 @@ from exporter.core.text import pluralize
 from exporter.gate.finding import GateFinding
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.page_files import render_gate
-from exporter.report.rows.failure_clusters import (
+from exporter.report.rows.failures import (
     GateContext,
     find_context,
     group_findings,

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from exporter.api.bisection_run import bisect_releases
-from exporter.api.rehearsal_run import RehearsalOptions
+from exporter.api.rehearsal_run import RehearsalOptions, bisect_releases
 from exporter.api.rehearsal_run import rehearse as run_rehearsal
 from exporter.cli.options import cells_option, root_option
 from exporter.cli.output.tables import open_project, require_readable_files, show_findings
@@ -21,7 +20,7 @@ from exporter.gate.upgrade_comparison import UpgradeComparison
 from exporter.manifest import Manifest
 from exporter.manifest.resolved.model import ExporterName
 from exporter.planning import Selection
-from exporter.report.pages.rehearsal_page import (
+from exporter.report.pages.page_files import (
     format_rehearsal_json,
     group_operator_changes,
     group_outcomes,

@@ -1,8 +1,9 @@
-"""`exporter report`: write the reports from the results."""
+"""`exporter report`: write the reports from the results; `exporter merge`: join the shards."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -10,10 +11,16 @@ import click
 from exporter.api.gate_run import read_results
 from exporter.api.report_pages import write_reports
 from exporter.cli.options import root_option
+from exporter.cli.output.summary import make_summary
 from exporter.cli.output.tables import open_project, print_result_notes
-from exporter.cli.output.terminal import print_line
-from exporter.core.errors import ExitCode
+from exporter.cli.output.terminal import print_line, print_summary
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize
+from exporter.manifest import Manifest
+from exporter.pipeline.shard_merge import merge_shards
+from exporter.planning.plan import make_plan
+from exporter.records.record import CellId
+from exporter.report.rows.cells import group_by_opset
 
 
 @click.command()
@@ -33,3 +40,41 @@ def report(root: Path, *, commits: bool) -> int:
     cells = pluralize(len(run.records), "cell")
     print_line(f"{cells}: {manifest.project.reports}/COMPATIBILITY.md")
     return ExitCode.OK
+
+
+@click.command()
+@click.argument(
+    "folders",
+    metavar="FOLDER...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@root_option
+def merge(folders: tuple[Path, ...], root: Path) -> int:
+    """Join the build folders of all shards and write the tables.
+
+    Each FOLDER is the result of `export --shard`. All shards must be present, with all cells of
+    the manifests; if one is missing, the others are joined and the exit code is 1. Red cells do not
+    change the exit code, because the gate decides about them.
+    """
+    manifest = open_project(root)
+    plan = make_plan(manifest)
+    merged = merge_shards(manifest, plan, folders)
+    results = merged.results
+    write_reports(manifest, results.run)
+    print_summary(make_summary(manifest, plan, results.run))
+    tables = f"{manifest.project.reports}/COMPATIBILITY.md"
+    print_line(f"merged {pluralize(merged.count, 'shard')}; tables: {tables}")
+    if problems := (*merged.problems, *_list_missing(manifest, results.missing)):
+        raise ExporterError(ExitCode.RED, problems)
+    return ExitCode.OK
+
+
+def _list_missing(manifest: Manifest, missing: Mapping[CellId, str]) -> Iterator[Problem]:
+    """Yield a problem at its entry for each group of cells without a result."""
+    entries = {spec.id: spec.location for spec in manifest.models}
+    for group in group_by_opset(missing.items(), lambda item: item[0], lambda item: item[1]):
+        cell, reason = group.first
+        message = f"{group.label}: no result: {reason}"
+        yield Problem(message=message, location=entries.get(cell.model))

@@ -15,7 +15,7 @@ from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest
 from exporter.manifest.cell_settings import ExplainedSetting
 from exporter.planning.plan import PlannedCell
-from exporter.report.rows.failure_clusters import GateContext, find_context
+from exporter.report.rows.failures import GateContext, find_context
 from exporter.tools.doctor import Examination
 
 

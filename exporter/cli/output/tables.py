@@ -15,8 +15,7 @@ from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, load_project
 from exporter.records.record import CellId
 from exporter.report.rows.cells import group_by_opset
-from exporter.report.rows.contract import format_fill
-from exporter.report.rows.failure_clusters import (
+from exporter.report.rows.failures import (
     FindingContext,
     GateContext,
     find_context,
@@ -24,6 +23,7 @@ from exporter.report.rows.failure_clusters import (
     name_subject,
     shorten_diff,
 )
+from exporter.report.rows.matrix import format_fill
 
 if TYPE_CHECKING:  # most commands print only some of these tables
     from exporter.api.export_run import BuildPlan

@@ -37,8 +37,7 @@ from exporter.report.rows.cells import (
     format_export_tools,
     format_head,
 )
-from exporter.report.rows.failure_clusters import cluster_cells
-from exporter.report.rows.failures import explain_failure, keep_last_lines
+from exporter.report.rows.failures import cluster_cells, explain_failure, keep_last_lines
 
 #: Multiples of the limit that float errors rarely cross from one machine to another.
 _STEPS = (0.01, 0.1, 0.5, 1.0)

@@ -22,7 +22,7 @@ from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Route, Status
 from exporter.report.pages.templates import render
-from exporter.report.rows.contract import describe_contract
+from exporter.report.rows.matrix import describe_contract
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

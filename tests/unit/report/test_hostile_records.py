@@ -15,13 +15,13 @@ import pytest
 from junitparser import JUnitXml
 
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.report.exports import (
+from exporter.report.report_files import (
     create_model_badge,
     draw_badge,
     draw_matrix,
     format_badge_json,
+    render_exports,
 )
-from exporter.report.report_files import render_exports
 from exporter.report.rows.cells import collect_cells
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.pages.test_page_files import hostile_project

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper, parser
 
-from exporter.cli.commands.show import show
+from exporter.cli.commands.inspection import show
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import write_json
 from exporter.records.record import Stage, Status

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.report.exports import describe_plugins, list_plugin_folders
 from exporter.report.pages.templates import compute_key
-from exporter.report.report_files import render_exports, write_reports
+from exporter.report.report_files import (
+    describe_plugins,
+    list_plugin_folders,
+    render_exports,
+    write_reports,
+)
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 MANIFEST = make_manifest(make_spec("net", opsets=(18,)))

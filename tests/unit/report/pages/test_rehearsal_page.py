@@ -7,7 +7,7 @@ import json
 from exporter.gate.upgrade_comparison import compare_upgrade
 from exporter.manifest import DEFAULT_GATE
 from exporter.records.record import Status
-from exporter.report.pages.rehearsal_page import (
+from exporter.report.pages.page_files import (
     format_rehearsal_json,
     render_rehearsal,
     summarize_outcomes,

@@ -18,7 +18,7 @@ from exporter.report.rows.cells import (
     group_by_opset,
     mask_numbers,
 )
-from exporter.report.rows.failure_clusters import group_findings
+from exporter.report.rows.failures import group_findings
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 

@@ -13,7 +13,7 @@ from exporter.manifest import (
     Tolerance,
 )
 from exporter.manifest.resolved.call import SizeRule
-from exporter.report.rows.contract import MEASURED, describe_contract
+from exporter.report.rows.matrix import MEASURED, describe_contract
 from tests.unit.factory import make_spec
 
 

@@ -21,7 +21,7 @@ from exporter.records.record import (
 )
 from exporter.report.pages.page_files import render_gate, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
-from exporter.report.rows.failure_clusters import (
+from exporter.report.rows.failures import (
     GateContext,
     cluster_cells,
     cluster_findings,
