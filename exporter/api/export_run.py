@@ -121,22 +121,18 @@ class ExportOptions:
         """
         plan = make_plan(manifest, self.selection)
         if self.selection.last_failed:
-            plan = _select_red_cells(manifest, plan)
+            stored = StoredRecords(BuildFolder.from_project(manifest.project))
+            validator = RecordValidator(manifest, get_today())
+            records = [(each.cell, stored.get(each.cell)) for each in plan.to_run]
+            red = {
+                cell
+                for cell, record in records
+                if record and validator.apply_expectations(record).status.is_red
+            }
+            plan = _select(plan, red, "no selected cell is red in its last result")
         if revision := self.selection.changed:
             plan = _select_changed_cells(manifest, plan, revision, environment)
         return select_shard(plan, self.shard) if self.shard else plan
-
-
-def _select_red_cells(manifest: Manifest, plan: Plan) -> Plan:
-    stored = StoredRecords(BuildFolder.from_project(manifest.project))
-    validator = RecordValidator(manifest, get_today())
-    records = {planned.cell: stored.get(planned.cell) for planned in plan.to_run}
-    red = {
-        cell
-        for cell, record in records.items()
-        if record and validator.apply_expectations(record).status.is_red
-    }
-    return _select(plan, red, "no selected cell is red in its last result")
 
 
 def _select_changed_cells(

@@ -40,7 +40,7 @@ from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
-from exporter.planning.plan import Plan, make_plan
+from exporter.planning.plan import make_plan
 from exporter.records.baseline import (
     Baseline,
     extract_outcomes,
@@ -168,38 +168,26 @@ def find_other_tools(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     """Yield a message for each problem of the baseline and of the pages."""
     plan = make_plan(manifest)
-    yield from _compare_baseline(manifest, plan)
-    yield from _compare_pages(manifest, plan)
-
-
-def _compare_baseline(manifest: Manifest, plan: Plan) -> Iterator[str]:
     path = ReportPaths(manifest.project).baseline
-    if not path.exists():
-        return  # a new project has no baseline; its gate reports that
-    accepted = {outcome.cell for outcome in read_baseline(path).cells}
-    planned = {planned.cell for planned in plan.cells}
-    added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
-    removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
-    for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
-        in_order = sorted(cells, key=lambda cell: cell.sort_key)
-        for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
-            yield f"{group.label} {problem}"
-
-
-def _compare_pages(manifest: Manifest, plan: Plan) -> Iterator[str]:
-    """Yield the stale pages, if this machine wrote the pages."""
+    if path.exists():  # a new project has no baseline; its gate reports that
+        accepted = {outcome.cell for outcome in read_baseline(path).cells}
+        planned = {planned.cell for planned in plan.cells}
+        added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
+        removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
+        for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
+            in_order = sorted(cells, key=lambda cell: cell.sort_key)
+            for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
+                yield f"{group.label} {problem}"
     build = BuildFolder.from_project(manifest.project)
     if not build.results.exists() or not are_pages_unmodified(manifest.project):
-        return
+        return  # another machine wrote the pages
     results = filter_valid_results(read_run(build.results), manifest, plan)
     results = drop_changed_files(results, build.path)
-    if results.missing:
-        cells = results.missing.items()
-        for group in group_by_opset(cells, lambda item: item[0], lambda item: item[1]):
-            reason = group.first[1]
-            yield f"{group.label}: the tables are stale: {reason}; run `exporter export`"
-        return
-    for name in find_stale_pages(manifest, results.run):
+    missing = results.missing.items()
+    for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
+        reason = changed.first[1]
+        yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
+    for name in find_stale_pages(manifest, results.run) if not missing else ():
         yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
 
 
@@ -360,7 +348,12 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
     hashes: dict[str, dict[tuple[FindingKind, str], str]] = {}
     for spec in manifest.models:
         digests = hashes.setdefault(spec.id, {})
-        for file in _list_data_files(spec, root):
+        files = list(spec.data_files)
+        folder = (root / spec.manifest).parent
+        for pattern in (*spec.depends.files, *(each.ort_library for each in spec.custom_ops)):
+            paths = folder.glob(pattern) if pattern and ":" not in pattern else ()
+            files += [os.path.relpath(path, root) for path in paths if path.is_file()]
+        for file in files:
             digests[FindingKind.REDEFINED, f"content of {file}"] = _hash_content(root / file)
         for kind, text in _list_functions(spec):
             digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
@@ -368,16 +361,6 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
         model: {key: digest for key, digest in digests.items() if digest}
         for model, digests in hashes.items()
     }
-
-
-def _list_data_files(spec: ModelSpec, root: Path) -> Iterator[str]:
-    """Yield the data files of an entry, relative to the root."""
-    yield from spec.data_files
-    folder = (root / spec.manifest).parent
-    for pattern in (*spec.depends.files, *(each.ort_library for each in spec.custom_ops)):
-        for path in folder.glob(pattern) if pattern and ":" not in pattern else ():
-            if path.is_file():
-                yield os.path.relpath(path, root)
 
 
 def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:

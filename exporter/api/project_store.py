@@ -55,7 +55,11 @@ def open_store(
         size=project.store_size if size is None else size,
         age=project.store_age if age is None else age,
     )
-    is_read_only = _read_flag(environment, READ_ONLY_VARIABLE)
+    flag = environment.get(READ_ONLY_VARIABLE, "")
+    if flag.lower() not in (*_YES, *_NO):
+        message = f"{READ_ONLY_VARIABLE}: expected 1 or 0, got '{flag}'"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    is_read_only = flag.lower() in _YES
     default_folder = build / ".store"  # the id of a model cannot begin with a dot
     if is_remote(setting):
         remote = _open_remote(project, setting, environment, is_read_only=is_read_only)
@@ -145,10 +149,3 @@ def _read_key(project: Project, environment: Mapping[str, str]) -> SigningKey | 
 def _locate_setting(project: Project, key: str) -> str:
     line = project.store_lines.get(key)
     return f"{Location(file=SETTINGS_FILE, line=line)}: tool.exporter.{key}"
-
-
-def _read_flag(environment: Mapping[str, str], name: str) -> bool:
-    value = environment.get(name, "")
-    if value.lower() not in (*_YES, *_NO):
-        raise ExporterError(ExitCode.MANIFEST, f"{name}: expected 1 or 0, got '{value}'")
-    return value.lower() in _YES

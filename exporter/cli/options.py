@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.toml_table import read_setting
 from exporter.planning import Selection
 
-if TYPE_CHECKING:  # a no-op must not import the manifest package
+if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
     from exporter.manifest import Manifest
-    from exporter.planning.plan import PlannedCell
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-from exporter.core.toml_table import read_setting
-
-if TYPE_CHECKING:  # a no-op must not import the manifest package
     from exporter.manifest.resolved.project import EngineKind
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # a no-op must not import the planning modules
-    from exporter.planning.plan import Shard
-
+    from exporter.planning.plan import PlannedCell, Shard
 
 #: The number of cells that a message lists.
 _SHOWN = 4

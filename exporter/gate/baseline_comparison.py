@@ -26,7 +26,6 @@ from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
     Baseline,
     CellOutcome,
-    Figures,
     extract_outcome,
     extract_outcomes,
 )
@@ -40,23 +39,19 @@ _FILE = "times the size of the file"
 _WORKING = (Status.PASS, Status.XPASS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """One figure of a cell that has become worse."""
-
-    kind: FindingKind
-    before: str
-    after: str
-
-
-def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> Iterator[Drift]:
+def find_drift(
+    before: CellOutcome, after: CellOutcome, policy: GatePolicy
+) -> Iterator[GateFinding]:
     """Yield each figure of the file that is worse than the accepted one."""
     old, new = before.figures, after.figures
     if old is None or new is None:
         return
+
+    def build(kind: FindingKind, *texts: str) -> GateFinding:
+        return GateFinding(kind=kind, cell=before.cell, before=texts[0], after=texts[1])
+
     if old.thorough and not new.thorough:
-        texts = [f"thorough: {str(figures.thorough).lower()}" for figures in (old, new)]
-        yield Drift(kind=FindingKind.RELAXED, before=texts[0], after=texts[1])
+        yield build(FindingKind.RELAXED, "thorough: true", "thorough: false")
     if (
         old.error is not None
         and new.error is not None
@@ -64,32 +59,25 @@ def find_drift(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> I
         and new.error > max(old.error * policy.error_factor, policy.error_floor)
     ):
         texts = [f"{figures.error:g} of the tolerance" for figures in (old, new)]
-        yield Drift(kind=FindingKind.ERROR_GROWN, before=texts[0], after=texts[1])
+        yield build(FindingKind.ERROR_GROWN, *texts)
     if new.bytes > old.bytes * (1 + policy.file_growth) and new.bytes > old.bytes + _FILE_SLACK:
-        texts = [f"{figures.bytes:,} bytes" for figures in (old, new)]
-        yield Drift(kind=FindingKind.FILE_GROWN, before=texts[0], after=texts[1])
+        yield build(FindingKind.FILE_GROWN, *(f"{each.bytes:,} bytes" for each in (old, new)))
     if new.nodes > old.nodes * (1 + policy.node_growth):
-        texts = [f"{figures.nodes} nodes" for figures in (old, new)]
-        yield Drift(kind=FindingKind.NODES_GROWN, before=texts[0], after=texts[1])
-    yield from _find_growth(old, new, policy)
-    if set(new.domains) - set(old.domains):
-        texts = [", ".join(figures.domains) or "only ONNX's own" for figures in (old, new)]
-        yield Drift(kind=FindingKind.NEW_DOMAIN, before=texts[0], after=texts[1])
-    first, now = (find_first_release(before.cell.opset, each.ir_version) for each in (old, new))
-    if first is not None and (now is None or now > first):
-        text = format_release(now) if now else "newer than every known release"
-        yield Drift(kind=FindingKind.FLOOR_RAISED, before=format_release(first), after=text)
-
-
-def _find_growth(old: Figures, new: Figures, policy: GatePolicy) -> Iterator[Drift]:
-    """Yield each measured ratio that has grown by its factor."""
-    for kind, before, after, factor, unit in (
+        yield build(FindingKind.NODES_GROWN, *(f"{each.nodes} nodes" for each in (old, new)))
+    for kind, ratio, grown, factor, unit in (
         (FindingKind.LATENCY_GROWN, old.latency, new.latency, policy.latency_factor, _RUN),
         (FindingKind.LOAD_GROWN, old.load, new.load, policy.load_factor, _LOAD),
         (FindingKind.MEMORY_GROWN, old.memory, new.memory, policy.memory_factor, _FILE),
     ):
-        if before and after and after > before * factor:
-            yield Drift(kind=kind, before=f"{before:g} {unit}", after=f"{after:g} {unit}")
+        if ratio and grown and grown > ratio * factor:
+            yield build(kind, f"{ratio:g} {unit}", f"{grown:g} {unit}")
+    if set(new.domains) - set(old.domains):
+        texts = [", ".join(figures.domains) or "only ONNX's own" for figures in (old, new)]
+        yield build(FindingKind.NEW_DOMAIN, *texts)
+    first, now = (find_first_release(before.cell.opset, each.ir_version) for each in (old, new))
+    if first is not None and (now is None or now > first):
+        text = format_release(now) if now else "newer than every known release"
+        yield build(FindingKind.FLOOR_RAISED, format_release(first), text)
 
 
 def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> bool:
@@ -122,20 +110,18 @@ def find_lowest_opsets(outcomes: Iterable[CellOutcome]) -> Mapping[tuple[str, De
 
 def find_raised_opsets(
     before: Iterable[CellOutcome], after: Iterable[CellOutcome]
-) -> Iterator[tuple[CellId, Drift]]:
+) -> Iterator[GateFinding]:
     """Yield the models that need a higher opset now, with the cell of the old lowest opset."""
     current = find_lowest_opsets(after)
     for (model, device), old in find_lowest_opsets(before).items():
         new = current.get((model, device))
         # If no opset passes, the cells are red or missing and have findings of their own.
         if new is not None and new > old:
-            yield (
-                CellId(model=model, opset=old, device=device),
-                Drift(
-                    kind=FindingKind.LOWEST_RAISED,
-                    before=f"from opset {old}",
-                    after=f"from opset {new}",
-                ),
+            yield GateFinding(
+                kind=FindingKind.LOWEST_RAISED,
+                cell=CellId(model=model, opset=old, device=device),
+                before=f"from opset {old}",
+                after=f"from opset {new}",
             )
 
 
@@ -212,10 +198,7 @@ def _compare(
         for finding in _compare_cell(cell, accepted.get(cell), current, policies[cell.model])
     ]
     outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
-    findings += [
-        GateFinding(kind=drift.kind, cell=cell, before=drift.before, after=drift.after)
-        for cell, drift in find_raised_opsets(accepted.values(), outcomes)
-    ]
+    findings += find_raised_opsets(accepted.values(), outcomes)
     judged = (
         replace(each, action=each.kind.find_action(policies[each.cell.model])) for each in findings
     )
@@ -253,8 +236,7 @@ def _compare_cell(
         )
     # Figures are comparable only if the verdict is the same.
     if before and kind in (None, FindingKind.REROUTED):
-        for drift in find_drift(before, after, policy):
-            yield GateFinding(kind=drift.kind, cell=cell, before=drift.before, after=drift.after)
+        yield from find_drift(before, after, policy)
 
 
 def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: FindingKind) -> str:

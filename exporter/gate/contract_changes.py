@@ -322,14 +322,15 @@ def _find_lost_sizes(old: ModelSpec, new: ModelSpec) -> Iterator[_Change]:
             computed = _apply_rule(axis.rule, [compute_sizes(dim) for dim in axis.rule.operands])
             is_fixed = computed.low == computed.high and sizes and sizes[:2] == computed[:2]
             sizes = computed if name not in sources or is_fixed else None
-        if axis is None or sizes is None or not _allows_sizes(axis, sizes):
+        if (
+            axis is None
+            or sizes is None
+            or sizes.low < axis.min
+            or sizes.high > (axis.max or math.inf)
+            or sizes.step % axis.multiple_of
+        ):
             before = ", ".join(f"{dim}" for dim in dims - {name}) or known
             yield _format_change(f"axis {name}", before, axis)
-
-
-def _allows_sizes(axis: Axis, sizes: _Sizes) -> bool:
-    is_inside = axis.min <= sizes.low and sizes.high <= (axis.max or math.inf)
-    return is_inside and sizes.step % axis.multiple_of == 0
 
 
 def _compute_sizes(dim: Dim, axes: Mapping[str, Axis]) -> _Sizes:

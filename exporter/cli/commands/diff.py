@@ -78,7 +78,15 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
         if not file.baseline.has_figures:
             print_error(f"warning: {argument.path}: has no figures; drift is not compared")
     if html is not None:
-        _write_page(html, root, old.baseline, new, after.path)
+        if not new.records:
+            message = f"{after.path}: is a baseline without details; give a results.json for --html"
+            raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+        manifest = open_project(root)
+        run = RunRecord(tools=new.baseline.tools, records=tuple(new.records.values()))
+        templates = Path(manifest.project.root) / manifest.project.templates
+        # The old outcomes are the accepted ones.
+        write_text(html, render_comparison(manifest, run, old.baseline, templates))
+        print_line(f"{html}: open it in a browser")
     findings = compare_baselines(old.baseline, new.baseline, new.records)
     if not findings:
         print_line(f"{pluralize(len(new.baseline.cells), 'cell')}, no difference", color="green")
@@ -86,22 +94,6 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
     show_findings(findings)
     print_line(pluralize(len(findings), "difference"))
     return ExitCode.RED
-
-
-def _write_page(html: Path, root: Path, old: Baseline, new: _ComparedFile, after: Path) -> None:
-    """Write the page of the results, with the old outcomes as the accepted ones.
-
-    Raises:
-        ExporterError: NOTHING_SELECTED if the second file is a baseline.
-    """
-    if not new.records:
-        message = f"{after}: is a baseline without details; give a results.json for --html"
-        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    manifest = open_project(root)
-    run = RunRecord(tools=new.baseline.tools, records=tuple(new.records.values()))
-    templates = Path(manifest.project.root) / manifest.project.templates
-    write_text(html, render_comparison(manifest, run, old, templates))
-    print_line(f"{html}: open it in a browser")
 
 
 def _read_file(argument: _FileArgument) -> _ComparedFile:

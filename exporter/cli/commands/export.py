@@ -197,7 +197,11 @@ def _watch(
                 print_problem(problem)
         if result:
             # Cells that become green stay selected.
-            options = _keep_selection(options, result)
+            # The next exports run only stale cells, and the same ones.
+            if options.selection.last_failed or options.selection.changed:
+                cells = tuple(str(planned.cell) for planned in result.plan.selected)
+                options = replace(options, selection=Selection(patterns=cells))
+            options = replace(options, force=False)
         is_first = False
         changed = watched.update(result)
         if changed and repeats < _MAX_REPEATS:
@@ -215,15 +219,6 @@ def _watch(
             sys.stdout.flush()
             starter.close()
             os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
-
-
-def _keep_selection(options: ExportOptions, result: ExportResult) -> ExportOptions:
-    """Return the options of the next exports of a watch: only stale cells, and the same ones."""
-    selection = options.selection
-    if selection.last_failed or selection.changed:
-        cells = tuple(str(planned.cell) for planned in result.plan.selected)
-        selection = Selection(patterns=cells)
-    return replace(options, force=False, selection=selection)
 
 
 def _export_changes(

@@ -21,7 +21,7 @@ from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes, pluralize
 from exporter.environments import remove_environment
-from exporter.manifest import Project, load_project
+from exporter.manifest import load_project
 from exporter.manifest.schema.settings import Age
 from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline.build_folder import BuildFolder
@@ -29,24 +29,6 @@ from exporter.pipeline.environments import list_garbage
 from exporter.pipeline.maintenance import find_garbage, remove_garbage
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
-
-
-def limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the four options; the command receives bytes and seconds, or None."""
-    size = "Maximum size of the store, e.g. 5GiB.  [default: `store_size`, or 10GiB]"
-    age = "Maximum age of unused entries, e.g. 30d.  [default: `store_age`, or 90d]"
-    remote_size = "Remove the least recently used entries of the remote store above this size."
-    remote_age = "Remove entries of the remote store that were not used for this time."
-    function = click.option("--remote-age", metavar="AGE", callback=_parse(Age), help=remote_age)(
-        function
-    )
-    function = click.option(
-        "--remote-size", metavar="SIZE", callback=_parse(Memory), help=remote_size
-    )(function)
-    function = click.option("--store-age", metavar="AGE", callback=_parse(Age), help=age)(function)
-    return click.option("--store-size", metavar="SIZE", callback=_parse(Memory), help=size)(
-        function
-    )
 
 
 def _parse(field: Any) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -64,7 +46,30 @@ def _parse(field: Any) -> Callable[[click.Context, click.Parameter, str | None],
 @click.command()
 @root_option
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
-@limit_options
+@click.option(
+    "--store-size",
+    metavar="SIZE",
+    callback=_parse(Memory),
+    help="Maximum size of the store, e.g. 5GiB.  [default: `store_size`, or 10GiB]",
+)
+@click.option(
+    "--store-age",
+    metavar="AGE",
+    callback=_parse(Age),
+    help="Maximum age of unused entries, e.g. 30d.  [default: `store_age`, or 90d]",
+)
+@click.option(
+    "--remote-size",
+    metavar="SIZE",
+    callback=_parse(Memory),
+    help="Remove the least recently used entries of the remote store above this size.",
+)
+@click.option(
+    "--remote-age",
+    metavar="AGE",
+    callback=_parse(Age),
+    help="Remove entries of the remote store that were not used for this time.",
+)
 def gc(
     root: Path,
     *,
@@ -90,7 +95,13 @@ def gc(
     if not cells:
         message = "the manifests declare no cell; nothing was removed, to keep all files"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    _remove_environments(manifest.project, dry_run=dry_run)
+    if garbage := list_garbage(manifest.project):
+        size = sum(environment.measure_size() for environment in garbage)
+        for environment in garbage if not dry_run else ():
+            remove_environment(environment)
+        removed = _format_removed(len(garbage), "environment", size, dry_run=dry_run)
+        names = "; ".join(", ".join(environment.requirements) for environment in garbage)
+        print_line(f"environments: {removed}: {names}")
     store = open_store(manifest.project, os.environ, size=store_size, age=store_age)
     build = BuildFolder.from_project(manifest.project)
     if build.path.exists():
@@ -145,19 +156,6 @@ def _clean_build(build: BuildFolder, cells: Iterable[CellId], *, dry_run: bool) 
     )
     size = sum(item.size for item in items)
     print_line(_format_removed(len(items), "item", size, dry_run=dry_run))
-
-
-def _remove_environments(project: Project, *, dry_run: bool) -> None:
-    garbage = list_garbage(project)
-    size = 0
-    for environment in garbage:
-        size += environment.measure_size()
-        if not dry_run:
-            remove_environment(environment)
-    if garbage:
-        removed = _format_removed(len(garbage), "environment", size, dry_run=dry_run)
-        names = "; ".join(", ".join(environment.requirements) for environment in garbage)
-        print_line(f"environments: {removed}: {names}")
 
 
 def _format_removed(count: int, noun: str, size: int, *, dry_run: bool) -> str:

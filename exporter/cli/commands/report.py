@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -16,10 +15,8 @@ from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize
-from exporter.manifest import Manifest
 from exporter.pipeline.shard_merge import merge_shards
 from exporter.planning.plan import make_plan
-from exporter.records.record import CellId
 from exporter.report.rows.cells import group_by_opset
 
 
@@ -66,15 +63,14 @@ def merge(folders: tuple[Path, ...], root: Path) -> int:
     print_summary(make_summary(manifest, plan, results.run))
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"
     print_line(f"merged {pluralize(merged.count, 'shard')}; tables: {tables}")
-    if problems := (*merged.problems, *_list_missing(manifest, results.missing)):
-        raise ExporterError(ExitCode.RED, problems)
-    return ExitCode.OK
-
-
-def _list_missing(manifest: Manifest, missing: Mapping[CellId, str]) -> Iterator[Problem]:
-    """Yield a problem at its entry for each group of cells without a result."""
+    problems = list(merged.problems)
+    # A problem at its entry for each group of cells without a result.
     entries = {spec.id: spec.location for spec in manifest.models}
-    for group in group_by_opset(missing.items(), lambda item: item[0], lambda item: item[1]):
+    missing = results.missing.items()
+    for group in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         cell, reason = group.first
         message = f"{group.label}: no result: {reason}"
-        yield Problem(message=message, location=entries.get(cell.model))
+        problems.append(Problem(message=message, location=entries.get(cell.model)))
+    if problems:
+        raise ExporterError(ExitCode.RED, problems)
+    return ExitCode.OK

@@ -84,7 +84,10 @@ def verify(
     if entry is not None and reference is not None:
         raise ExporterError(ExitCode.MANIFEST, "--entry and --reference: pass one of the two")
     if entry is not None or reference is not None:
-        _require_files(paths)
+        others = [path for path in paths if not path.is_file()]
+        if others:
+            problems = [Problem(message=f"{path}: is not a file") for path in others]
+            raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
     environment = make_worker_environment(os.environ)
     if entry is not None:
         stream = _verify_with_entry(paths, entry, names, root, environment)
@@ -105,12 +108,6 @@ def verify(
         report = VerifyReport(time=now, machine=describe_machine(), verdicts=tuple(verdicts))
         click.echo(report.to_json(), nl=False)  # any other form of the text has another digest
     return _summarize(verdicts, is_quiet=as_json)
-
-
-def _require_files(paths: Sequence[Path]) -> None:
-    problems = [Problem(message=f"{path}: is not a file") for path in paths if not path.is_file()]
-    if problems:
-        raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
 
 
 def _list_files(paths: Sequence[Path], reference: Path | None) -> tuple[PublishedFile, ...]:
@@ -147,18 +144,16 @@ def _verify_with_entry(
             try:
                 number = int(opset) if opset else read_opset(path, environment)
             except ExporterError as error:
-                yield _make_unreadable(path, str(error))
+                verdict = DeviceVerdict(
+                    device="every device", status=Status.ERROR, message=str(error)
+                )
+                yield FolderVerdict(path=str(path), model="", opset=None, verdict=verdict)
                 continue
             file = FinishedFile(path=path, spec=spec, opset=number, devices=names)
             for record in prove_finished_file(manifest, file, starter):
                 yield FolderVerdict(
                     path=str(path), model=model, opset=number, verdict=_make_verdict(record)
                 )
-
-
-def _make_unreadable(path: Path, message: str) -> FolderVerdict:
-    verdict = DeviceVerdict(device="every device", status=Status.ERROR, message=message)
-    return FolderVerdict(path=str(path), model="", opset=None, verdict=verdict)
 
 
 def _make_verdict(record: Record) -> DeviceVerdict:

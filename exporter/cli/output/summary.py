@@ -51,6 +51,12 @@ def make_summary(
     restored_text = f", {restored} of them restored from the store" if restored else ""
     counts = f"{pluralize(len(records), 'cell')}: {format_counts(records)}"
     last = f"{counts}{thorough_text}{restored_text}"
+    timing_lines = []
+    if timings:
+        stages, checks = sum_timings(existing)
+        total = sum(stages.values())
+        timing_lines.append(f"time of the workers: {total:.1f} s: {format_timings(stages)}")
+        timing_lines.append(f"of that, by check: {format_timings(checks)}")
     is_red = bool(red) or len(existing) < len(records)
     green_code = ExitCode.MANIFEST if manifest.problems else ExitCode.OK
     return ExportSummary(
@@ -59,7 +65,7 @@ def make_summary(
             *([("", None)] if grid else ()),
             *_format_red_groups(manifest, red),
             *(_format_unavailable(existing) if grid else ()),
-            *(_format_timings(existing) if timings else ()),
+            *((line, None) for line in timing_lines),
             *_format_initial_weights(existing),
             (last, "red" if is_red else "green"),
         ),
@@ -134,13 +140,6 @@ def _format_unavailable(records: Sequence[Record]) -> Iterator[tuple[str, str | 
     for (device, _), group in groups.items():
         count = pluralize(len(group), "cell")
         yield f"{device}: {count} unavailable: {join_lines(group[0].message)}", None
-
-
-def _format_timings(records: Sequence[Record]) -> Iterator[tuple[str, str | None]]:
-    stages, checks = sum_timings(records)
-    total = sum(stages.values())
-    yield f"time of the workers: {total:.1f} s: {format_timings(stages)}", None
-    yield f"of that, by check: {format_timings(checks)}", None
 
 
 def _format_red_groups(
