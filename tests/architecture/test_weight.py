@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 LIMITS = {
     "lines of the package": 56_861,
     "lines of tests": 68_160,
-    "files": 269,
+    "files": 262,
     "packages": 42,
-    "modules below 60 lines": 11,
+    "modules below 60 lines": 8,
     "lines of imports in 1,000 lines": 79,
-    "private functions called once, in 1,000 functions": 207,
+    "private functions called once, in 1,000 functions": 201,
 }
 
 
