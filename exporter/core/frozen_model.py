@@ -31,6 +31,8 @@ class FrozenModel(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
+        # A command uses a tenth of the classes.
+        defer_build=True,
         extra="forbid",
         strict=True,
         ser_json_inf_nan="constants",
