@@ -75,12 +75,20 @@ class Announcement(FrozenModel):
 
 
 #: Matches the names that `format_weights_name` returns.
-WEIGHTS_PATTERN = r"weights-[0-9a-f]{16}\.data"
+WEIGHTS_PATTERN = r"weights-[0-9a-f]{16}\.(?:safetensors|data)"
 
 
-def format_weights_name(sha256: str) -> str:
-    """Return the name of external data with this hash; equal names mean equal content."""
-    return f"weights-{sha256[:16]}.data"
+def format_weights_name(sha256: str, *, is_safetensors: bool = True) -> str:
+    """Return the name of external data with this hash; equal names mean equal content.
+
+    Weights of other programs, and of older releases of this one, have another format.
+    """
+    return f"weights-{sha256[:16]}.{'safetensors' if is_safetensors else 'data'}"
+
+
+def is_weights_name(name: str, sha256: str) -> bool:
+    """Return True if external data with this hash has this name."""
+    return name in {format_weights_name(sha256, is_safetensors=each) for each in (True, False)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from exporter.cache.states import hash_source
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.jobs import JobFolder, Reference, format_weights_name, write_json
+from exporter.jobs import JobFolder, Reference, is_weights_name, write_json
 from exporter.records.record import Artifact, Record
 
 #: Nanoseconds within which two changes can have the same timestamp.
@@ -75,7 +75,7 @@ class ArtifactVerifier:
             weights = self._get_stamp(f"{folder}/{name}", limit)
             if weights is None:
                 return f"{folder}/{name} is missing"
-            if name != format_weights_name(weights.sha256):
+            if not is_weights_name(name, weights.sha256):
                 return f"{folder}/{name} is not the file that was proved"
         return ""
 

@@ -106,11 +106,14 @@ def corrupt(build: Path, draw: random.Random) -> tuple[str, str]:
     return act.__name__, path.relative_to(build).as_posix()
 
 
+SUFFIXES = (".onnx", ".json", ".pb", ".data", ".safetensors")
+
+
 def corrupt_files(build: Path, draw: random.Random, count: int) -> None:
     """Corrupt built files by actions that a run does not refuse."""
     for _ in range(count):
         files = [path for path in sorted(build.rglob("*")) if path.is_file()]
-        chosen = [path for path in files if path.suffix in (".onnx", ".json", ".pb", ".data")]
+        chosen = [path for path in files if path.suffix in SUFFIXES]
         path = draw.choice([path for path in chosen if path.name != "results.json"])
         draw.choice(ON_FILES)(path, draw)
 

@@ -330,7 +330,7 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
         ("manifest", "its manifest entry changed since it was exported; run `exporter export"),
         ("source", "manifests/models.py changed since it was exported; run"),
         ("file", "18.onnx is not the file that was proved; run"),
-        ("weights", ".data is not the file that was proved; run"),
+        ("weights", ".safetensors is not the file that was proved; run"),
         ("data", "test_data_set_1 is not the written sample; run `exporter export large`"),
     ],
 )
@@ -347,7 +347,7 @@ def test_changed_files_are_not_published(
     elif change == "file":
         shutil.copy(build / "17.onnx", build / "18.onnx")
     elif change == "weights":
-        (weights,) = build.glob("*.data")
+        (weights,) = build.glob("*.safetensors")
         weights.write_bytes(b"\1" + weights.read_bytes()[1:])
     else:
         sample = build / "test_data_set_1"

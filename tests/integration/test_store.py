@@ -102,7 +102,7 @@ def test_onnx_loads_restored_files(first: Path) -> None:
         path = first / f"build/wide/{opset}.onnx"
         onnx.checker.check_model(path, full_check=True)
         assert len(onnx.load(path).graph.initializer) == 3
-    weights = list((first / "build/wide").glob("weights-*.data"))
+    weights = list((first / "build/wide").glob("weights-*.safetensors"))
     assert weights
     assert all(path.stat().st_nlink == 1 for path in weights)
 
@@ -144,7 +144,7 @@ def test_two_simultaneous_runs_share_the_store(first: Path, tmp_path: Path) -> N
     third = make_store_project(tmp_path / "three")
     restored = run_exporter(third, "export", "wide", EXPORTER_STORE=str(store))
     assert "2 cells: 2 pass, 2 of them restored from the store" in restored.stdout
-    suffixes = (".onnx", ".data", ".pb")
+    suffixes = (".onnx", ".safetensors", ".pb")
     assert [{n: d for n, d in read_files(r).items() if n.endswith(suffixes)} for r in roots] == [
         {n: d for n, d in read_files(third).items() if n.endswith(suffixes)}
     ] * 2

@@ -165,7 +165,7 @@ def swap_names(one: str, other: str) -> Tamper:
 
 def data_file(path: Path) -> Path:
     """Return the external weights file of a model."""
-    (data,) = path.parent.glob("weights-*.data")
+    (data,) = path.parent.glob("weights-*.safetensors")
     return data
 
 
@@ -240,11 +240,15 @@ def data_above(path: Path) -> None:
     locations(f"../{data.name}")(path)
 
 
+#: The first tensor begins after the header of the weights file, which is one page long.
+PAGE = 4096
+
+
 def data_flipped(path: Path) -> None:
     """Flip one bit of the weights."""
     data = data_file(path)
     content = bytearray(data.read_bytes())
-    content[3] ^= 0x01
+    content[PAGE + 3] ^= 0x01
     data.write_bytes(content)
 
 

@@ -19,7 +19,7 @@ from exporter.cache.fingerprint import THOROUGH, is_known_everywhere
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import is_out_of_resources
-from exporter.jobs import WEIGHTS_PATTERN, format_weights_name
+from exporter.jobs import WEIGHTS_PATTERN, is_weights_name
 from exporter.records.record import CellId, Record, Stage, Status
 
 #: The files of an export in a model's folder. An entry with other paths is invalid.
@@ -202,7 +202,7 @@ def _is_consistent(entry: StoreEntry) -> bool:
     return (artifact.file, artifact.sha256) == (
         f"{record.cell.model}/{name}",
         hashes.get(name),
-    ) and all(data == format_weights_name(hashes.get(data, "")) for data in artifact.external_data)
+    ) and all(is_weights_name(data, hashes.get(data, "")) for data in artifact.external_data)
 
 
 def _hash_text(text: str) -> str:

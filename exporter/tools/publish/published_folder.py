@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,12 +11,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.cache.store.blobs import link_or_copy
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import format_bytes, join_lines
-from exporter.jobs import format_weights_name
+from exporter.jobs import is_weights_name
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Route, Status
@@ -222,12 +222,13 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
         if PurePosixPath(source).name != source or path.is_symlink():
             message = f"{source}: is not inside the model's folder; export the model again"
             raise ExporterError(ExitCode.UNREADABLE, message)
-        shutil.copyfile(path, folder / target)
+        # No hard links: onnx refuses external data with two names. Btrfs and XFS share the blocks.
+        link_or_copy(path, folder / target, may_link=False)
         digest = hash_file(folder / target)
         is_proved = (
             digest == candidate.artifact.sha256
             if target == MODEL
-            else target == format_weights_name(digest)
+            else is_weights_name(target, digest)
         )
         if not is_proved:
             message = f"{candidate.model}/{source}: is not the file that was proved"

@@ -76,6 +76,27 @@ def rename_inner_values(model: ir.Model) -> None:
             taken.add(value.name)
 
 
+#: Names of weights that an exporter computes, such as a transposed matrix.
+_NUMBERED = re.compile(r"(onnx::\w+|val)_\d+")
+
+
+def rename_numbered_weights(model: ir.Model, weights: Iterable[ir.Value]) -> None:
+    """Rename the weights whose number an exporter counts, in the order of their use.
+
+    The number depends on all nodes before, so it differs between opsets. With one name, the opsets
+    share one file of weights.
+    """
+    numbered = {value for value in weights if _NUMBERED.fullmatch(str(value.name))}
+    nodes = list(model.graph.all_nodes())
+    taken = {value.name for value in (*model.graph.inputs, *model.graph.initializers.values())}
+    taken |= {value.name for node in nodes for value in node.outputs}
+    taken |= {value.name for graph in model.graph.subgraphs() for value in graph.inputs}
+    names = (name for number in count() if (name := f"weight_{number}") not in taken)
+    for value in dict.fromkeys(value for node in nodes for value in node.inputs):
+        if value in numbered:
+            value.name = next(names)
+
+
 def order_inputs(model: ir.Model, spec: ModelSpec) -> None:
     """Sort the inputs by the contract; runtimes use names, so no result changes."""
     by_name = {value.name: value for value in model.graph.inputs}

@@ -7,12 +7,14 @@ because it contains absolute paths. Properties that a check proves are not repai
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +34,12 @@ from exporter.core.files import hash_file
 from exporter.jobs import JobFolder, Weight, format_weights_name
 from exporter.manifest import ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.export.graph_names import name_axes, order_inputs, rename_inner_values
+from exporter.worker.export.graph_names import (
+    name_axes,
+    order_inputs,
+    rename_inner_values,
+    rename_numbered_weights,
+)
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message
@@ -45,8 +52,8 @@ _INLINE_LIMIT = 1 << 20
 _TENSOR_LIMIT = 1 << 10
 #: Protocol buffers are limited to 2 GB, and the graph itself needs a part.
 _LARGEST_FILE = (1 << 31) - (1 << 24)
-#: Page alignment: runtimes can map each tensor instead of reading it.
-_ALIGNMENT = 1 << 12
+#: Bytes of a page: runtimes can map a tensor that begins at one instead of reading it.
+_PAGE = 1 << 12
 _CHUNK = 1 << 20
 #: Types with the same bytes in memory and in a file.
 _PLAIN = frozenset(
@@ -56,6 +63,12 @@ _PLAIN = frozenset(
         ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64,
     }
 )  # fmt: skip
+#: The types of safetensors 0.4.3; a tensor of another type, such as int4, is stored as bytes.
+_SAFETENSORS = {
+    "BOOL": "BOOL", "INT8": "I8", "UINT8": "U8", "INT16": "I16", "UINT16": "U16", "INT32": "I32",
+    "UINT32": "U32", "INT64": "I64", "UINT64": "U64", "FLOAT16": "F16", "BFLOAT16": "BF16",
+    "FLOAT": "F32", "DOUBLE": "F64", "FLOAT8E4M3FN": "F8_E4M3", "FLOAT8E5M2": "F8_E5M2",
+}  # fmt: skip
 #: Since this IR version, an initializer need not be an input.
 _IR_OF_INITIALIZERS = 4
 #: The stable names of extra files by suffix; torch's own names contain the time.
@@ -91,7 +104,7 @@ def write_artifact(
         for name, initializer in model.graph.initializers.items():
             if name not in inputs:
                 model.graph.inputs.append(initializer)
-    _move_weights_out(model, folder.path, spec.options.get("external_data"))
+    _move_weights_out(model, spec, folder.path)
     path = folder.model(opset)
     with _create_file(folder.path) as temporary:
         data = ir.serde.serialize_model(model).SerializeToString(deterministic=True)
@@ -132,11 +145,9 @@ def _create_file(folder: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> None:
-    """Move large initializers into a shared file with a name from their hash.
-
-    `external_data`: The option: True, False, or None if the size decides.
-    """
+def _move_weights_out(model: ir.Model, spec: ModelSpec, folder: Path) -> None:
+    """Move large initializers into a shared file with a name from their hash."""
+    external_data = spec.options.get("external_data")  # if it is None, the size decides
     values = [value for value in model.graph.initializers.values() if value.const_value is not None]
     tensors = [value.const_value for value in values if value.const_value is not None]
     total = sum(tensor.nbytes for tensor in tensors)
@@ -148,8 +159,6 @@ def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> N
         )
     if external_data is False or (external_data is None and total <= _INLINE_LIMIT):
         return
-    # Sorted by name: the same weights in another order give the same file.
-    values.sort(key=lambda value: str(value.name))
     large = [
         (value, tensor)
         for value in values
@@ -160,11 +169,13 @@ def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> N
     ]
     if not large:
         return
-    name, offsets = _store([tensor for _, tensor in large], folder)
-    for (value, tensor), offset in zip(large, offsets, strict=True):
+    if spec.parameters is None:  # the contract's names stay
+        rename_numbered_weights(model, [value for value, _ in large])
+    file_name, offsets = _store({str(value.name): tensor for value, tensor in large}, folder)
+    for value, tensor in large:
         value.const_value = ir.ExternalTensor(
-            name,
-            offset,
+            file_name,
+            offsets[str(value.name)],
             tensor.nbytes,
             tensor.dtype,
             shape=ir.Shape(tensor.shape.numpy()),
@@ -173,29 +184,73 @@ def _move_weights_out(model: ir.Model, folder: Path, external_data: object) -> N
         )
 
 
-def _store(tensors: Sequence[ir.TensorProtocol], folder: Path) -> tuple[str, list[int]]:
-    """Write the tensors into `weights-<hash>.data`, unless it exists; return name and offsets."""
-    offsets: list[int] = []
+def _store(tensors: Mapping[str, ir.TensorProtocol], folder: Path) -> tuple[str, dict[str, int]]:
+    """Write the tensors into `weights-<hash>.safetensors`, unless it exists.
+
+    Returns:
+        The name of the file, and the offset of each tensor in it.
+    """
+    # Safetensors permits no holes, so the order aligns the tensors: every offset is a multiple of
+    # the largest power of 2 in the size. So most matrices begin at pages, and runtimes map them.
+    alignments = {name: min(each.nbytes & -each.nbytes, _PAGE) for name, each in tensors.items()}
+    order = sorted(tensors, key=lambda name: (-alignments[name], name))
+    owners = _find_equal_tensors(tensors, order)
+    stored = [tensors[name] for name in order if name not in owners]
+    header: dict[str, object] = {"__metadata__": owners} if owners else {}
+    starts: dict[str, int] = {}
     end = 0
-    for tensor in tensors:
-        start = -(-end // _ALIGNMENT) * _ALIGNMENT
-        offsets.append(start)
-        end = start + tensor.nbytes
+    for name, tensor in zip((name for name in order if name not in owners), stored, strict=True):
+        starts[name], end = end, end + tensor.nbytes
+        dtype = _SAFETENSORS.get(tensor.dtype.name)
+        shape = tensor.shape.numpy() if dtype else (tensor.nbytes,)
+        span = (starts[name], end)
+        header[name] = {"dtype": dtype or "U8", "shape": shape, "data_offsets": span}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text = text.ljust(-(-(8 + len(text)) // _PAGE) * _PAGE - 8)
+    first = memoryview(len(text).to_bytes(8, "little") + text)
+    offsets = {name: len(first) + starts[owners.get(name, name)] for name in order}
+
+    def iterate() -> Iterator[memoryview]:
+        return chain([first], chain.from_iterable(map(_iterate_blocks, stored)))
+
     # Most opsets have the same weights, and a comparison takes a fifth of the time of a hash.
     for path in sorted(folder.glob(format_weights_name("*"))):
         status = path.lstat()
-        is_candidate = stat.S_ISREG(status.st_mode) and status.st_size == end
-        if is_candidate and _has_content(path, _iterate_blocks(tensors, offsets)):
+        is_candidate = stat.S_ISREG(status.st_mode) and status.st_size == len(first) + end
+        if is_candidate and _has_content(path, iterate()):
             return path.name, offsets
     digest = hashlib.sha256()
     with _create_file(folder) as temporary:
         with temporary.open("wb") as file:
-            for block in _iterate_blocks(tensors, offsets):
+            for block in iterate():
                 digest.update(block)
                 file.write(block)
-        name = format_weights_name(digest.hexdigest())
-        temporary.replace(folder / name)
-    return name, offsets
+        file_name = format_weights_name(digest.hexdigest())
+        temporary.replace(folder / file_name)
+    return file_name, offsets
+
+
+def _find_equal_tensors(
+    tensors: Mapping[str, ir.TensorProtocol], order: Sequence[str]
+) -> dict[str, str]:
+    """Return the first tensor with the same content for each tensor that is not the first one.
+
+    The metadata of `safetensors.torch.save_model` has the same form.
+    """
+    owners: dict[str, str] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name in order:
+        tensor = tensors[name]
+        first_values = tensor.numpy().flat[:_TENSOR_LIMIT].tobytes()
+        group = groups.setdefault((tensor.dtype, *tensor.shape.numpy(), first_values), [])
+        for other in group:
+            pairs = zip(_iterate_blocks(tensor), _iterate_blocks(tensors[other]), strict=True)
+            if all(np.array_equal(block, other_block) for block, other_block in pairs):
+                owners[name] = other
+                break
+        else:
+            group.append(name)
+    return owners
 
 
 def _has_content(path: Path, blocks: Iterator[memoryview]) -> bool:
@@ -208,21 +263,14 @@ def _has_content(path: Path, blocks: Iterator[memoryview]) -> bool:
     return True
 
 
-def _iterate_blocks(
-    tensors: Sequence[ir.TensorProtocol], offsets: Sequence[int]
-) -> Iterator[memoryview]:
-    end = 0
-    for tensor, start in zip(tensors, offsets, strict=True):
-        if start > end:
-            yield memoryview(bytes(start - end))
-        if isinstance(tensor, ir.Tensor) and tensor.dtype in _PLAIN and sys.byteorder == "little":
-            # The memory of the tensor has the bytes of the file, so no copy is needed.
-            data = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
-        else:
-            data = memoryview(tensor.tobytes())
-        for first in range(0, len(data), _CHUNK):
-            yield data[first : first + _CHUNK]
-        end = start + tensor.nbytes
+def _iterate_blocks(tensor: ir.TensorProtocol) -> Iterator[memoryview]:
+    if isinstance(tensor, ir.Tensor) and tensor.dtype in _PLAIN and sys.byteorder == "little":
+        # The memory of the tensor has the bytes of the file, so no copy is needed.
+        data = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
+    else:
+        data = memoryview(tensor.tobytes())
+    for first in range(0, len(data), _CHUNK):
+        yield data[first : first + _CHUNK]
 
 
 def copy_artifact(spec: ModelSpec, opset: int, root: Path, folder: JobFolder) -> tuple[str, ...]:
@@ -253,7 +301,8 @@ def copy_file(source: Path, target: Path) -> onnx.ModelProto:
     if names := list_external_files(model):
         new_names = {}
         for each in names:
-            new_names[each] = format_weights_name(hash_file(source.parent / each))
+            digest, is_safetensors = hash_file(source.parent / each), each.endswith(".safetensors")
+            new_names[each] = format_weights_name(digest, is_safetensors=is_safetensors)
             shutil.copyfile(source.parent / each, target.parent / new_names[each])
         rename_external_files(model, new_names)
         target.write_bytes(model.SerializeToString(deterministic=True))

@@ -238,7 +238,7 @@ def test_option_external_data_is_respected(option: bool, tmp_path: Path) -> None
         options={"external_data": option},
     )
     export(spec, tmp_path, 18, dynamo=True)
-    assert any(tmp_path.glob("weights-*.data")) is option
+    assert any(tmp_path.glob("weights-*.safetensors")) is option
 
 
 def test_ir_version_is_limited(tmp_path: Path) -> None:
