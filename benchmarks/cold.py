@@ -33,13 +33,13 @@ MODELS = (
 )
 OPSETS = range(18, 26)
 #: Speed-up over the wall time of the loop, with two workers.
-FASTER = 8.0
+FASTER = 12.0
 #: Share of the loop's CPU time.
 CPU = 0.25
 #: Times the loop's memory.
 MEMORY = 1.5
 #: Share of the CPU time in work that no tool can avoid.
-USED = 0.8
+USED = 0.85
 WORKERS = 2
 #: Seconds between two measurements of memory.
 _EVERY = 0.25

@@ -60,13 +60,18 @@ class Section:
 def at_most(what: str, value: float, limit: float, said: str, unit: str = "") -> Figure:
     """Return a figure with an upper limit."""
     aim = f"at most {_spelled(limit, unit)}"
-    return Figure(what=what, measured=said, aim=aim, met=value <= limit)
+    return Figure(what=what, measured=said, aim=aim, met=_rounded(value) <= limit)
 
 
 def at_least(what: str, value: float, limit: float, said: str, unit: str = "") -> Figure:
     """Return a figure with a lower limit."""
     aim = f"at least {_spelled(limit, unit)}"
-    return Figure(what=what, measured=said, aim=aim, met=value >= limit)
+    return Figure(what=what, measured=said, aim=aim, met=_rounded(value) >= limit)
+
+
+def _rounded(value: float) -> float:
+    """Return a value as reports print it: an aim that is met to the rounding is met."""
+    return round(value, 2 if value < 10 else 1)
 
 
 def _spelled(limit: float, unit: str) -> str:

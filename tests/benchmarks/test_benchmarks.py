@@ -91,6 +91,13 @@ def test_a_command_is_measured_with_its_child_processes(tmp_path: Path) -> None:
         must(spend([sys.executable, "-c", "raise SystemExit(3)"], tmp_path))
 
 
+def test_an_aim_that_is_met_to_the_rounding_is_met() -> None:
+    assert at_least("share", 0.796, 0.8, "80%", "%").met
+    assert not at_least("share", 0.794, 0.8, "79%", "%").met
+    assert at_most("wall", 12.04, 12.0, "12.0 s").met
+    assert not at_most("wall", 1.006, 1.0, "1.01 s").met
+
+
 def test_stages_that_cells_share_count_once() -> None:
     shared = {"source": 1.0, "reference": 2.0, "capture": 4.0}
     records = (
