@@ -7,6 +7,7 @@ the `Proof` from the worker.
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def _unload_modules(root: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = path
+        prefix = f"{root}{os.sep}"  # a path for each of thousands of modules would take 0.1 s
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if isinstance(file, str) and Path(file).is_relative_to(root):
+            if str(getattr(module, "__file__", None)).startswith(prefix):
                 del sys.modules[name]

@@ -22,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
+from unittest.mock import patch
 
 import exporter
 from exporter.processes.environment import make_worker_environment
@@ -37,6 +39,8 @@ ROOT = Path(__file__).parents[2]
 _OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main__"}
 #: Variables that Python or a library reads when it starts.
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
+#: A variable that torch sets in each process that exports, such as that of the tests.
+_SET_BY_TORCH = "TORCHINDUCTOR_CACHE_DIR"
 #: Commands that start processes with the modules of workers.
 WORKING = {"add", "evidence", "export", "ops", "publish", "record", "rehearse", "repro", "verify"}
 #: The variable that describes the servers.
@@ -49,7 +53,11 @@ _MAX_MESSAGE, _MAX_DESCRIPTORS = 1 << 20, 8
 
 def select_start_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that have no effect on a running process."""
-    return {n: value for n, value in environment.items() if n.startswith(_START_VARIABLES)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_START_VARIABLES) and name != _SET_BY_TORCH
+    }
 
 
 class Server:
@@ -228,11 +236,36 @@ def use_workers(message: Mapping[str, Any]) -> None:
     """Let the server of workers fork the processes that import the modules of workers."""
     from exporter.processes import child_call, fork_server_client
 
+    for module in (child_call, fork_server_client):
+        vars(module)["subprocess"] = make_subprocess(message)
+
+
+@contextmanager
+def call_in_forks() -> Iterator[None]:
+    """Let the server of workers fork the calls of a worker that runs in this process."""
+    from exporter.processes import child_call
+
+    environment = make_worker_environment({**os.environ, "PYTHONPATH": str(ROOT)})
+    with patch.object(child_call, "subprocess", make_subprocess(describe_workers(), environment)):
+        yield
+
+
+def make_subprocess(
+    message: Mapping[str, Any], inherited: Mapping[str, str] | None = None
+) -> SimpleNamespace:
+    """Return the module `subprocess` with a `Popen` that uses the server of workers.
+
+    Args:
+        message: The address and the variables of the server.
+        inherited: The variables of a process for which none are given.
+    """
+    from exporter.processes import child_call, fork_server_client
+
     call = (sys.executable, "-P", "-m", child_call.CALL_MODULE)
 
     def start(command: Sequence[str], **options: Any) -> Any:
         is_fork_server = tuple(command) == fork_server_client.FORK_SERVER_COMMAND
-        environment = options["env"]
+        environment = options["env"] or inherited
         is_usual = select_start_variables(environment or {}) == message.get("variables")
         if not is_usual or not (is_fork_server or tuple(command[:4]) == call):
             return subprocess.Popen(command, **options)
@@ -245,9 +278,7 @@ def use_workers(message: Mapping[str, Any]) -> None:
             streams = [options["stdin"], options["stdout"], null.fileno()]
             return ForkServerProcess(send(message["workers"], content, streams))
 
-    replacement = SimpleNamespace(**{**vars(subprocess), "Popen": start})
-    for module in (child_call, fork_server_client):
-        vars(module)["subprocess"] = replacement
+    return SimpleNamespace(**{**vars(subprocess), "Popen": start})
 
 
 class CallProcess:

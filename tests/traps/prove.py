@@ -31,6 +31,7 @@ from exporter.worker.verify.run_checks import (
     check_on_device,
     run_structure_checks,
 )
+from tests.integration.program_server import call_in_forks
 from tests.traps.trap import ROOT, Trap
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
@@ -74,6 +75,8 @@ def export(
     # A worker has one thread and so may fork; the processes of pytest-xdist have more.
     one_thread = patch.object(threading, "active_count", return_value=1)
     with _restore_streams(), one_thread, ExitStack() as patches, warnings.catch_warnings():
+        if spec.passes:
+            patches.enter_context(call_in_forks())
         if not diagnose:
             patches.enter_context(patch.object(job_runner, "explain_record", _keep))
         warnings.simplefilter("ignore")  # a worker prints them into its log
