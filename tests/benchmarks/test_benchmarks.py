@@ -18,6 +18,7 @@ from benchmarks.stages import IRREDUCIBLE, own_seconds, shared_seconds, total
 from benchmarks.touched import _touched
 from exporter.manifest import load_project
 from exporter.planning.plan import make_plan
+from tests.integration.program_server import ROOT, describe_servers
 from tests.unit.factory import make_record
 
 
@@ -121,8 +122,19 @@ def test_the_loop_must_finish() -> None:
     assert not cold._says("[torch.onnx] Run decompositions... ok", "ok")
 
 
-def test_the_no_op_benchmark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Return a command that runs the program in forks of a process that has imported it."""
+    for name, value in {"PYTHONPATH": str(ROOT), **describe_servers()}.items():
+        monkeypatch.setenv(name, value)
+    return (sys.executable, "-m", "tests.integration.program_server", "run")
+
+
+def test_the_no_op_benchmark_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: tuple[str, ...]
+) -> None:
     monkeypatch.setattr(idle, "SIZES", {1_000: 0.4})
+    monkeypatch.setattr(idle, "EXPORT", (*served, "export"))
     result = idle.measured(tmp_path, quick=True)
     assert [figure.what for figure in result.figures] == [
         "10 cells, nothing to do",
@@ -130,8 +142,11 @@ def test_the_no_op_benchmark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_the_benchmark_of_the_steps_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_of_the_steps_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: tuple[str, ...]
+) -> None:
     monkeypatch.setattr(steps, "SIZES", (100,))
+    monkeypatch.setattr(steps, "EXPORTER", served)
     result = steps.measured(tmp_path, quick=True)
     assert [figure.what for figure in result.figures] == list(steps.COMMANDS)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import onnx
@@ -13,6 +11,7 @@ import pytest
 from exporter.cache.fingerprint import THOROUGH
 from exporter.records.record import Culprit, Record, Status
 from tests.integration.project import make_project, read_cells, run_exporter
+from tests.script_runner import run_script
 
 MODELS = """
 import torch
@@ -54,10 +53,12 @@ opsets = 17
 """
 
 EXPORT = """
+import os
 import sys
 import onnx
 import torch
 
+os.chdir(os.path.dirname(__file__))
 sys.path.insert(0, "manifests")
 from models import Table
 
@@ -85,8 +86,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pyproject.toml").write_text("[tool.exporter]\n")
     (root / "manifests/models.py").write_text(MODELS)
     (root / "manifests/nets.toml").write_text(MANIFEST)
-    command = [sys.executable, "-W", "ignore", "-c", EXPORT]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    (root / "export.py").write_text(EXPORT)
+    assert run_script(root / "export.py").returncode == 0
     (root / "manifests/files/damaged.onnx").write_text("no ONNX file")
     exported = run_exporter(root, "export")
     assert exported.returncode == 1, exported.stdout + exported.stderr

@@ -7,10 +7,8 @@ and the project's own command that reproduces it.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from junitparser import JUnitXml
 
 from tests.integration.project import run_exporter, run_git
 from tests.integration.results import write_results
+from tests.script_runner import run_script
 
 SETTINGS = '[tool.exporter]\ncommand = "uv run exporter {}"\n'
 MODELS = """
@@ -217,16 +216,8 @@ def test_junit_shows_each_failure(branch: Path) -> None:
 def test_the_printed_command_reproduces_the_failure(branch: Path, tmp_path: Path) -> None:
     command = run_exporter(branch, "repro", "baked/17/cpu", str(tmp_path / "baked"))
     assert command.returncode == 0, command.stderr
-    environment = {**os.environ, "PYTHONPATH": ""}
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "repro.py"],
-        cwd=tmp_path / "baked",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 1, process.stdout + process.stderr
+    process = run_script(tmp_path / "baked/repro.py")
+    assert process.returncode == 1, process.stdout
 
 
 def test_pages_show_the_baseline_of_an_accepted_failure(branch: Path) -> None:

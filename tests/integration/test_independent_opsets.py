@@ -25,9 +25,9 @@ class Changing(nn.Module):
 
     factor = 1.0
 
-    def __init__(self, change):
+    def __init__(self, changes):
         super().__init__()
-        self.change = change
+        self.changes = changes
         self.width = 4
         self.inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
         self.register_buffer("offset", torch.zeros(4))
@@ -36,7 +36,8 @@ class Changing(nn.Module):
         y = self.inner(x) * self.factor * SETTINGS["factor"] * (torch.zeros(4) + 1) / self.width
         y = y + self.offset
         if torch.jit.is_tracing():
-            getattr(self, self.change)(x)
+            for change in self.changes:
+                getattr(self, change)(x)
         return y
 
     def attribute(self, x):
@@ -71,16 +72,19 @@ class Changing(nn.Module):
         torch.set_num_threads(2)
         torch.use_deterministic_algorithms(True)
 '''
-CHANGES = (
-    *("attribute", "class_attribute", "global_variable", "hook", "buffer", "weight", "mode"),
-    *("submodule", "default_dtype", "settings"),
-)
-#: The tracer reads these after the change, so its file is wrong.
-SELF_DESTRUCTIVE = ("buffer", "weight", "submodule", "default_dtype")
+#: The changes of each model.
+CHANGES = {
+    "kept": ("attribute", "class_attribute", "global_variable", "hook", "mode", "settings"),
+    "torn": ("buffer", "weight"),
+    "emptied": ("submodule",),
+    "typed": ("default_dtype",),
+}
+#: The tracer reads their state after the change, so the file is wrong.
+SELF_DESTRUCTIVE = ("torn", "emptied", "typed")
 ENTRY = """
-[models.{change}]
+[models.{name}]
 source = "models.py:Changing"
-init = {{ change = "{change}" }}
+init = {{ changes = {changes} }}
 inputs = [{{ name = "x", shape = ["batch", 4] }}]
 outputs = [{{ name = "y", shape = ["batch", 4] }}]
 opsets = [17, 18]
@@ -91,7 +95,7 @@ def export(root: Path, *arguments: str) -> tuple[dict[str, Record], dict[str, by
     """Export in a new project; return the records without durations, and the files."""
     make_project(root)
     (root / "manifests/models.py").write_text(MODELS)
-    entries = (ENTRY.format(change=change) for change in CHANGES)
+    entries = (ENTRY.format(name=name, changes=[*changes]) for name, changes in CHANGES.items())
     (root / "manifests/tiny.toml").write_text("format = 1\n" + "".join(entries))
     process = run_exporter(root, "export", "--no-store", "--jobs", "2", *arguments)
     assert process.returncode in (0, 1), process.stdout + process.stderr
@@ -116,10 +120,10 @@ def test_each_opset_is_exported_as_if_it_was_alone(tmp_path: Path) -> None:
     records, files = export(tmp_path / "all")
     assert len(records) == len(files) == 2 * len(CHANGES)
     failed = {cell for cell, record in records.items() if record.status is not Status.PASS}
-    assert failed == {f"{change}/17/cpu" for change in SELF_DESTRUCTIVE}
+    assert failed == {f"{name}/17/cpu" for name in SELF_DESTRUCTIVE}
     # The trace of opset 17 ran before, and changed the model.
     alone, its_files = export(tmp_path / "alone", "--opset", "18")
-    assert alone.keys() == {f"{change}/18/cpu" for change in CHANGES}
+    assert alone.keys() == {f"{name}/18/cpu" for name in CHANGES}
     for cell, record in alone.items():
         assert record == records[cell]
     assert its_files == {name: files[name] for name in its_files}

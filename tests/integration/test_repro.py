@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -215,9 +214,8 @@ def test_an_anonymous_reproducer_has_other_weights_inputs_and_names(
     )
     assert command.returncode == 0, command.stderr
     assert "the failure occurs with other weights and inputs" in command.stdout
-    script = [sys.executable, "-W", "ignore", "repro.py"]
-    process = subprocess.run(script, cwd=folder, capture_output=True, check=False)
-    assert (process.returncode, b"WRONG: output y" in process.stdout) == (1, True)
+    process = run_script(folder / "repro.py")
+    assert (process.returncode, "WRONG: output y" in process.stdout) == (1, True)
     texts = [path.read_text() for path in folder.rglob("*") if path.suffix in (".py", ".md")]
     words = ("Baked", "baked", "hidden_flag")
     assert not [word for word in words for text in texts if word in text]

@@ -16,6 +16,7 @@ import yaml
 
 from exporter import api
 from exporter.records.record import Status
+from tests.integration.program_server import describe_servers
 from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 from tests.integration.test_gate_output import write_uniform_results
 
@@ -86,6 +87,10 @@ def test_the_example_is_green_with_both_exporters(tmp_path: Path) -> None:
     }
 
 
+#: Lets the example use the server of workers, so that it does not start its own.
+USE_SERVERS = "from tests.integration.program_server import pytest_configure as use; use()"
+
+
 def read_example() -> str:
     match = re.search(
         r"## Example\n.*?```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL
@@ -97,9 +102,9 @@ def read_example() -> str:
 def test_the_example_exports_accepts_and_gates(tmp_path: Path) -> None:
     root = make_project(tmp_path, good="Good", bad="Raises")
     process = subprocess.run(
-        [sys.executable, "-c", read_example()],
+        [sys.executable, "-c", f"{USE_SERVERS}\n{read_example()}"],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **describe_servers()},
         capture_output=True,
         text=True,
         check=False,

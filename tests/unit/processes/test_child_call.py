@@ -132,14 +132,14 @@ def test_a_timeout_kills_the_process_and_its_children(tmp_path: Path) -> None:
 def test_each_line_extends_the_time_and_silence_ends_it(tmp_path: Path) -> None:
     lines: list[str] = []
     function = (
-        "def count(rest: float) -> None:\n"
-        "    for number in range(4):\n"
+        "def count(lines: int, rest: float) -> None:\n"
+        "    for number in range(lines):\n"
         "        print(number, flush=True)\n"
         "        time.sleep(1)\n"
         "    time.sleep(rest)\n"
     )
-    options: dict[str, Any] = {"seconds": 3.0, "on_line": lines.append}
-    call_with(tmp_path, function, type(None), {"rest": 0.0}, **options)
-    assert lines == ["0\n", "1\n", "2\n", "3\n"]
+    options: dict[str, Any] = {"seconds": 2.5, "on_line": lines.append}
+    call_with(tmp_path, function, type(None), {"lines": 3, "rest": 0.0}, **options)
+    assert lines == ["0\n", "1\n", "2\n"]
     with pytest.raises(ChildFailure, match="did not finish"):
-        call_with(tmp_path, function, type(None), {"rest": 60.0}, **options)
+        call_with(tmp_path, function, type(None), {"lines": 1, "rest": 60.0}, **options)
