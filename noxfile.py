@@ -31,6 +31,9 @@ TORCH_NEEDS = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy"
 #: their order, because pytest would run files with few and slow tests last, in one process.
 PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
+#: pytest keeps the test files that it compiled: without them, a process starts 10 s later.
+KEEPS_FILES = {"PYTHONDONTWRITEBYTECODE": ""}
+
 #: Commands of the program that are sessions of their own. Messages and pages refer to them:
 #: see `command` in pyproject.toml.
 COMMANDS = {
@@ -156,12 +159,13 @@ def unit(session: nox.Session) -> None:
     """Run the unit tests without torch, in 1.3 minutes; `-- tests/unit/gate` selects."""
     location = build(session, (), "unit")
     paths = session.posargs or ["tests/unit", "tests/architecture"]
-    session.run(str(programs(location) / "pytest"), *PARALLEL, *paths)
+    session.run(str(programs(location) / "pytest"), *PARALLEL, *paths, env=KEEPS_FILES)
 
 
 @nox.session(venv_backend="none", requires=["environment"])
 def tests(session: nox.Session) -> None:
     """Run the tests; `-- tests/worker` selects."""
+    session.env.update(KEEPS_FILES)
     Environment.run(session, "pytest", *PARALLEL, *session.posargs)
 
 
