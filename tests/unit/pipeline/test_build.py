@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from exporter.pipeline.decisions import (
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.records.record import Status, read_run
+from exporter.records.record import Record, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,
@@ -458,3 +459,39 @@ def test_a_thorough_entry_needs_thorough_results(tmp_path: Path) -> None:
     _, log = export(manifest(tmp_path, spec(thorough=True)), engine)
     assert set(log.reasons.values()) == {"it was not proved thoroughly"}
     assert len(log.reasons) == 3
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often each record is parsed, by cell."""
+    reads: Counter[str] = Counter()
+    read_record = Record.read.__func__  # type: ignore[attr-defined]  # a class method
+
+    def read(cls: type[Record], data: bytes) -> Record:
+        record = read_record(cls, data)
+        reads[str(record.cell)] += 1
+        return record
+
+    monkeypatch.setattr(Record, "read", classmethod(read))
+    return reads
+
+
+def test_an_export_without_work_reads_each_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    reads = count_reads(monkeypatch)
+    run_plan(project, make_plan(project), FakeEngine(never), BuildLog(), TODAY)
+    assert reads == {f"tiny/{opset}/cpu": 1 for opset in (17, 18, 19)}
+
+
+def test_an_export_of_one_cell_reads_the_other_records_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = manifest(tmp_path)
+    export(project, FakeEngine(finish))
+    (tmp_path / "build/tiny/18.onnx").unlink()
+    reads = count_reads(monkeypatch)
+    run_plan(project, make_plan(project), FakeEngine(finish), BuildLog(), TODAY)
+    # The old record, the new one as the engine reports it, and the new one when the job has ended.
+    assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}

@@ -1,4 +1,4 @@
-"""Outputs that are sequences: the count first, then each item by its own limit."""
+"""Outputs of the file against those of PyTorch: sequences, small slices and indices of ties."""
 
 from __future__ import annotations
 
@@ -8,28 +8,41 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.checks.comparison.compare_outputs import compare_output
+from exporter.checks.comparison.compare_arrays import Comparison, compare_arrays
+from exporter.checks.comparison.compare_outputs import (
+    are_ties,
+    compare_output,
+    compare_small_slices,
+)
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
-from exporter.checks.comparison.tolerance import OutputContext
+from exporter.checks.comparison.tolerance import Limit, OutputContext
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_checks import PARITY
 from exporter.checks.sample_files import (
     DamagedSample,
     SampleData,
+    SelectionData,
     read_sample,
     write_sample,
+    write_ties,
 )
+from exporter.jobs import JobFolder
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status
+from exporter.runtimes.session import Array
 from tests.unit.checks.contexts import (
     ConstantSession,
     contract,
+    draw,
     make_reference,
     make_subject,
+    value,
     write,
 )
 
 ROWS = Output(name="rows", shape=("n",), kind="sequence")
+
+
 FIVE = [np.float32([1, 2]), np.float32([3e-3, 4e-3]), np.float32([5, 6])]
 
 
@@ -168,3 +181,181 @@ def test_an_overflow_is_reported_with_a_mismatch_of_inf(tmp_path: Path) -> None:
     assert result.message.endswith(overflow)
     off = [FIVE[0] + 1, FIVE[1], np.float32([5, np.inf])]
     assert overflow not in check(context, off).message
+
+
+def make_table(rows: int = 50, large: float = 1e5) -> Array:
+    values = np.random.default_rng(0).normal(size=(rows, 2))
+    return values * [large, 1.0]
+
+
+def compare(actual: Array, exact: Array, noise: float = 0.0) -> Comparison:
+    """Compare with the bound of the whole table; `noise` is PyTorch's error in column 1."""
+    expected = exact.copy()
+    expected[:, 1] += noise * (-1.0) ** np.arange(len(exact))
+    limit = Limit(atol=1e-6 * 1e5, scale=float(np.abs(exact).max()), reason="measured")
+    arrays = (actual.astype(np.float32), expected.astype(np.float32), exact)
+    passed = compare_arrays(arrays[0], arrays[1], limit, exact)
+    assert not passed.problem
+    return compare_small_slices(passed, arrays, limit)
+
+
+@pytest.mark.parametrize("error", [1e-4, 1e-2])
+def test_an_error_of_a_small_column_fails(error: float) -> None:
+    exact = make_table()
+    wrong = exact + np.array([0.0, error])
+    problem = compare(wrong, exact).problem
+    assert "in column 1 of the last axis" in problem
+    assert not compare(exact, exact).problem
+
+
+@pytest.mark.parametrize(
+    ("exact", "noise"),
+    [
+        (make_table(large=100.0), 0.0),  # the columns have similar sizes
+        (make_table(rows=3), 0.0),  # three errors may be small by luck
+        (make_table(), 1e-3),  # a difference of large values
+    ],
+)
+def test_other_columns_have_the_bound_of_the_output(exact: Array, noise: float) -> None:
+    assert not compare(exact + np.array([0.0, 1e-3]), exact, noise).problem
+
+
+def test_a_multiple_of_pytorchs_error_is_allowed() -> None:
+    exact = make_table()
+    assert not compare(exact + np.array([0.0, 1e-5]), exact, 2e-6).problem
+    assert compare(exact + np.array([0.0, 1e-4]), exact, 2e-6).problem
+
+
+def test_numbers_without_a_finite_scale_are_not_compared_again() -> None:
+    exact = make_table()
+    exact[0, 1] = np.inf
+    assert not compare(exact, exact).problem
+
+
+def compare_slices(actual: Array, exact: Array) -> Comparison:
+    expected = exact.astype(np.float32)
+    limit = Limit(atol=1e-6 * 1e4, scale=float(np.abs(exact).max()), reason="measured")
+    arrays = (actual.astype(np.float32), expected, exact)
+    passed = compare_arrays(arrays[0], arrays[1], limit, exact)
+    assert not passed.problem
+    return compare_small_slices(passed, arrays, limit)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((9, 4), 0), ((9, 5, 4), 0), ((3, 5, 4, 4), 1)])
+def test_an_error_of_a_small_row_or_channel_fails(shape: tuple[int, ...], axis: int) -> None:
+    exact = np.random.default_rng(0).normal(size=shape)
+    np.moveaxis(exact, axis, 0)[1] *= 1e4
+    wrong = exact.copy()
+    np.moveaxis(wrong, axis, 0)[2] += 1e-5
+    problem = compare_slices(wrong, exact).problem
+    assert f"in slice 2 of axis {axis}" in problem
+    assert not compare_slices(exact, exact).problem
+    np.moveaxis(wrong, axis, 0)[1] += 1e-3
+    np.moveaxis(wrong, axis, 0)[2] -= 1e-5
+    assert not compare_slices(wrong, exact).problem
+
+
+def test_a_lucky_slice_has_the_error_of_the_others() -> None:
+    exact = np.random.default_rng(0).normal(size=(20, 8))
+    exact[0] *= 1e4
+    expected = exact.copy()
+    expected[3:] *= 1 + 3e-6
+    wrong = exact.copy()
+    wrong[1] *= 1 + 2e-5
+    limit = Limit(atol=1e-2, scale=float(np.abs(exact).max()), reason="measured")
+    arrays = (wrong.astype(np.float32), expected.astype(np.float32), exact)
+    passed = compare_arrays(arrays[0], arrays[1], limit, exact)
+    assert not compare_small_slices(passed, arrays, limit).problem
+
+
+KEYS = np.array([[1.0, 3.0, 3.0, 3.0 + 1e-6, 2.0], [5.0, 5.0, 5.0, 4.0, 4.0]])
+
+
+def make_selection(**changes: Any) -> SelectionData:
+    """Return the values from which two indices of each row select."""
+    fields: dict[str, Any] = {
+        "keys": KEYS,
+        "rows": np.array([[0, 0], [1, 1]]),
+        "exact": np.zeros(KEYS.shape, bool),
+        "margin": 0.0,
+        "is_first_promised": False,
+    }
+    return SelectionData(**{**fields, **changes})
+
+
+EXPECTED = np.array([[1, 2], [0, 1]])
+
+
+EXACT = np.ones(KEYS.shape, bool)
+
+
+@pytest.mark.parametrize(
+    ("actual", "changes", "expected"),
+    [
+        ([[1, 2], [0, 1]], {}, True),
+        ([[2, 1], [2, 0]], {}, True),
+        # Values that were rounded on their own differ by a few units, exact ones do not.
+        ([[3, 1], [0, 1]], {}, True),
+        ([[3, 1], [0, 1]], {"exact": EXACT}, False),
+        ([[2, 1], [0, 1]], {"exact": EXACT}, True),
+        # PyTorch promises the first of exact values.
+        ([[2, 1], [0, 1]], {"exact": EXACT, "is_first_promised": True}, False),
+        ([[2, 1], [0, 1]], {"is_first_promised": True}, True),
+        # Another value, even if it is near.
+        ([[4, 1], [0, 1]], {}, False),
+        ([[4, 1], [0, 1]], {"margin": 0.5}, False),
+        ([[4, 1], [0, 1]], {"margin": 1.5}, True),
+        ([[1, 2], [0, 3]], {}, False),
+        # An index that repeats, or that is no index.
+        ([[1, 1], [0, 1]], {}, False),
+        ([[1, 2], [0, 5]], {}, False),
+        ([[1, -4], [0, 1]], {}, False),
+    ],
+)
+def test_an_index_is_right_if_it_selects_an_equal_value(
+    actual: list[list[int]], changes: dict[str, Any], *, expected: bool
+) -> None:
+    assert are_ties(np.array(actual), EXPECTED, make_selection(**changes)) is expected
+
+
+def test_another_shape_or_dtype_is_no_tie() -> None:
+    assert not are_ties(EXPECTED[:1], EXPECTED, make_selection())
+    assert not are_ties(EXPECTED.astype(np.int32), EXPECTED, make_selection())
+
+
+def test_a_nan_is_equal_to_no_value() -> None:
+    keys = np.where(KEYS == 3, np.nan, KEYS)
+    assert not are_ties(np.array([[2, 1], [0, 1]]), EXPECTED, make_selection(keys=keys))
+
+
+@pytest.mark.parametrize(
+    ("actual", "status", "is_tied"),
+    [
+        (EXPECTED, Status.PASS, False),
+        (EXPECTED[:, ::-1].copy(), Status.PASS, True),
+        (np.array([[1, 2], [2, 1]]), Status.PASS, True),
+        (np.array([[1, 4], [0, 1]]), Status.FAIL, False),
+    ],
+)
+def test_the_check_accepts_ties_and_counts_them(
+    actual: Any, status: Status, is_tied: bool, tmp_path: Path
+) -> None:
+    pytorch = np.array([[1, 2], [0, 1]])
+    sample = write(tmp_path, 0, [draw(2)], [pytorch])
+    write_ties(JobFolder(tmp_path).sample(0), [EXPECTED], [make_selection()])
+    spec = contract(outputs=(value(Output, "y", "batch, 2", "int64"),))
+    context = make_subject(tmp_path, spec=spec, reference=make_reference(sample))
+    result = PARITY(context, ConstantSession(actual), "cpu")
+    assert result.status is status
+    assert result.metrics.get("tied_samples", 0) == int(is_tied)
+
+
+def test_other_values_follow_the_order_of_ties(tmp_path: Path) -> None:
+    """Values at tied indices are right in PyTorch's order and in that of ONNX, and in no other."""
+    x = draw(2)
+    sample = write(tmp_path, 0, [x], [x])
+    write_ties(JobFolder(tmp_path).sample(0), [x[:, ::-1].copy()], [None])
+    context = make_subject(tmp_path, reference=make_reference(sample))
+    for output, status in ((x, Status.PASS), (x[:, ::-1], Status.PASS), (x[::-1], Status.FAIL)):
+        result = PARITY(context, ConstantSession(np.ascontiguousarray(output)), "cpu")
+        assert result.status is status

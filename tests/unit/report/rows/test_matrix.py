@@ -19,6 +19,7 @@ from exporter.report.rows.matrix import (
     LONG,
     WIDE,
     build_matrix,
+    build_tool_table,
     find_opset_runs,
 )
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -26,6 +27,8 @@ from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page
 
 EVERY = tuple(range(7, 7 + WIDE + 1))
+
+
 FEW = EVERY[:-1]
 
 
@@ -230,3 +233,36 @@ def test_red_models_are_first_and_changed_ones_are_marked() -> None:
         ("changed", True),
         ("green", False),
     ]
+
+
+TOOLS = {"onnxscript": "0.7.2", "platform": "linux x86_64", "torch": "2.13.0"}
+
+
+PARTS = {
+    "tool.onnxscript": "0.6.2 0123456789ab",
+    "tool.platform": "linux x86_64",
+    "tool.numpy of ort117": "1.26.4",
+    "entry": "1",
+}
+
+
+def test_each_toolchain_has_a_column() -> None:
+    table = build_tool_table(
+        make_run(
+            make_record("net/18/cpu", fingerprint={"tool.onnxscript": "0.7.2 0123456789ab"}),
+            make_record("net/18/cpu@old", fingerprint=PARTS),
+            tools=TOOLS,
+        )
+    )
+    assert table["toolchains"] == ("old",)
+    assert table["rows"] == (
+        ("onnxscript", "0.7.2", "0.6.2"),
+        ("platform", "linux x86_64", "linux x86_64"),
+        ("torch", "2.13.0", "2.13.0"),
+    )
+
+
+def test_a_toolchain_without_results_has_no_column() -> None:
+    record = make_record("net/18/cpu@old", "unavailable", fingerprint={"entry": "1"})
+    table = build_tool_table(make_run(record, tools=TOOLS))
+    assert (table["toolchains"], table["rows"][0]) == ((), ("onnxscript", "0.7.2"))
