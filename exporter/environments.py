@@ -154,7 +154,10 @@ def install_environment(
     if is_final and (existing := find_environment(definition, folder)):
         return existing
     location = folder / definition.key
-    interpreter = _resolve_interpreter(definition.python)
+    name = definition.python or sys.executable
+    interpreter = shutil.which(str(Path(name).expanduser()) if name.startswith("~") else name)
+    if interpreter is None:
+        raise InstallationFailure(f"the interpreter '{name}' does not exist or is not on PATH")
     from filelock import FileLock  # loads asyncio
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -224,7 +227,13 @@ def _create(
     options = ["--without-pip"] if _shares_pip(interpreter) else []
     _run([interpreter, "-m", "venv", *options, str(location)], "the environment cannot be created")
     if definition.adds_to_current:
-        _add_current_packages(find_interpreter(location))
+        # The environment's own folder precedes those of this process, so its packages replace
+        # others. `addsitedir` also processes the `.pth` files there, which editable installs need.
+        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        command = [str(find_interpreter(location)), "-I", "-c", code]
+        packages = Path(_run(command, "the folder of the packages is unknown").strip())
+        lines = [f"import site; site.addsitedir({folder!r})" for folder in _list_current_folders()]
+        (packages / "_current_packages.pth").write_text("\n".join(lines) + "\n")
     return _install_packages(definition, location, interpreter)
 
 
@@ -260,28 +269,6 @@ def _list_current_folders() -> list[str]:
     folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     folders += read_shared_packages(Path(sys.prefix))
     return [folder for folder in dict.fromkeys(folders) if Path(folder).is_dir()]
-
-
-def _add_current_packages(python: Path) -> None:
-    """Append the package folders of this process to the environment's path.
-
-    The environment's own folder precedes them, so that its packages replace others.
-    """
-    command = [str(python), "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    packages = Path(_run(command, "the folder of the packages is unknown").strip())
-    # `addsitedir` also processes the `.pth` files there, which editable installs need.
-    lines = [f"import site; site.addsitedir({folder!r})" for folder in _list_current_folders()]
-    (packages / "_current_packages.pth").write_text("\n".join(lines) + "\n")
-
-
-def _resolve_interpreter(name: str) -> str:
-    if not name:
-        return sys.executable
-    command = str(Path(name).expanduser()) if name.startswith("~") else name
-    path = shutil.which(command)
-    if path is None:
-        raise InstallationFailure(f"the interpreter '{name}' does not exist or is not on PATH")
-    return path
 
 
 def _run(command: Sequence[str], problem: str) -> str:

@@ -7,7 +7,7 @@ applies. PyTorch computes the expected outputs from the source of the entry.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from exporter.cache.noop_snapshot import get_today
@@ -26,18 +26,6 @@ from exporter.processes import ProcessStarter
 from exporter.records.record import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedFile:
-    """A file, and the promises that it must fulfill."""
-
-    path: Path
-    spec: ModelSpec
-    """The entry; its own exporter, expectations and skipped cells do not apply."""
-    opset: int
-    devices: tuple[str, ...] = ()
-    """The names of the devices; empty for those of the entry."""
-
-
 def find_entry(manifest: Manifest, name: str) -> ModelSpec:
     """Return the entry of that ID.
 
@@ -54,23 +42,22 @@ def find_entry(manifest: Manifest, name: str) -> ModelSpec:
     return spec
 
 
-def prove_finished_file(
-    manifest: Manifest, file: FinishedFile, starter: ProcessStarter
-) -> tuple[Record, ...]:
-    """Return one record for each device.
+def make_finished_entry(
+    spec: ModelSpec, path: Path, opset: int, devices: Sequence[str]
+) -> ModelSpec:
+    """Return the promises of an entry for a file; without devices, those of the entry run it.
 
-    Raises:
-        ExporterError: ENVIRONMENT if PyTorch or another package is missing.
+    The entry's own exporter, expectations and skipped cells do not apply.
     """
     update: dict[str, object] = {
-        "artifact": str(file.path.resolve()),
-        "opsets": (file.opset,),
+        "artifact": str(path.resolve()),
+        "opsets": (opset,),
         "expect": (),
         "skip": (),
     }
-    if file.devices:
-        update["devices"] = tuple(map(DeviceName, file.devices))
-    return prove_spec(manifest.project, file.spec.model_copy(update=update), starter)
+    if devices:
+        update["devices"] = tuple(map(DeviceName, devices))
+    return spec.model_copy(update=update)
 
 
 def prove_spec(project: Project, spec: ModelSpec, starter: ProcessStarter) -> tuple[Record, ...]:

@@ -30,7 +30,6 @@ from exporter.gate.baseline_comparison import (
 from exporter.gate.contract_changes import ContractHashes
 from exporter.gate.finding import (
     CAUSED_KINDS,
-    Cause,
     FindingKind,
     GateFinding,
     find_cause,
@@ -48,7 +47,7 @@ from exporter.records.baseline import (
     read_baseline,
     write_baseline,
 )
-from exporter.records.record import CellId, Record, RunRecord, read_run
+from exporter.records.record import CellId, RunRecord, read_run
 from exporter.report.rows.cells import group_by_opset
 
 
@@ -191,27 +190,6 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
 
 
-def find_causes(
-    manifest: Manifest,
-    records: Iterable[Record],
-    tools: tuple[Mapping[str, str], Mapping[str, str]],
-    commit: str,
-    environment: Mapping[str, str],
-) -> dict[CellId, Cause]:
-    """Return the cause for each record, if one is known.
-
-    `tools` are the versions of the accepted results and of the current ones. If the accepted commit
-    is "", only tools are compared.
-    """
-    records = tuple(records)
-    files = {source.file for record in records for source in record.sources}
-    files |= {spec.manifest for spec in manifest.models}
-    root = Path(manifest.project.root)
-    diffs = diff_files(root, commit, files, environment) if commit and records else {}
-    causes = {each.cell: find_cause(each, manifest, tools, diffs) for each in records}
-    return {cell: cause for cell, cause in causes.items() if cause}
-
-
 #: The form of a pointer of Git LFS, and the bytes that contain it.
 _LFS_VERSION = b"version https://git-lfs"
 _LFS_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})")
@@ -250,61 +228,62 @@ def gate(
     """
     current = read_results(manifest)
     run = current.results.run
-    path = ReportPaths(manifest.project).baseline
+    root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
     planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
+    findings: Iterable[GateFinding]
     if against is None:
-        baseline = read_baseline(path)
+        accepted, baseline, revision = manifest, read_baseline(path), ""
         findings = compare_results(baseline, run, planned, manifest.project.gate)
-        now = datetime.now(UTC)
-        findings = _merge(findings, find_evidence_findings(manifest, manifest, run, now))
+    else:
+        with check_out(root, against, environment) as checkout:
+            state = _read_state(checkout, root)
+        accepted, baseline = state.manifest, state.baseline
+        revision = f"{checkout.name} of {checkout.commit.day}"
+        branch = ProjectState(
+            manifest=manifest,
+            baseline=read_baseline(path) if path.exists() else Baseline(tools={}, cells=()),
+            hashes=_hash_contract(manifest, root),
+        )
+        findings = compare_with_revision(state, branch, run, planned)
+    evidence = find_evidence_findings(manifest, accepted, run, datetime.now(UTC))
+    findings = sorted((*findings, *evidence), key=lambda each: each.sort_key)
+    if against is None:
         commit = find_last_change(path, environment) if findings else None
-        findings = _add_causes(
-            findings, manifest, run, baseline, commit.id if commit else "", environment
-        )
-        return GateResult(
-            current=current, baseline=baseline, findings=findings, accepted_in=str(commit or "")
-        )
-    root = Path(manifest.project.root)
-    with check_out(root, against, environment) as checkout:
-        state = _read_state(checkout, root)
-        name = f"{state.manifest.project.reports}/{BASELINE_FILE}"
-        commit = find_last_change(root / name, environment, checkout.commit.id) or checkout.commit
-    branch_baseline = read_baseline(path) if path.exists() else Baseline(tools={}, cells=())
-    branch = ProjectState(
-        manifest=manifest, baseline=branch_baseline, hashes=_hash_contract(manifest, root)
-    )
-    findings = compare_with_revision(state, branch, run, planned)
-    evidence = find_evidence_findings(manifest, state.manifest, run, datetime.now(UTC))
-    findings = _merge(findings, evidence)
+        base = commit.id if commit else ""
+    else:
+        name = f"{accepted.project.reports}/{BASELINE_FILE}"
+        base = checkout.commit.id
+        commit = find_last_change(root / name, environment, base) or checkout.commit
     return GateResult(
         current=current,
-        baseline=state.baseline,
-        findings=_add_causes(
-            findings, manifest, run, state.baseline, checkout.commit.id, environment
-        ),
-        accepted_in=str(commit),
-        revision=f"{checkout.name} of {checkout.commit.day}",
+        baseline=baseline,
+        findings=_add_causes(findings, manifest, run, baseline.tools, (base, environment)),
+        accepted_in=str(commit or ""),
+        revision=revision,
     )
-
-
-def _merge(
-    findings: Iterable[GateFinding], others: Iterable[GateFinding]
-) -> tuple[GateFinding, ...]:
-    return tuple(sorted((*findings, *others), key=lambda each: each.sort_key))
 
 
 def _add_causes(
-    findings: tuple[GateFinding, ...],
+    findings: Iterable[GateFinding],
     manifest: Manifest,
     run: RunRecord,
-    baseline: Baseline,
-    commit: str,
-    environment: Mapping[str, str],
+    tools: Mapping[str, str],
+    accepted: tuple[str, Mapping[str, str]],
 ) -> tuple[GateFinding, ...]:
-    """Return the findings with the edits that explain them."""
+    """Return the findings with the edits that explain them.
+
+    `accepted` is the commit with the environment of git. If the commit is "", only the tools are
+    compared.
+    """
+    findings = tuple(findings)
+    commit, environment = accepted
     cells = {each.cell for each in findings if each.kind in CAUSED_KINDS}
     records = [record for record in run.records if record.cell in cells]
-    causes = find_causes(manifest, records, (baseline.tools, run.tools), commit, environment)
+    files = {source.file for record in records for source in record.sources}
+    files |= {spec.manifest for spec in manifest.models}
+    root = Path(manifest.project.root)
+    diffs = diff_files(root, commit, files, environment) if commit and records else {}
+    causes = {each.cell: find_cause(each, manifest, (tools, run.tools), diffs) for each in records}
     return tuple(
         replace(each, cause=causes.get(each.cell)) if each.kind in CAUSED_KINDS else each
         for each in findings

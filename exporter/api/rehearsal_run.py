@@ -28,7 +28,7 @@ from exporter.manifest.syntax.values import (
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import run_nested_export
 from exporter.planning import Selection
-from exporter.planning.plan import PlannedCell, make_plan
+from exporter.planning.plan import make_plan
 from exporter.records.record import CellId, Record, RunRecord
 
 
@@ -70,7 +70,10 @@ def rehearse(
     # Cells of a toolchain have packages of their own.
     plan = make_plan(manifest.select_toolchain(CURRENT_TOOLCHAIN), options.selection)
     current = read_results(manifest).results.run
-    selected = [planned for planned in plan.selected if _is_affected(planned, options.exporter)]
+    others = (options.exporter, "file")
+    selected = [
+        each for each in plan.selected if not options.exporter or each.route.exporter not in others
+    ]
     cells = frozenset(planned.cell for planned in selected)
     if not cells:
         message = f"--exporter: no selected cell has another exporter than {options.exporter}"
@@ -90,10 +93,6 @@ def rehearse(
         comparison=comparison,
         without_result=len(cells - current.by_cell().keys()),
     )
-
-
-def _is_affected(planned: PlannedCell, exporter: ExporterName | None) -> bool:
-    return exporter is None or planned.route.exporter not in (exporter, "file")
 
 
 def export_with_packages(

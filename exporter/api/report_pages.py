@@ -78,7 +78,13 @@ def write_reports(
     run = attach_evidence(run, manifest.project)
     history = _read_acceptance(paths)
     if git_environment is not None:
-        history = _add_commits(history, paths, git_environment)
+        head = find_head(Path(paths.project.root), git_environment)
+        versions = []
+        for commit, content in list_versions(paths.baseline, git_environment, _MOST_POINTS):
+            with suppress(ExporterError):  # an old version may have another format
+                versions.append((commit, parse_baseline(content, str(commit))))
+        stamp = f"commit {head}" if head else ""
+        history = AcceptanceHistory(history.baseline, build_trend(versions), stamp)
     key = _compute_key(manifest, run, history)
     if is_up_to_date(paths.note, key, paths.reports):
         return
@@ -157,19 +163,6 @@ def _render(
         history,
     )
     return {**pages, **render_exports(manifest, run, history)}
-
-
-def _add_commits(
-    history: AcceptanceHistory, paths: ReportPaths, environment: Mapping[str, str]
-) -> AcceptanceHistory:
-    """Return the history with the commit of the results and the trend over commits."""
-    head = find_head(Path(paths.project.root), environment)
-    versions = []
-    for commit, content in list_versions(paths.baseline, environment, _MOST_POINTS):
-        with suppress(ExporterError):  # an old version may have another format
-            versions.append((commit, parse_baseline(content, str(commit))))
-    stamp = f"commit {head}" if head else ""
-    return AcceptanceHistory(history.baseline, build_trend(versions), stamp)
 
 
 def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:

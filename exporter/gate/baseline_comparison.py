@@ -26,6 +26,7 @@ from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
     Baseline,
     CellOutcome,
+    build_baseline,
     extract_outcome,
     extract_outcomes,
 )
@@ -343,7 +344,7 @@ def accept_all(
             and has_same_figures(old, after, policies[cell.model])
         )
         outcomes.append(old if old is not None and is_unchanged else after)
-    return _build_baseline(outcomes, tools, {})
+    return build_baseline(outcomes, tools)
 
 
 def accept_some(
@@ -361,17 +362,7 @@ def accept_some(
         else:
             dropped[cell] = reason
     # The tools belong to all lines, so a partial update must not change them.
-    return _build_baseline(outcomes.values(), before.tools, dropped)
-
-
-def _build_baseline(
-    outcomes: Iterable[CellOutcome], tools: Mapping[str, str], dropped: Mapping[CellId, str]
-) -> Baseline:
-    return Baseline(
-        tools=dict(sorted(tools.items())),
-        cells=tuple(sorted(outcomes, key=lambda outcome: outcome.cell.sort_key)),
-        dropped=dict(dropped),
-    )
+    return build_baseline(outcomes.values(), before.tools, dropped)
 
 
 def strip_figures(outcome: CellOutcome) -> CellOutcome:

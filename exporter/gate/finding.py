@@ -105,7 +105,11 @@ def find_cause(
     cause = Cause(
         sources=tuple(changes),
         entry=_find_entry_change(spec, lines, diffs) if spec else None,
-        tools=tuple(_list_changed_tools(*tools)),
+        tools=tuple(
+            f"{name} {tools[0].get(name, 'none')} to {tools[1].get(name, 'none')}"
+            for name in sorted(tools[0].keys() | tools[1].keys())
+            if tools[0].get(name, "none") != tools[1].get(name, "none")
+        ),
     )
     return cause if str(cause) else None
 
@@ -168,13 +172,6 @@ def _find_entry_change(
         if lines.first < defaults_end or (lines.first < end and lines.last >= spec.line)
     )
     return replace(change, lines=relevant) if relevant else None
-
-
-def _list_changed_tools(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name, "none"), after.get(name, "none")
-        if old != new:
-            yield f"{name} {old} to {new}"
 
 
 #: Values of `GateFinding.before` and `GateFinding.after` if there is no outcome.

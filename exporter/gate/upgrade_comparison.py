@@ -83,8 +83,19 @@ def compare_upgrade(
     """Compare the selected cells of two results."""
     old, new = _select_cells(before, cells), _select_cells(after, cells)
     findings = compare_baselines(make_baseline(old), make_baseline(new), new.by_cell(), gate)
-    findings += tuple(_list_lost_cells(old, new, cells))
-    files = _pair_artifacts(old, new)
+    known, current = old.by_cell(), new.by_cell()
+    in_order = sorted(cells, key=lambda cell: cell.sort_key)
+    # No comparison of results can show the cells without any result.
+    findings += tuple(
+        GateFinding(kind=FindingKind.MISSING, cell=cell, before=NO_RESULT, after=NO_RESULT)
+        for cell in in_order
+        if cell not in known and cell not in current
+    )
+    files = [
+        (cell, before_file, record.artifact)
+        for cell, record in current.items()
+        if cell in known and (before_file := known[cell].artifact) and record.artifact
+    ]
     return UpgradeComparison(
         cells=len(cells),
         before=before.tools,
@@ -96,8 +107,7 @@ def compare_upgrade(
         files=len(files),
         changed_files=tuple(_list_changes(files)),
         outcomes=tuple(
-            _compare_outcomes(cell, old.by_cell().get(cell), new.by_cell().get(cell))
-            for cell in sorted(cells, key=lambda cell: cell.sort_key)
+            _compare_outcomes(cell, known.get(cell), current.get(cell)) for cell in in_order
         ),
     )
 
@@ -126,29 +136,9 @@ def format_record(record: Record | None) -> str:
     return format_outcome(record.status, record.stage, checks)
 
 
-def _list_lost_cells(
-    before: RunRecord, after: RunRecord, cells: AbstractSet[CellId]
-) -> Iterator[GateFinding]:
-    """Yield the cells without any result, which no comparison of results can show."""
-    for cell in sorted(
-        cells - before.by_cell().keys() - after.by_cell().keys(), key=lambda cell: cell.sort_key
-    ):
-        yield GateFinding(kind=FindingKind.MISSING, cell=cell, before=NO_RESULT, after=NO_RESULT)
-
-
 def _select_cells(run: RunRecord, cells: AbstractSet[CellId]) -> RunRecord:
     records = tuple(record for record in run.records if record.cell in cells)
     return RunRecord(tools=run.tools, records=records)
-
-
-def _pair_artifacts(before: RunRecord, after: RunRecord) -> list[tuple[CellId, Artifact, Artifact]]:
-    old = before.by_cell()
-    pairs = ((record, old.get(record.cell)) for record in after.records)
-    return [
-        (new.cell, known.artifact, new.artifact)
-        for new, known in pairs
-        if known is not None and known.artifact and new.artifact
-    ]
 
 
 def _list_changes(files: list[tuple[CellId, Artifact, Artifact]]) -> Iterator[FileChange]:

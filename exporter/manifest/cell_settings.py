@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import Field
+
 from exporter.core.device_name import DeviceName
+from exporter.core.frozen_model import FrozenModel
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
@@ -27,20 +29,17 @@ _UNSET_VALUES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedSetting:
-    """One key of a cell."""
+class Setting(FrozenModel):
+    """A key of a cell."""
 
     key: str
-    value: str
-    """In TOML notation."""
-    origin: str
-    """`manifests/vision.toml:14`, `built-in default`, `chosen` or `computed: past + seq`."""
+    value: str = Field(description="In TOML notation.")
+    origin: str = Field(description="FILE:LINE, `built-in default`, `chosen` or `computed: ...`.")
 
 
 def explain_cell(
     model: EffectiveSettings, spec: ModelSpec, opset: int, device: str
-) -> Iterator[ExplainedSetting]:
+) -> Iterator[Setting]:
     overrides: _Overrides = [
         (("overrides", index), table)
         for index, table in enumerate(model.settings.overrides)
@@ -52,8 +51,13 @@ def explain_cell(
             continue
         if key in Settings.merged:
             yield from _explain_items(model, key, overrides)
-            if key == "axes":
-                yield from _explain_examples(model, spec)
+            # The example sizes that the manifest does not set, and that the tool chooses.
+            for axis in spec.axes if key == "axes" else ():
+                table = model.settings.axes.get(axis.name)
+                if axis.example is not None and (table is None or table.example is None):
+                    origin = f"computed: {axis.rule.formula}" if axis.rule else CHOSEN
+                    name = format_key(("axes", axis.name, "example"))
+                    yield Setting(key=name, value=str(axis.example), origin=origin)
         elif row := _explain_key(model, key, overrides):
             yield from _explain_devices(model, spec, row) if key == "devices" else (row,)
     outputs = {
@@ -65,20 +69,16 @@ def explain_cell(
         yield _build_row(model, ("outputs", name, "tolerance"), path)
 
 
-def _explain_devices(
-    model: EffectiveSettings, spec: ModelSpec, row: ExplainedSetting
-) -> Iterator[ExplainedSetting]:
+def _explain_devices(model: EffectiveSettings, spec: ModelSpec, row: Setting) -> Iterator[Setting]:
     """Yield the devices of the entry, and those that run the file for its consumers."""
-    names = model.settings.devices
-    yield replace(row, value=format_toml_value(names))  # the project may define them in a table
+    names = model.settings.devices  # the project may define them in a table
+    yield row.model_copy(update={"value": format_toml_value(names)})
     if added := [name for name in spec.devices if name not in names]:
         origin = "computed: consumers"
-        yield ExplainedSetting(key=row.key, value=format_toml_value(added), origin=origin)
+        yield Setting(key=row.key, value=format_toml_value(added), origin=origin)
 
 
-def _explain_key(
-    model: EffectiveSettings, key: str, overrides: _Overrides
-) -> ExplainedSetting | None:
+def _explain_key(model: EffectiveSettings, key: str, overrides: _Overrides) -> Setting | None:
     """Return the row of a key, or None if the key has no value."""
     winner: KeyPath = (key,)
     for path, table in overrides:
@@ -89,20 +89,18 @@ def _explain_key(
             winner = (*path, key)
     if winner[-1] == "exporter" and key == "capture":
         origin = _find_origin(model, winner)
-        return ExplainedSetting(key=key, value="the exporter's default", origin=origin)
+        return Setting(key=key, value="the exporter's default", origin=origin)
     if winner[:1] in model.origins:
         return _build_row(model, (key,), winner)
     default = Settings.model_fields[key].get_default(call_default_factory=True)
     if key in _UNSET_VALUES:
-        return ExplainedSetting(key=key, value=_UNSET_VALUES[key], origin=BUILT_IN)
+        return Setting(key=key, value=_UNSET_VALUES[key], origin=BUILT_IN)
     if default in (None, "", (), {}) or isinstance(default, Table):
         return None
-    return ExplainedSetting(key=key, value=format_toml_value(default), origin=BUILT_IN)
+    return Setting(key=key, value=format_toml_value(default), origin=BUILT_IN)
 
 
-def _explain_items(
-    model: EffectiveSettings, key: str, overrides: _Overrides
-) -> Iterator[ExplainedSetting]:
+def _explain_items(model: EffectiveSettings, key: str, overrides: _Overrides) -> Iterator[Setting]:
     """Yield a row for each item of a table that is merged key by key."""
     length = 3 if key == "axes" else 2
     paths: dict[KeyPath, KeyPath] = {
@@ -116,17 +114,7 @@ def _explain_items(
         yield _build_row(model, item_key, path)
 
 
-def _explain_examples(model: EffectiveSettings, spec: ModelSpec) -> Iterator[ExplainedSetting]:
-    """Yield the example sizes that the manifest does not set, and that the tool chooses."""
-    for axis in spec.axes:
-        table = model.settings.axes.get(axis.name)
-        if axis.example is not None and (table is None or table.example is None):
-            key = format_key(("axes", axis.name, "example"))
-            origin = f"computed: {axis.rule.formula}" if axis.rule else CHOSEN
-            yield ExplainedSetting(key=key, value=str(axis.example), origin=origin)
-
-
-def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> ExplainedSetting:
+def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting:
     """Return the row of a key with the value at `path` of the model."""
     layer = model.find_layer(path)
     value: Any = layer.file.table
@@ -135,7 +123,7 @@ def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Explain
         value = value[step] if not isinstance(value, dict) or step in value else None
     if value is None:
         value = getattr(layer.table, str(path[0]))
-    return ExplainedSetting(
+    return Setting(
         key=format_key(key), value=format_toml_value(value), origin=_find_origin(model, path)
     )
 

@@ -33,9 +33,7 @@ from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import ID_PATTERN, Settings
 from exporter.manifest.schema.settings import (
     DeviceTable,
-    EnvironmentTable,
     ProjectTable,
-    ToolchainTable,
 )
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
@@ -77,73 +75,77 @@ BUILT_IN_DEVICES: Mapping[str, Device] = {
 }
 
 
-def resolve_environments(
-    file: TomlFile,
-    path: KeyPath,
-    tables: Mapping[str, EnvironmentTable],
-    report: ProblemCollector,
-) -> dict[str, RuntimeEnvironment]:
+@dataclass(frozen=True, slots=True)
+class _SettingsFile:
+    """`[tool.exporter]` of a file, and the problems with it."""
+
+    file: TomlFile
+    table: ProjectTable
+    report: ProblemCollector
+
+    def add_problem(self, path: KeyPath, message: str) -> None:
+        self.report.add(self.file.build_problem((*_PATH, *path), message))
+
+    def locate(self, path: KeyPath) -> str:
+        return f"{self.file.name}:{self.file.lines.get((*_PATH, *path), 1)}"
+
+    def check_name(self, path: KeyPath, reserved: Collection[str] = (), other: str = "") -> None:
+        """Report a name of a table with other characters; the name is the end of the path."""
+        name = str(path[-1])
+        if not re.fullmatch(ID_PATTERN, name) or name in reserved:
+            form = f"a name of a-z, 0-9, '_', '.' and '-'{other}"
+            self.add_problem(path, f"expected {form}, got {quote(name)}")
+
+
+def _resolve_environments(source: _SettingsFile) -> dict[str, RuntimeEnvironment]:
     environments = {}
-    for name, table in tables.items():
-        table_path = (*path, name)
-        if not re.fullmatch(ID_PATTERN, name):
-            message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
-            report.add(file.build_problem(table_path, message))
+    for name, table in source.table.environments.items():
+        path = ("environments", name)
+        source.check_name(path)
         prefixes = {each.startswith(NPM) for each in table.requirements}
         if len(prefixes) > 1 or (table.python and True in prefixes):
             message = "packages of npm need an environment of their own, without `python`"
-            report.add(file.build_problem((*table_path, "requirements"), message))
+            source.add_problem((*path, "requirements"), message)
         environments[name] = RuntimeEnvironment(
             name=name,
             requirements=table.requirements,
             python=table.python or "",
-            location=f"{file.name}:{file.lines.get(table_path, 1)}",
+            location=source.locate(path),
         )
     return environments
 
 
-def resolve_toolchains(
-    file: TomlFile,
-    path: KeyPath,
-    declared: Iterable[str],
-    tables: Mapping[str, ToolchainTable],
-    report: ProblemCollector,
-) -> tuple[Toolchain, ...]:
+def _resolve_toolchains(source: _SettingsFile, declared: Iterable[str]) -> tuple[Toolchain, ...]:
     """Return the toolchains; one without requirements has an invalid table."""
     toolchains = []
+    tables = source.table.toolchains
     for name in declared:
-        table_path = (*path, name)
-        if not re.fullmatch(ID_PATTERN, name):
-            message = f"expected a name of a-z, 0-9, '_', '.' and '-', got {quote(name)}"
-            report.add(file.build_problem(table_path, message))
-        elif name == CURRENT_TOOLCHAIN:
+        path = ("toolchains", name)
+        source.check_name(path)
+        if name == CURRENT_TOOLCHAIN:
             message = f"{quote(name)} is the name of the project's own packages; use another name"
-            report.add(file.build_problem(table_path, message))
-        location = f"{file.name}:{file.lines.get(table_path, 1)}"
+            source.add_problem(path, message)
         requirements = tables[name].requirements if name in tables else ()
+        location = source.locate(path)
         toolchains.append(Toolchain(name=name, requirements=requirements, location=location))
     return tuple(toolchains)
 
 
-def resolve_devices(
-    file: TomlFile,
-    path: KeyPath,
-    tables: Mapping[str, DeviceTable],
-    environments: Mapping[str, RuntimeEnvironment],
-    root: Path,
-    report: ProblemCollector,
+def _resolve_devices(
+    source: _SettingsFile, environments: Mapping[str, RuntimeEnvironment], root: Path
 ) -> dict[str, Device]:
-    """Return the built-in devices and those of `tables`, which may replace them."""
+    """Return the built-in devices and those of the settings, which may replace them."""
     devices = dict(BUILT_IN_DEVICES)
+    tables = source.table.devices if isinstance(source.table.devices, dict) else {}
     for name, table in tables.items():
-        table_path = (*path, name)
-        if not re.fullmatch(ID_PATTERN, name) or name in FLOATS:
-            form = "a name of a-z, 0-9, '_', '.' and '-' that is not a dtype"
-            report.add(file.build_problem(table_path, f"expected {form}, got {quote(name)}"))
+        path = ("devices", name)
+        source.check_name(path, FLOATS, " that is not a dtype")
         problems = (*_find_problems(table), *_find_environment_problems(table, environments))
         for key, message in (*problems, *_find_session_problems(table)):
-            key_path = (*table_path, *key.split("/")) if key else table_path
-            report.add(file.build_problem(key_path, message))
+            source.add_problem((*path, *key.split("/")) if key else path, message)
+        library = table.provider_library or ""
+        if library and not (_MODULE.fullmatch(library) and ":" in library):
+            library = str(root / library)  # else the name of a function
         devices[name] = Device.from_fields(
             table,
             name=DeviceName(name),
@@ -155,7 +157,7 @@ def resolve_devices(
                 for provider, options in table.provider_options.items()
             },
             optimization=table.optimization or "",
-            provider_library=_locate_library(table.provider_library or "", root),
+            provider_library=library,
         )
     return devices
 
@@ -233,11 +235,6 @@ def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
             yield f"provider_options/{provider}", message
 
 
-def _locate_library(name: str, root: Path) -> str:
-    """Return an absolute path, or the name of a function unchanged."""
-    return name if not name or (_MODULE.fullmatch(name) and ":" in name) else str(root / name)
-
-
 def _format_option(value: bool | float | str) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
@@ -310,30 +307,26 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
         project = _build_project(root, ProjectTable(), BUILT_IN_DEVICES)
         return ProjectSettings(project=project, layer=None)
     settings, removed = validate(ProjectTable, file, _PATH, report)
-    tables = settings.devices if isinstance(settings.devices, dict) else {}
-    environments = resolve_environments(
-        file, (*_PATH, "environments"), settings.environments, report
-    )
-    path = (*_PATH, "devices")
-    devices = resolve_devices(file, path, tables, environments, root, report)
+    source = _SettingsFile(file, settings, report)
+    environments = _resolve_environments(source)
+    devices = _resolve_devices(source, environments, root)
     declared = table.get("toolchains")
-    toolchains = resolve_toolchains(
-        file,
-        (*_PATH, "toolchains"),
-        declared if isinstance(declared, dict) else (),
-        settings.toolchains,
-        report,
-    )
-    _check_folders(file, settings, report)
-    _check_engine(file, settings, report)
+    toolchains = _resolve_toolchains(source, declared if isinstance(declared, dict) else ())
+    _check_folders(source)
+    engine = settings.engine
+    if engine.scheduler and engine.cluster:
+        message = "`scheduler` selects another cluster; remove one of the two"
+        source.add_problem(("engine", "cluster"), message)
+    if engine.workers and (engine.scheduler or engine.cluster):
+        message = "only a cluster on this machine has a number of workers; remove it"
+        source.add_problem(("engine", "workers"), message)
     for name in settings.evidence.keys() - devices.keys():
-        problem = format_unknown_device(name, devices)
-        report.add(file.build_problem((*_PATH, "evidence", name), problem))
+        source.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(
         root, settings, devices, tuple(environments.values()), toolchains, file
     )
     values = {key: value for key, value in settings.list_explicit().items() if key in _MODEL_KEYS}
-    values["devices"] = _resolve_default_devices(file, settings, project.device_names, report)
+    values["devices"] = _resolve_default_devices(source, project.device_names)
     layer = Layer(
         file=file,
         path=_PATH,
@@ -378,87 +371,70 @@ def _build_project(
         ModelPolicy(models=name, values=each.list_explicit())
         for name, each in gate_table.models.items()
     )
-    path = (*_PATH, "gate")
-    lines = {
-        ".".join(map(str, key[len(path) :])): line
-        for key, line in (file.lines if file else {}).items()
-        if key[: len(path)] == path
-    }
     return Project(
         root=str(root),
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         store_key=table.store_key or "",
         store_lines={
-            key: file.lines[(*_PATH, key)]
-            for key in ("store", "store_key")
-            if file and (*_PATH, key) in file.lines
+            key: lines[""] for key in ("store", "store_key") if (lines := _list_lines(file, key))
         },
         devices=tuple(devices.values()),
         environments=environments,
         toolchains=toolchains,
-        engine=_build_engine(table, file),
+        engine=EngineSettings(
+            kind=table.engine.kind,
+            scheduler=table.engine.scheduler or "",
+            cluster=table.engine.cluster or "",
+            workers=table.engine.workers,
+            lines={key: line for key, line in _list_lines(file, "engine").items() if key},
+        ),
         evidence={name: each.age for name, each in table.evidence.items()},
-        gate=Gate(policy=GatePolicy(**policy), models=policies, lines=lines),
+        gate=Gate(policy=GatePolicy(**policy), models=policies, lines=_list_lines(file, "gate")),
         **{key: getattr(table, key) for key in _UNCHANGED_KEYS},
     )
 
 
-def _build_engine(table: ProjectTable, file: TomlFile | None) -> EngineSettings:
-    path = (*_PATH, "engine")
-    keys = [key for key in EngineSettings.model_fields if file and (*path, key) in file.lines]
-    return EngineSettings(
-        kind=table.engine.kind,
-        scheduler=table.engine.scheduler or "",
-        cluster=table.engine.cluster or "",
-        workers=table.engine.workers,
-        lines={key: file.lines[(*path, key)] for key in keys} if file else {},
-    )
+def _list_lines(file: TomlFile | None, key: str) -> dict[str, int]:
+    """Return the lines of a key and of all keys in its table; the table itself is ""."""
+    path = (*_PATH, key)
+    lines = file.lines if file else {}
+    return {
+        ".".join(map(str, each[len(path) :])): line
+        for each, line in lines.items()
+        if each[: len(path)] == path
+    }
 
 
-def _check_engine(file: TomlFile, table: ProjectTable, report: ProblemCollector) -> None:
-    """Report keys that have no effect together."""
-    engine, path = table.engine, (*_PATH, "engine")
-    if engine.scheduler and engine.cluster:
-        message = "`scheduler` selects another cluster; remove one of the two"
-        report.add(file.build_problem((*path, "cluster"), message))
-    if engine.workers and (engine.scheduler or engine.cluster):
-        message = "only a cluster on this machine has a number of workers; remove it"
-        report.add(file.build_problem((*path, "workers"), message))
-
-
-def _resolve_default_devices(
-    file: TomlFile, table: ProjectTable, devices: Collection[str], report: ProblemCollector
-) -> tuple[str, ...]:
+def _resolve_default_devices(source: _SettingsFile, devices: Collection[str]) -> tuple[str, ...]:
     """Return the devices of models without `devices`, from the list under either key."""
+    table = source.table
     is_list = isinstance(table.devices, tuple) and "devices" in table.model_fields_set
     if is_list and "default_devices" in table.model_fields_set:
         message = "`devices` already lists the default devices; remove one of the two"
-        report.add(file.build_problem((*_PATH, "default_devices"), message))
+        source.add_problem(("default_devices",), message)
     key = "devices" if is_list else "default_devices"
     names: tuple[str, ...] = getattr(table, key)
     for index, name in enumerate(names):
         if name not in devices:
-            problem = format_unknown_device(name, devices)
-            report.add(file.build_problem((*_PATH, key, index), problem))
+            source.add_problem((key, index), format_unknown_device(name, devices))
         elif name in names[:index]:
-            message = f"{quote(name)} is listed twice"
-            report.add(file.build_problem((*_PATH, key, index), message))
+            source.add_problem((key, index), f"{quote(name)} is listed twice")
     return names
 
 
-def _check_folders(file: TomlFile, table: ProjectTable, report: ProblemCollector) -> None:
+def _check_folders(source: _SettingsFile) -> None:
     """Report folders for output that are inside a folder for input or inside each other."""
+    table = source.table
     for key in ("build", "reports"):
         for other in _FOLDERS:
             inner, outer = getattr(table, key), getattr(table, other)
             if key != other and f"{inner}/".startswith(f"{outer}/"):
                 message = f"{quote(inner)} is inside the folder of `{other}`, {quote(outer)}"
-                explicit_key = key if key in table.model_fields_set else other
-                report.add(file.build_problem((*_PATH, explicit_key), message))
+                source.add_problem((key if key in table.model_fields_set else other,), message)
     # The store must survive a cleanup of these folders, and must not be read or committed.
     for other in _FOLDERS:
         folder = getattr(table, other)
         if f"{table.store}/".startswith(f"{folder}/"):
             message = f"{quote(table.store)} is inside the folder of `{other}`, {quote(folder)}"
-            report.add(file.build_problem((*_PATH, "store"), message))
+            source.add_problem(("store",), message)

@@ -71,7 +71,10 @@ def make_plan(manifest: Manifest, selection: Selection = EVERYTHING) -> Plan:
     selected = tuple(
         planned
         for planned in cells
-        if _is_selected(planned.cell, tags[planned.cell.model], selection)
+        if any(pattern_matches(each, planned.cell) for each in selection.patterns or ("*",))
+        and (not selection.tags or any(tag in tags[planned.cell.model] for tag in selection.tags))
+        and planned.cell.opset in (selection.opsets or (planned.cell.opset,))
+        and planned.cell.device in (selection.devices or (planned.cell.device,))
     )
     if not selected:
         raise ExporterError(
@@ -157,16 +160,6 @@ def pattern_matches(pattern: str, cell: CellId) -> bool:
     values = (cell.model, str(cell.opset), cell.device)
     return len(segments) <= len(values) and all(
         fnmatchcase(value, segment) for segment, value in zip(segments, values, strict=False)
-    )
-
-
-def _is_selected(cell: CellId, tags: tuple[str, ...], selection: Selection) -> bool:
-    patterns = selection.patterns
-    return (
-        (not patterns or any(pattern_matches(pattern, cell) for pattern in patterns))
-        and (not selection.tags or any(tag in tags for tag in selection.tags))
-        and (not selection.opsets or cell.opset in selection.opsets)
-        and (not selection.devices or cell.device in selection.devices)
     )
 
 
@@ -334,7 +327,12 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
     current = [item for item in expected if not _is_expired(item, today)]
     foreseen = [_find_match(current, failure) for failure in failures]
     if None in foreseen:
-        note = _explain_unforeseen(failures, expected, current)
+        unforeseen = [failure for failure in failures if not _find_match(current, failure)]
+        note = "expected " + " or ".join(_describe(item) for item in expected)
+        names = ", ".join(f"'{failure.check}'" for failure in unforeseen if failure.check)
+        note += f"; no expectation with `check` matches {names}" if names else ""
+        if expired := _find_match(expected, unforeseen[0]):
+            note = f"{EXPIRED_PREFIX}{expired.until}: {_format_reason(expired)}"
         return record.model_copy(update={"expectation": note})
     items = list(dict.fromkeys(item for item in foreseen if item))
     reasons = "; ".join(dict.fromkeys(_format_reason(item) for item in items))
@@ -409,18 +407,6 @@ def matches_failure(item: Expectation, failure: CellFailure) -> bool:
 
 def _find_match(items: Sequence[Expectation], failure: CellFailure) -> Expectation | None:
     return next((item for item in items if matches_failure(item, failure)), None)
-
-
-def _explain_unforeseen(
-    failures: Sequence[CellFailure], expected: Sequence[Expectation], current: Sequence[Expectation]
-) -> str:
-    """Return the text for `Record.expectation`."""
-    unforeseen = [failure for failure in failures if not _find_match(current, failure)]
-    if expired := _find_match(expected, unforeseen[0]):
-        return f"{EXPIRED_PREFIX}{expired.until}: {_format_reason(expired)}"
-    note = "expected " + " or ".join(_describe(item) for item in expected)
-    names = ", ".join(f"'{failure.check}'" for failure in unforeseen if failure.check)
-    return f"{note}; no expectation with `check` matches {names}" if names else note
 
 
 def _is_expired(item: Expectation, today: date) -> bool:

@@ -58,12 +58,12 @@ def parse_cell(text: str) -> CellId:
     return cell
 
 
-def _validate_cell(value: object) -> CellId:
-    return value if isinstance(value, CellId) else parse_cell(str(value))
-
-
 #: A cell that files contain as text.
-CellText = Annotated[CellId, PlainValidator(_validate_cell), PlainSerializer(str, return_type=str)]
+CellText = Annotated[
+    CellId,
+    PlainValidator(lambda value: value if isinstance(value, CellId) else parse_cell(str(value))),
+    PlainSerializer(str, return_type=str),
+]
 
 
 class Figures(FrozenModel):
@@ -231,15 +231,24 @@ def extract_outcomes(run: RunRecord) -> dict[CellId, CellOutcome]:
         raise ExporterError(ExitCode.UNREADABLE, f"the results contain {error}") from error
 
 
+def build_baseline(
+    outcomes: Iterable[CellOutcome], tools: Mapping[str, str], dropped: Mapping[CellId, str] = {}
+) -> Baseline:
+    """Return the baseline with its cells and tools in order."""
+    return Baseline(
+        tools=dict(sorted(tools.items())),
+        cells=tuple(sorted(outcomes, key=lambda outcome: outcome.cell.sort_key)),
+        dropped=dict(dropped),
+    )
+
+
 def make_baseline(run: RunRecord) -> Baseline:
     """Return a baseline that accepts every record of the run.
 
     Raises:
         ExporterError: UNREADABLE if the run has two records for a cell.
     """
-    outcomes = extract_outcomes(run).values()
-    cells = sorted(outcomes, key=lambda outcome: outcome.cell.sort_key)
-    return Baseline(tools=dict(sorted(run.tools.items())), cells=tuple(cells))
+    return build_baseline(extract_outcomes(run).values(), run.tools)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -345,7 +354,14 @@ def list_steps(trend: Sequence[TrendPoint], model: str) -> tuple[tuple[str, ...]
     for point in trend:
         figures = point.models.get(model)
         if figures and figures != before:
-            steps.insert(0, _format_step(point.commit, figures))
+            optional = (
+                "" if figures.error is None else f"{figures.error:g}",
+                "" if figures.bytes is None else format_bytes(figures.bytes),
+                "" if figures.nodes is None else str(figures.nodes),
+                "" if figures.latency is None else f"{figures.latency:g}",
+            )
+            counts = f"{figures.green} of {figures.cells}"
+            steps.insert(0, (str(point.commit), counts, *optional))
         before = figures
     return tuple(steps)
 
@@ -361,15 +377,4 @@ def _summarize(outcomes: Sequence[CellOutcome]) -> ModelFigures:
         bytes=max((each.bytes for each in known), default=None),
         nodes=max((each.nodes for each in known), default=None),
         latency=max(latencies, default=None),
-    )
-
-
-def _format_step(commit: Commit, figures: ModelFigures) -> tuple[str, ...]:
-    return (
-        str(commit),
-        f"{figures.green} of {figures.cells}",
-        "" if figures.error is None else f"{figures.error:g}",
-        "" if figures.bytes is None else format_bytes(figures.bytes),
-        "" if figures.nodes is None else str(figures.nodes),
-        "" if figures.latency is None else f"{figures.latency:g}",
     )

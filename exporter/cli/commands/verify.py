@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from exporter.api.evidence import add_evidence, find_evidence_path
-from exporter.api.finished_file import FinishedFile, find_entry, prove_finished_file
+from exporter.api.finished_file import find_entry, make_finished_entry, prove_spec
 from exporter.api.gate_run import read_results
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project
@@ -149,8 +149,8 @@ def _verify_with_entry(
                 )
                 yield FolderVerdict(path=str(path), model="", opset=None, verdict=verdict)
                 continue
-            file = FinishedFile(path=path, spec=spec, opset=number, devices=names)
-            for record in prove_finished_file(manifest, file, starter):
+            finished = make_finished_entry(spec, path, number, names)
+            for record in prove_spec(manifest.project, finished, starter):
                 yield FolderVerdict(
                     path=str(path), model=model, opset=number, verdict=_make_verdict(record)
                 )

@@ -13,7 +13,7 @@ from exporter.api.gate_run import GateResult
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest
-from exporter.manifest.cell_settings import ExplainedSetting
+from exporter.manifest.cell_settings import Setting
 from exporter.planning.plan import PlannedCell
 from exporter.report.rows.failures import GateContext, find_context
 from exporter.tools.doctor import Examination
@@ -51,14 +51,6 @@ class ListDocument(FrozenModel):
 
     format: Literal[1] = 1
     models: Items[ListedModel]
-
-
-class Setting(FrozenModel):
-    """A key of a cell."""
-
-    key: str
-    value: str = Field(description="In TOML notation.")
-    origin: str = Field(description="FILE:LINE, `built-in default`, `chosen` or `computed: ...`.")
 
 
 class ExplainDocument(FrozenModel):
@@ -155,14 +147,14 @@ def make_list_document(manifest: Manifest, selected: Iterable[PlannedCell]) -> L
 
 
 def make_explain_document(
-    planned: PlannedCell, problems: Iterable[str], settings: Iterable[ExplainedSetting]
+    planned: PlannedCell, problems: Iterable[str], settings: Iterable[Setting]
 ) -> ExplainDocument:
     return ExplainDocument.from_fields(
         planned.route,
         cell=str(planned.cell),
         skip=planned.skip,
         problems=tuple(problems),
-        settings=tuple(map(Setting.from_fields, settings)),
+        settings=tuple(settings),
     )
 
 

@@ -146,13 +146,7 @@ def print_summary(summary: ExportSummary, seconds: float | None = None) -> None:
     *lines, (counts, color) = summary.lines
     for line, line_color in lines:
         print_line(line, color=line_color, wraps=True)
-    print_line(
-        counts if seconds is None else f"{counts} in {_format_duration(seconds)}", color=color
-    )
-
-
-def _format_duration(seconds: float) -> str:
-    """Return `8.2 s` or `2:05 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
+    if seconds is not None:
+        is_short, minutes = seconds < 60, f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
+        counts += f" in {f'{seconds:.1f} s' if is_short else minutes}"
+    print_line(counts, color=color)

@@ -417,10 +417,7 @@ class ModelSpec(FrozenModel):
         Raises:
             KeyError: If the model has no such axis.
         """
-        for axis in self.axes:
-            if axis.name == name:
-                return axis
-        raise KeyError(name)
+        return {axis.name: axis for axis in self.axes}[name]
 
     def resolve_cell(self, opset: int, device: str | None = None) -> ModelSpec:
         """Return the spec of one cell with its overrides applied.

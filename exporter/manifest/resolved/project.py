@@ -350,10 +350,9 @@ class Project(FrozenModel):
         device = next((each for each in self.devices if each.name == full.base), None)
         if device is None:
             raise KeyError(name)
-        if not full.toolchain:
-            return device
-        toolchain = self.find_toolchain(full.toolchain)
-        return device.model_copy(update={"name": full, "toolchain": toolchain})
+        toolchain = self.find_toolchain(full.toolchain) if full.toolchain else None
+        update = {"name": full, "toolchain": toolchain}
+        return device.model_copy(update=update) if toolchain else device
 
     def find_toolchain(self, name: str) -> Toolchain:
         """Return the toolchain of that name.
@@ -361,10 +360,7 @@ class Project(FrozenModel):
         Raises:
             KeyError: If the project has no such toolchain.
         """
-        for toolchain in self.toolchains:
-            if toolchain.name == name:
-                return toolchain
-        raise KeyError(name)
+        return {toolchain.name: toolchain for toolchain in self.toolchains}[name]
 
     @property
     def device_names(self) -> frozenset[str]:

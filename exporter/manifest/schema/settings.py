@@ -32,6 +32,7 @@ from exporter.manifest.syntax.fields import (
     Timeout,
     Variable,
     discriminate_form,
+    require_match,
 )
 from exporter.manifest.syntax.values import quote, unexpected_value
 
@@ -108,12 +109,6 @@ def _check_folder(value: str) -> str:
     return value
 
 
-def _check_scheduler(value: str) -> str:
-    if not re.fullmatch(r"(tcp|tls|ws|wss)://[^\s/@]+:\d{1,5}", value):
-        raise unexpected_value('the address of a scheduler, such as "tcp://10.0.0.1:8786"', value)
-    return value
-
-
 def _check_cluster(value: str) -> str:
     file, _, name = value.rpartition(":")
     parts = file.split("/")
@@ -123,7 +118,13 @@ def _check_cluster(value: str) -> str:
 
 
 Command = Annotated[Line, AfterValidator(_check_command)]
-SchedulerAddress = Annotated[Line, AfterValidator(_check_scheduler)]
+SchedulerAddress = Annotated[
+    Line,
+    require_match(
+        r"(tcp|tls|ws|wss)://[^\s/@]+:\d{1,5}",
+        'the address of a scheduler, such as "tcp://10.0.0.1:8786"',
+    ),
+]
 ClusterFunction = Annotated[Line, AfterValidator(_check_cluster)]
 Folder = Annotated[Line, AfterValidator(_check_folder)]
 

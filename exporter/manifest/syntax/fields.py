@@ -173,10 +173,15 @@ def _check_name(value: str) -> str:
     return value
 
 
-def _check_variable(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_*?]*", value):
-        raise unexpected_value('the name of an environment variable, such as "HF_HOME"', value)
-    return value
+def require_match(pattern: str, expected: str) -> AfterValidator:
+    """Return the check of a text that must match the whole pattern; see `unexpected_value`."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value, re.ASCII):
+            raise unexpected_value(expected, value)
+        return value
+
+    return AfterValidator(check)
 
 
 def _check_axis_name(value: str) -> str:
@@ -329,12 +334,6 @@ def _parse_memory(value: object) -> int:
     raise unexpected_value('a size of at least 1MB, such as "500MB" or "8GiB"', value)
 
 
-def _check_sha256(value: str) -> str:
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
-        raise unexpected_value("a sha256 of 64 hexadecimal digits", value)
-    return value.lower()
-
-
 def _check_runtime(value: str) -> str:
     # Plugins are listed only for a name that is not built in.
     if value in RUNTIMES or value in (plugins := find_plugins(RUNTIME_GROUP)):
@@ -343,12 +342,6 @@ def _check_runtime(value: str) -> str:
     expected = f"the name of a runtime: {join_words(map(quote, runtimes), 'or')}"
     hint = suggest_nearest(value, runtimes) or "; install the plugin that provides it"
     raise ValueError(f"{unexpected_value(expected, value)}{hint}")
-
-
-def _check_export_device(value: str) -> str:
-    if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:(0|[1-9]\d?))?", value, re.ASCII):
-        raise unexpected_value('a device of PyTorch such as "cpu", "cuda" or "cuda:1"', value)
-    return value
 
 
 def _parse_day(value: object) -> str:
@@ -420,7 +413,12 @@ _TENSOR_SCHEMA = {"type": ["boolean", "number", "array"]}
 Line = Annotated[str, AfterValidator(_check_line)]
 Requirement = Annotated[Line, AfterValidator(check_requirement)]
 Name = Annotated[str, AfterValidator(_check_name)]
-Variable = Annotated[str, AfterValidator(_check_variable)]
+Variable = Annotated[
+    str,
+    require_match(
+        "[A-Za-z_][A-Za-z0-9_*?]*", 'the name of an environment variable, such as "HF_HOME"'
+    ),
+]
 AxisName = Annotated[str, AfterValidator(_check_axis_name)]
 DimField = Annotated[
     int | str,
@@ -457,12 +455,16 @@ Memory = Annotated[
 ]
 Sha256 = Annotated[
     str,
-    AfterValidator(_check_sha256),
+    require_match("[0-9a-fA-F]{64}", "a sha256 of 64 hexadecimal digits"),
+    AfterValidator(str.lower),
     WithJsonSchema({"type": "string", "pattern": "^[0-9a-fA-F]{64}$"}),
 ]
 ExportDevice = Annotated[
     str,
-    AfterValidator(_check_export_device),
+    require_match(
+        r"cpu|mps|(cuda|xpu)(:(0|[1-9]\d?))?",
+        'a device of PyTorch such as "cpu", "cuda" or "cuda:1"',
+    ),
     WithJsonSchema({"type": "string", "examples": ["cpu", "cuda", "cuda:1"]}),
 ]
 Day = Annotated[

@@ -174,7 +174,7 @@ def is_in_range(version: str, versions: str) -> bool:
     if release is None:
         return False
     return all(
-        _OPERATORS[match[1]](_cut(_parse(release[0]), len(bound)), bound)
+        _OPERATORS[match[1]]((*_parse(release[0]), *(0 for _ in bound))[: len(bound)], bound)
         for match in _BOUND.finditer(versions)
         for bound in [_parse(match[2])]
     )
@@ -182,10 +182,6 @@ def is_in_range(version: str, versions: str) -> bool:
 
 def _parse(text: str) -> _Release:
     return tuple(int(part) for part in text.split("."))
-
-
-def _cut(release: _Release, length: int) -> _Release:
-    return (*release, *(0 for _ in range(length)))[:length]
 
 
 _CONSUMER = re.compile(r"onnxruntime ?>= ?(\d{1,3})\.(\d{1,3})(\.\d{1,3})?", re.ASCII)
