@@ -89,7 +89,7 @@ class CellItem(pytest.Item):
         if outcome.status is Status.XFAIL:
             pytest.xfail(outcome.foreseen or outcome.message)
         if outcome.status.is_red:
-            from exporter.cli.output.summary import describe_failures
+            from exporter.cli.output.tables import describe_failures
 
             raise CellFailure(describe_failures(self.manifest, [outcome]))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from exporter.api.export_run import ExportOptions, export
 from exporter.cli.output.progress import QuietProgress
-from exporter.cli.output.summary import describe_failures
+from exporter.cli.output.tables import describe_failures
 from exporter.core.errors import ExporterError
 from exporter.manifest.cell_settings import format_toml_value
 from exporter.planning import Selection

@@ -412,7 +412,12 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
         policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
         action = FindingKind.RELAXED.find_action(policy)
         promised = {*list_cells(new)}
-        for key, change in _compare_policies(policy, new_policy):
+        for key in GatePolicy.model_fields:
+            first, second = getattr(policy, key), getattr(new_policy, key)
+            is_threshold = isinstance(first, float)
+            if not (second > first if is_threshold else _SEVERITY[second] < _SEVERITY[first]):
+                continue
+            change = (f"gate.{key} = {first}", f"gate.{key} = {second}")
             line = after.project.gate.find_line(old.id, key)
             edits.setdefault((change, Location(file=SETTINGS_FILE, line=line)), []).extend(
                 (action, cell) for cell in list_cells(old) if cell in promised
@@ -430,12 +435,3 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
                 action=max((action for action, _ in affected), key=_SEVERITY.__getitem__),
                 setting=PolicySetting(location=location, cells=cells),
             )
-
-
-def _compare_policies(old: GatePolicy, new: GatePolicy) -> Iterator[tuple[str, _Change]]:
-    for key in GatePolicy.model_fields:
-        before, after = getattr(old, key), getattr(new, key)
-        is_threshold = isinstance(before, float)
-        is_looser = after > before if is_threshold else _SEVERITY[after] < _SEVERITY[before]
-        if is_looser:
-            yield key, (f"gate.{key} = {before}", f"gate.{key} = {after}")

@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_798,
-    "lines of tests": 68_256,
+    "lines of the package": 56_755,
+    "lines of tests": 68_255,
     "files": 262,
     "packages": 42,
     "modules below 60 lines": 8,

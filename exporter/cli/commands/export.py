@@ -144,8 +144,7 @@ def export(
 def _print_result(
     result: ExportResult, started: float, flags: dict[str, bool], *, has_tables: bool
 ) -> ExportSummary:
-    from exporter.cli.output.summary import make_summary
-    from exporter.cli.output.tables import print_file_problems
+    from exporter.cli.output.tables import make_summary, print_file_problems
     from exporter.processes.environment import describe_untested_torch
 
     summary = make_summary(

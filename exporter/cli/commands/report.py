@@ -10,8 +10,7 @@ import click
 from exporter.api.gate_run import read_results
 from exporter.api.report_pages import write_reports
 from exporter.cli.options import root_option
-from exporter.cli.output.summary import make_summary
-from exporter.cli.output.tables import open_project, print_result_notes
+from exporter.cli.output.tables import make_summary, open_project, print_result_notes
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import join_lines, pluralize
-from exporter.manifest import Device, Manifest, load_devices, load_project
+from exporter.manifest import Device, load_devices, load_project
 from exporter.pipeline.environments import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
@@ -94,8 +94,11 @@ def verify(
     else:
         devices = _choose_devices(root, names or ("cpu",))
         require_packages(_PACKAGES, extra="verify")
+        project = None
+        with suppress(ExporterError):  # a published folder needs no project
+            project = load_project(root, keep_invalid=True)
         options = VerifyOptions(
-            devices=devices, root=root, manifest=_find_project(root), environment=environment
+            devices=devices, root=root, manifest=project, environment=environment
         )
         stream = verify_folders(_list_files(paths, reference), options)
     verdicts = []
@@ -174,14 +177,6 @@ def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:
         message = f"--device: no device has the name '{unknown[0]}'; use one of {known}"
         raise ExporterError(ExitCode.MANIFEST, message)
     return tuple(devices[name] for name in dict.fromkeys(names))
-
-
-def _find_project(root: Path) -> Manifest | None:
-    """Return the project at the root, or None: a published folder needs no project."""
-    try:
-        return load_project(root, keep_invalid=True)
-    except ExporterError:
-        return None
 
 
 def _print_verdict(verdict: FolderVerdict) -> None:

@@ -284,7 +284,11 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
             for axis in axes
         ]
         _check_written_sizes(model, shapes, axes)
-        _check_probes(model, axes)
+        examples = {axis.name: axis.example for axis in axes if axis.example is not None}
+        for axis in axes:
+            for index, size in enumerate(axis.probe):
+                if problem := find_size_problem(axes, {**examples, axis.name: size}):
+                    model.add_problem(("axes", axis.name, "probe", index), problem)
     used = {axis.example for axis in axes if axis.name in sized and axis.example is not None}
     used |= {axis.example for axis in axes if axis.rule and axis.example is not None}
     complete = []
@@ -314,15 +318,6 @@ def _check_written_sizes(
                 message = f"the axis {quote(axis.name)} has the size {size} here, but "
                 message += f"{axis.rule.formula} is {axis.example}"
                 model.add_problem((*shape.path, "shape", index), message)
-
-
-def _check_probes(model: EffectiveSettings, axes: Sequence[Axis]) -> None:
-    """Report probes that no derived axis allows beside the examples of the other axes."""
-    examples = {axis.name: axis.example for axis in axes if axis.example is not None}
-    for axis in axes:
-        for index, size in enumerate(axis.probe):
-            if problem := find_size_problem(axes, {**examples, axis.name: size}):
-                model.add_problem(("axes", axis.name, "probe", index), problem)
 
 
 def check_shared_axes(defaults: Layer, models: Sequence[EffectiveSettings]) -> None:

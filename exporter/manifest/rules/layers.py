@@ -320,9 +320,10 @@ def merge_layers(
                 values[key] = {**lower, **items}
                 origins |= {(key, item): layer for item in items}
                 if key == "axes":
-                    values[key] |= {
-                        name: _merge_axes(lower.get(name), items[name]) for name in items
-                    }
+                    for name, axis in items.items():
+                        merged = lower[name].list_explicit() if name in lower else {}
+                        merged |= axis.list_explicit()
+                        values[key][name] = AxisTable.model_construct(set(merged), **merged)
                     origins |= {
                         (key, name, item): layer
                         for name, axis in items.items()
@@ -359,12 +360,6 @@ def _remove_value(values: dict[str, Any], path: Sequence[str]) -> None:
         del items[steps[1]]
         axis = AxisTable.model_construct(set(items), **items)
         values[key] = {**values[key], steps[0]: axis}
-
-
-def _merge_axes(lower: AxisTable | None, upper: AxisTable) -> AxisTable:
-    """Return the keys of both tables; those of `upper` win."""
-    items = {**(lower.list_explicit() if lower else {}), **upper.list_explicit()}
-    return AxisTable.model_construct(set(items), **items)
 
 
 def _read_module(file: Path, name: str) -> _ModuleNames | Problem:

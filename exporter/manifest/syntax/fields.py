@@ -267,13 +267,6 @@ def _check_data_file(value: object) -> str:
     return text
 
 
-def _check_image_file(value: object) -> str:
-    text = _check_line(str(value))
-    if not text.lower().endswith(IMAGE_SUFFIXES):
-        raise unexpected_value(f"a file that ends in {join_words(IMAGE_SUFFIXES, 'or')}", text)
-    return text
-
-
 def _check_repeat(value: object) -> dict[str, int]:
     form = "a table of one count, such as { layer = 12 }"
     if not isinstance(value, dict) or len(value) != 1:
@@ -428,7 +421,13 @@ DimField = Annotated[
 Dtype = Annotated[str, PlainValidator(check_dtype), WithJsonSchema({"enum": list(DTYPES)})]
 CallPath = Annotated[str, AfterValidator(_check_call_path)]
 DataFile = Annotated[str, AfterValidator(_check_data_file)]
-ImageFile = Annotated[str, AfterValidator(_check_image_file)]
+ImageFile = Annotated[
+    Line,
+    require_match(
+        rf"(?i).*({'|'.join(map(re.escape, IMAGE_SUFFIXES))})",
+        f"a file that ends in {join_words(IMAGE_SUFFIXES, 'or')}",
+    ),
+]
 Repeat = Annotated[
     dict[str, int],
     PlainValidator(_check_repeat),

@@ -78,17 +78,13 @@ def find_repro_obstacle(record: Record) -> str:
         return _CULPRITS[record.blame.culprit]
     if record.status is Status.INCONCLUSIVE:
         return "nothing is wrong, but the checks prove nothing; follow the message of the cell"
-    if record.stage is not Stage.PARITY or record.check is None:
-        return ""
-    return _find_check_obstacle(record, record.check)
-
-
-def _find_check_obstacle(record: Record, check: str) -> str:
-    if check not in _REPEATED_CHECKS:
-        return f"a script cannot repeat the check '{check}'; run `exporter export` again"
-    if record.blame is None:
-        return "the failure did not occur again in the diagnosis; run `exporter export --force`"
-    return ""
+    text = ""
+    if record.stage is Stage.PARITY and record.check is not None:
+        if record.check not in _REPEATED_CHECKS:
+            text = f"a script cannot repeat the check '{record.check}'; run `exporter export` again"
+        elif record.blame is None:
+            text = "the failure did not occur again in the diagnosis; run `exporter export --force`"
+    return text
 
 
 #: Lines of the model that are listed for one missing operator.

@@ -17,9 +17,9 @@ import click
 import pytest
 
 from exporter.cli import entry_point as entry
+from exporter.cli.entry_point import NEXT_STEPS
+from exporter.cli.entry_point import exporter as commands
 from exporter.cli.output import terminal
-from exporter.cli.registry import NEXT_STEPS
-from exporter.cli.registry import exporter as commands
 from exporter.core.errors import (
     ExitCode,
     ExporterError,

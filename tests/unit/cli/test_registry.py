@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from exporter.cli.registry import exporter
+from exporter.cli.entry_point import exporter
 from exporter.core.errors import ExitCode
 from tests.unit.manifest.projects import ENTRY, make_project
 

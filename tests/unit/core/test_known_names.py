@@ -15,8 +15,7 @@ import pytest
 from onnx import TensorShapeProto
 
 from exporter.checks.structure_checks import _compare_dimension
-from exporter.cli.entry_point import run
-from exporter.cli.registry import exporter
+from exporter.cli.entry_point import exporter, run
 from exporter.core.known_names import (
     CHECK_STAGES,
     FAILURE_CODES,

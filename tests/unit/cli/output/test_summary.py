@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.cli.output.progress import LineProgress
-from exporter.cli.output.summary import (
+from exporter.cli.output.tables import (
     format_counts,
     format_grid,
     make_summary,

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from onnx import numpy_helper, parser
 
 from exporter.checks.sample_files import hash_sample
-from exporter.cli.registry import exporter
+from exporter.cli.entry_point import exporter
 from exporter.core.errors import ExitCode
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.records.record import Status
