@@ -299,6 +299,8 @@ class Reference(ChecksummedModel):
     """The same error of each output if it is too large to be taken for rounding; else None."""
     float64: str = ""
     """The reason why the float64 reference is missing; empty if it exists."""
+    float64_run: str = ""
+    """How a large model runs in float64; empty for other models."""
     unstable: str = ""
     """How two runs of PyTorch on the declared inputs differ; empty if they are equal."""
     output_spread: Items[float | None]

@@ -73,7 +73,7 @@ from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import (
     compute_reference,
-    format_overflow_notes,
+    format_reference_notes,
     measure_metric,
 )
 from exporter.worker.reference.review import is_worth_review, review_reference
@@ -370,7 +370,7 @@ def _compute_reference(
         inputs=inputs,
         names=names,
         weight_inputs=tuple(weight.name for weight in weight_inputs),
-        notes=(*initial, *format_overflow_notes(spec, reference)),
+        notes=(*initial, *format_reference_notes(spec, reference)),
     )
     return prepared, reference
 

@@ -7,6 +7,7 @@ that writes into a weight gets copies of these pages, and the file keeps the val
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import mmap
 import os
@@ -15,6 +16,7 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,6 +114,46 @@ class _WeightFile:
                 self._distances.add(start - self._end)
                 _MOVED.append(storage)
                 self._end += end - start
+
+
+def copy_in_float64(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the same as `copy.deepcopy(model).double()`, with the weights in a file.
+
+    Each weight is cast alone, so the memory of the process grows by the small weights only.
+
+    Raises:
+        OSError: If the disk is full, or this system cannot map a temporary file.
+    """
+    if sys.platform != "linux":
+        raise OSError("a temporary file cannot be mapped")
+    weights = [
+        weight
+        for weight in {id(each): each for each in (*model.parameters(), *model.buffers())}.values()
+        # The copy of another weight has more than values, such as attributes or its own class.
+        if type(weight) in (torch.Tensor, torch.nn.Parameter)
+        and not vars(weight)
+        and (isinstance(weight, torch.nn.Parameter) or not weight.requires_grad)
+        and weight.is_floating_point()
+        and weight.is_contiguous()
+        and weight.nbytes >= _LARGE_STORAGE
+    ]
+    # Every copy begins at a page: kernels may compute other bits at other alignments.
+    step = mmap.PAGESIZE // torch.float64.itemsize
+    starts = list(accumulate((-(-each.numel() // step) * step for each in weights), initial=0))
+    memo: dict[int, object] = {}
+    if weights:
+        with tempfile.NamedTemporaryFile() as file:
+            # On a full disk, this raises an error, and a write to the mapped memory a signal.
+            os.posix_fallocate(file.fileno(), 0, starts[-1] * torch.float64.itemsize)
+            size = starts[-1]
+            values = torch.from_file(file.name, shared=True, size=size, dtype=torch.float64)
+        for weight, start in zip(weights, starts, strict=False):
+            wide = values[start : start + weight.numel()].view(weight.shape)
+            wide.copy_(weight.detach())
+            if isinstance(weight, torch.nn.Parameter):
+                wide = torch.nn.Parameter(wide, weight.requires_grad)
+            memo[id(weight)] = wide
+    return copy.deepcopy(model, memo).double()
 
 
 def _has_memory(weight: torch.Tensor) -> bool:

@@ -26,6 +26,7 @@ from exporter.worker.inputs.call import (
 )
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import build_float64_module, find_program
+from exporter.worker.model.mapped_weights import copy_in_float64
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.setup import apply_state
@@ -203,7 +204,7 @@ def _find(spec: ModelSpec, index: int, inputs: Tensors, value: torch.Tensor) -> 
     return None if positions is None else torch.from_numpy(positions.copy())
 
 
-#: Maximum size in bytes of weights that are copied for a run in float64.
+#: Maximum size in bytes of weights that are copied in memory for a run in float64.
 _COPIED = 1 << 29
 
 
@@ -279,23 +280,41 @@ def build_float64_model(model: Model) -> tuple[Model | None, str]:
     """Return a model that computes in float64, or None and the reason.
 
     Returns:
-        A copy. If the weights are too large for a copy, a wrapper that casts them one by one.
+        A copy, whose large weights are in a file. If that is impossible, a wrapper that casts large
+        weights one by one.
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""
     program = find_program(model)
     try:
-        if sum(weight.nbytes for weight in (*model.parameters(), *model.buffers())) > _COPIED:
-            return Float64Wrapper(model), ""
+        is_large = _has_large_weights(model)
         if program is not None:
-            return build_float64_module(program), ""
-        copied = copy.deepcopy(model).double()
+            return Float64Wrapper(model) if is_large else build_float64_module(program), ""
+        if is_large and any(isinstance(each, torch.jit.ScriptModule) for each in model.modules()):
+            return Float64Wrapper(model), ""  # its copy is made by C++, in memory
+        try:
+            copied = copy_in_float64(model) if is_large else copy.deepcopy(model).double()
+        except OSError:
+            return Float64Wrapper(model), ""
         for weight in (*copied.parameters(), *copied.buffers()):
             if weight.is_complex():  # `double` does not cast it
                 weight.data = weight.data.to(torch.complex128)
         return copied, ""
     except Exception as error:  # a model may raise any error in a copy
         return None, f"the model cannot be copied to float64: {format_error(error)}"
+
+
+def describe_float64_run(model: Model, float64_model: Model | None) -> str:
+    """Return how a large model runs in float64, "" for other models."""
+    if not isinstance(model, torch.nn.Module) or not _has_large_weights(model):
+        return ""
+    if isinstance(float64_model, Float64Wrapper):
+        return "operator by operator, because no copy of its weights is possible"
+    return "as a copy, with its weights in a temporary file" if float64_model else ""
+
+
+def _has_large_weights(model: torch.nn.Module) -> bool:
+    return sum(each.nbytes for each in (*model.parameters(), *model.buffers())) > _COPIED
 
 
 def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Outputs | None:

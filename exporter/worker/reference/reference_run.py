@@ -43,6 +43,7 @@ from exporter.worker.reference.eager_run import (
     Outputs,
     build_float64_model,
     copy_masked_values,
+    describe_float64_run,
     hide_masked_values,
     list_items,
     measure_steps,
@@ -158,7 +159,7 @@ def compute_reference(
     require_declared_shapes(model, spec, calls)
     if not unstable and reverse is None and state.list_changes():
         unstable = _describe_stored_state(model, spec, root, runs)
-    runs, float64_reason = _measure_runs(model, spec, runs)
+    runs, float64_reason, float64_run = _measure_runs(model, spec, runs)
     usual = [run for run in runs if run.is_measured and run.chosen.factor == 1.0]
     noise = _measure_noise(spec, usual)
     samples = [
@@ -184,6 +185,7 @@ def compute_reference(
         noise_scales=noise.scales,
         large_noise=noise.large,
         float64=float64_reason or noise.reason,
+        float64_run=float64_run,
         unstable=unstable,
         overflow=describe_overflow(_pair_outputs(spec, usual)),
         output_spread=compute_spread(outputs, perturbed, resized),
@@ -245,10 +247,15 @@ def _is_promised(run: _Run, declared: _Run) -> bool:
     return any(not torch.equal(declared.inputs[name], run.inputs[name]) for name in declared.inputs)
 
 
-def format_overflow_notes(spec: ModelSpec, reference: Reference) -> tuple[str, ...]:
-    """Return a note for each output that overflows in PyTorch, for a file that agrees with it."""
+def format_reference_notes(spec: ModelSpec, reference: Reference) -> tuple[str, ...]:
+    """Return notes about float64 of a large model, and about outputs that overflow in PyTorch."""
     pairs = zip(spec.outputs, reference.overflow, strict=True)
-    return tuple(f"output '{output.name}': {text}" for output, text in pairs if text)
+    overflows = tuple(f"output '{output.name}': {text}" for output, text in pairs if text)
+    if not reference.float64_run:
+        return overflows
+    exact = sum(sample.exact for sample in reference.samples)
+    text = f"{exact} of {len(reference.samples)} samples ran first {reference.float64_run}"
+    return (f"float64: {text}", *overflows)
 
 
 def _describe_instability(
@@ -303,8 +310,8 @@ def _describe_stored_state(model: Model, spec: ModelSpec, root: Path, runs: list
     return f"{HISTORY_PREFIX}: {difference}"
 
 
-def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str]:
-    """Return the runs, some with float64 outputs, and the reason if float64 is impossible."""
+def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list[_Run], str, str]:
+    """Return the runs, some with float64 outputs, the reason if float64 is impossible, and how."""
     float64_model, reason = build_float64_model(model)
     sound = (_measure_magnitude(float64_model, spec, run) for run in runs)
     measured = [run for run in sound if run is not None]
@@ -322,7 +329,7 @@ def _measure_runs(model: Model, spec: ModelSpec, runs: list[_Run]) -> tuple[list
     for index in (candidates[position][0] for position in chosen):
         exact = run_in_float64(float64_model, spec, measured[index].inputs)
         measured[index] = replace(measured[index], exact=exact, is_measured=True)
-    return measured, reason
+    return measured, reason, describe_float64_run(model, float64_model)
 
 
 def _measure_magnitude(float64_model: Model | None, spec: ModelSpec, run: _Run) -> _Run | None:

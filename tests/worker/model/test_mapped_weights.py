@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import errno
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +14,14 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
 
 from exporter.worker.model import mapped_weights
-from exporter.worker.model.mapped_weights import map_weights
+from exporter.worker.model.mapped_weights import copy_in_float64, map_weights
 from exporter.worker.model.source_loader import digest_weights, load_model
 from exporter.worker.process.fork_call import compute_in_fork
+from exporter.worker.reference import eager_run
+from exporter.worker.reference.eager_run import build_float64_model, describe_float64_run
 from tests.worker.contracts import make_contract
 
 #: A square weight of 1 MB in float32; it has whole pages wherever it lies.
@@ -206,3 +212,97 @@ def test_the_memory_of_a_freed_weight_belongs_to_its_next_value() -> None:
     assert len(list_mapped(build(create))) == 6
     assert all(bool((other == 9).all()) for other in others)
     assert list_shared() <= shared
+
+
+class Cast(nn.Module):
+    """Casts its input to the dtype of a weight, and uses a weight outside its module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+        self.alias = self.linear.weight
+        self.register_buffer("scale", torch.rand(64, 64))
+        self.register_buffer("steps", torch.arange(4096))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear((x / 3).to(self.linear.weight.dtype))
+        return functional.linear(y, self.alias) @ self.scale + self.steps[-1]
+
+
+class Tied(nn.Module):
+    """Uses one table for its input and its output, and one module twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 64)
+        block = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())
+        self.blocks = nn.ModuleList([block, block])
+        self.head = nn.Linear(64, 50, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.table(x.abs().long())
+        for block in self.blocks:
+            y = block(y)
+        return self.head(y)
+
+
+class Recurrent(nn.Module):
+    """Has layers that compare dtypes: a wrapper that casts weights cannot run them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(3, 64, 5, padding=2)
+        self.norm = nn.BatchNorm1d(64)
+        self.lstm = nn.LSTM(64, 64, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lstm(self.norm(self.conv(x)).mT)[0]
+
+
+@pytest.mark.parametrize("build", [Cast, Tied, Recurrent])
+def test_a_copy_in_a_file_has_the_outputs_of_a_copy_in_memory(
+    build: Callable[[], nn.Module],
+) -> None:
+    torch.manual_seed(0)
+    model = build().eval()
+    x = torch.randn(2, 3, 64)
+    before = model(x)
+    wide, expected = copy_in_float64(model), copy.deepcopy(model).double()
+    with torch.no_grad():
+        assert torch.equal(wide(x.double()), expected(x.double()))
+        # The same writes reach the same weights.
+        for each in (wide, expected):
+            next(each.parameters()).mul_(2)
+        assert torch.equal(wide(x.double()), expected(x.double()))
+    assert torch.equal(model(x), before)
+    shared = [each for each in mapped_weights._read_mappings() if each.mode == "rw-s"]
+    for (name, weight), other in zip(wide.named_parameters(), expected.parameters(), strict=True):
+        assert (weight.dtype, weight.stride()) == (other.dtype, other.stride())
+        address = weight.data_ptr()
+        is_in_file = any(each.start <= address < each.end for each in shared)
+        assert is_in_file is (model.get_parameter(name).nbytes >= mapped_weights._LARGE_STORAGE)
+
+
+def test_only_a_copy_knows_the_dtype_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager_run, "_COPIED", 0)
+    model, x = Cast(), torch.randn(2, 64)
+    wide, reason = build_float64_model(model)
+    assert (type(wide), reason) == (Cast, "")
+    assert describe_float64_run(model, wide) == "as a copy, with its weights in a temporary file"
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    wrapper, reason = build_float64_model(model)
+    assert (type(wrapper), reason) == (eager_run.Float64Wrapper, "")
+    assert describe_float64_run(model, wrapper).startswith("operator by operator")
+    assert wide is not None
+    assert wrapper is not None
+    # The wrapper shows float32 weights to the code of the model, which rounds its input to them.
+    assert not torch.equal(wide(x.double()), wrapper(x.double()))
+
+
+def test_small_models_have_no_note_about_float64() -> None:
+    assert describe_float64_run(Cast(), Cast().double()) == ""

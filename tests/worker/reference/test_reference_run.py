@@ -13,8 +13,9 @@ from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
+from exporter.worker.reference import eager_run
 from exporter.worker.reference.eager_run import BufferSnapshot
-from exporter.worker.reference.reference_run import compute_reference
+from exporter.worker.reference.reference_run import compute_reference, format_reference_notes
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 
 SPECIAL = ("special values of x", "equal values of x", "rising values of x")
@@ -61,6 +62,20 @@ def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:
     assert reference.unstable == ""
     assert reference.output_spread[0] is not None
     assert reference.output_spread[0] > 0.1
+
+
+def test_a_large_model_has_the_same_noise_and_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_contract("Affine")
+    small = run_reference(spec, tmp_path / "small")
+    assert format_reference_notes(spec, small) == ()
+    monkeypatch.setattr(eager_run, "_COPIED", 0)
+    large = run_reference(spec, tmp_path / "large")
+    assert (large.noise, large.samples) == (small.noise, small.samples)
+    (note,) = format_reference_notes(spec, large)
+    exact = sum(sample.exact for sample in large.samples)
+    assert note.startswith(f"float64: {exact} of {len(large.samples)} samples ran first as a copy")
 
 
 def test_a_model_that_casts_inside_has_no_float64_reference(tmp_path: Path) -> None:
