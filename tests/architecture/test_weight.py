@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_825,
-    "lines of tests": 68_370,
+    "lines of the package": 56_829,
+    "lines of tests": 68_403,
     "files": 260,
     "packages": 42,
     "modules below 60 lines": 8,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,14 +34,18 @@ def find_program(model: object) -> ExportedProgram | None:
     return program if isinstance(program, ExportedProgram) else None
 
 
-def build_float64_module(program: ExportedProgram) -> torch.nn.Module:
+def build_float64_module(
+    program: ExportedProgram, duplicate: Callable[[torch.nn.Module], torch.nn.Module]
+) -> torch.nn.Module:
     """Return a copy that computes in float64 only.
 
     The casts and assertions of a captured program have fixed dtypes, even if the code of the
     model was `x.to(y.dtype)`.
+
+    `duplicate`: A function that returns a copy of a module, with any dtype.
     """
     # The module shares its weights with the program, so copy the module.
-    module = copy.deepcopy(program.module())
+    module = duplicate(program.module())
     for part in module.modules():
         if not isinstance(part, torch.fx.GraphModule):
             continue

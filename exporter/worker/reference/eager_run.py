@@ -285,22 +285,22 @@ def build_float64_model(model: Model) -> tuple[Model | None, str]:
     """
     if not isinstance(model, torch.nn.Module):
         return model, ""
-    program = find_program(model)
+    program, is_large = find_program(model), False
     try:
         is_large = _has_large_weights(model)
-        if program is not None:
-            return Float64Wrapper(model) if is_large else build_float64_module(program), ""
         if is_large and any(isinstance(each, torch.jit.ScriptModule) for each in model.modules()):
             return Float64Wrapper(model), ""  # its copy is made by C++, in memory
-        try:
-            copied = copy_in_float64(model) if is_large else copy.deepcopy(model).double()
-        except OSError:
-            return Float64Wrapper(model), ""
+        duplicate = copy_in_float64 if is_large else copy.deepcopy
+        if program is not None:
+            return build_float64_module(program, duplicate), ""
+        copied = duplicate(model).double()
         for weight in (*copied.parameters(), *copied.buffers()):
             if weight.is_complex():  # `double` does not cast it
                 weight.data = weight.data.to(torch.complex128)
         return copied, ""
-    except Exception as error:  # a model may raise any error in a copy
+    except Exception as error:  # the disk is full, or a model raises any error in a copy
+        if is_large:
+            return Float64Wrapper(model), ""
         return None, f"the model cannot be copied to float64: {format_error(error)}"
 
 

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from exporter.worker.model import mapped_weights
+from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.mapped_weights import copy_in_float64, map_weights
 from exporter.worker.model.source_loader import digest_weights, load_model
 from exporter.worker.process.fork_call import compute_in_fork
@@ -302,6 +303,38 @@ def test_only_a_copy_knows_the_dtype_of_its_weights(monkeypatch: pytest.MonkeyPa
     assert wrapper is not None
     # The wrapper shows float32 weights to the code of the model, which rounds its input to them.
     assert not torch.equal(wide(x.double()), wrapper(x.double()))
+
+
+class Closed(Cast):
+    """Refuses copies, as a model with an open file does."""
+
+    def __deepcopy__(self, memo: object) -> Closed:
+        raise TypeError("cannot be copied")
+
+
+def test_a_large_model_that_cannot_be_copied_runs_by_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    none, reason = build_float64_model(Closed())
+    assert none is None
+    assert "cannot be copied" in reason
+    monkeypatch.setattr(eager_run, "_COPIED", 0)
+    wrapper, reason = build_float64_model(Closed())
+    assert (type(wrapper), reason) == (eager_run.Float64Wrapper, "")
+
+
+def test_a_large_program_has_the_float64_outputs_of_a_small_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = torch.randn(2, 64)
+    model = convert_to_module(torch.export.export(Cast().eval(), (x,)))
+    small, _ = build_float64_model(model)
+    monkeypatch.setattr(eager_run, "_COPIED", 0)
+    large, _ = build_float64_model(model)
+    assert small is not None
+    assert large is not None
+    assert torch.equal(large(x.double()), small(x.double()))
+    assert large(x.double()).dtype is torch.float64
 
 
 def test_small_models_have_no_note_about_float64() -> None:
