@@ -61,7 +61,7 @@ PHASES = {{
     "verify.run_checks.run_structure_checks": "structure",
     "verify.run_checks.open_session": "load of the session",
     "verify.run_checks._run_checks": "proof",
-    "job_runner._review_samples": "review",
+    "job_runner.review_reference": "review",
 }}
 LOG = Path(__file__).parents[1] / "phases.txt"
 ACTIVE = []

@@ -15,7 +15,7 @@ import tomlkit
 
 from benchmarks.measure import ROOT
 from exporter.cache.states import hash_source, read_package_state
-from exporter.checks.sample_files import hash_sample
+from exporter.checks.protocol import hash_sample
 from exporter.jobs import JobFolder, Reference, Sample, write_json
 from exporter.manifest import load_project
 from exporter.pipeline.build_folder import BuildFolder

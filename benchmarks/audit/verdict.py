@@ -18,8 +18,7 @@ from benchmarks.audit.results import MutantOutcome
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.comparison.compare_outputs import compare_output
 from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_files import SampleData
+from exporter.checks.protocol import CheckContext, SampleData
 from exporter.manifest import Device
 from exporter.records.record import Status
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeProcessEnd, Session, open_session

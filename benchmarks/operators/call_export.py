@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from benchmarks.operators.opinfo import FunctionSample
 from benchmarks.operators.results import CallOutcome, CallResult
 from exporter.core.text import join_lines, redact
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.torch_private.internals import tree_leaves, tree_structure, tree_unflatten
 
 _MESSAGE_LENGTH = 300

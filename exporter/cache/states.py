@@ -222,7 +222,13 @@ def hash_source(path: Path) -> str:
     """
     try:
         if path.name == LISTING:
-            return hash_text("\n".join(_list_importable(path.parent)))
+            # Python prefers a package to an extension, and an extension to a module.
+            modules = (
+                each.name
+                for each in path.parent.iterdir()
+                if each.suffix in MODULES or (each / "__init__.py").is_file()
+            )
+            return hash_text("\n".join(sorted(modules)))
         if path.name == ALL_FILES:
             names = (each.name for each in path.parent.iterdir() if each.name != _PYCACHE)
             return hash_text("\n".join(sorted(names)))
@@ -236,15 +242,6 @@ def hash_source(path: Path) -> str:
 def _hash_once(path: Path, _size: int, _changed: int, _inode: int) -> str:
     """Return the hash of a file; all records of a model refer to the same weights."""
     return hash_file(path)
-
-
-def _list_importable(folder: Path) -> list[str]:
-    # Python prefers a package to an extension, and an extension to a module.
-    return sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.suffix in MODULES or (path / "__init__.py").is_file()
-    )
 
 
 def have_tools_changed() -> bool:

@@ -1,22 +1,335 @@
-"""The input and the interface of a check."""
+"""The interface of a check, and its input: a file and samples in the format of the ONNX tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, ValueInfoProto, load_tensor, numpy_helper
 
 from exporter.checks.model_file import UnreadableModel, read_model
-from exporter.checks.sample_files import SampleCache, SampleData, read_weight_inputs
+from exporter.core.files import TENSOR_LIMIT, open_regular_file, read_regular_file
 from exporter.core.import_object import load_attribute
-from exporter.jobs import JobFolder, Reference, Sample
-from exporter.manifest import ModelSpec
+from exporter.core.text import join_names
+from exporter.jobs import JobFolder, Reference, Sample, Weight
+from exporter.manifest import ModelSpec, Output
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import NO_KERNELS, Kernels, Session
+from exporter.runtimes.graph_walk import format_dtype
+from exporter.runtimes.session import Array, OnnxValue, list_items
+
+#: The files of a `SelectionData`; the rule is the margin and whether the first is promised.
+_SELECTION_PARTS = ("keys", "rows", "exact", "rule")
+
+
+class DamagedSample(Exception):
+    """The folder differs from the written one; neither the model nor the file is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionData:
+    """The values from which an output of indices selects."""
+
+    keys: Array
+    """In rows, float64 or int64: an index selects one of its row."""
+    rows: Array
+    """The row of each index."""
+    exact: Array
+    """Whether float32 and float64 are equal, for each value."""
+    margin: float
+    """The difference of two values that may be rounding."""
+    is_first_promised: bool
+    """Whether PyTorch promises the first of equal values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleData:
+    """The tensors of one sample."""
+
+    inputs: Mapping[str, Array]
+    """By the names of the contract."""
+    outputs: tuple[OnnxValue, ...]
+    """In the order of the contract, in PyTorch's dtypes."""
+    float64_outputs: tuple[OnnxValue | None, ...]
+    """The outputs in float64; None if an output has no float64 value."""
+    tied_outputs: tuple[OnnxValue, ...] = ()
+    """The outputs with the lower index first among equal values; empty if nothing was selected."""
+    selections: tuple[SelectionData | None, ...] = ()
+    """For each output, the values that it selects from; None if it has other values."""
+    rounded_outputs: tuple[tuple[OnnxValue, ...], ...] = ()
+    """PyTorch's outputs with other rounding, if they are far from its usual ones."""
+
+
+class SampleCache:
+    """Samples in memory, because each opset and device reads the same ones.
+
+    Args:
+        limit: Bytes in memory; samples beyond it are read from disk each time.
+    """
+
+    def __init__(self, limit: int = 1 << 28) -> None:
+        self._left = limit
+        self._samples: dict[Path, SampleData] = {}
+
+    def read(self, folder: Path, spec: ModelSpec) -> SampleData:
+        """Return the sample in `folder`; callers must not write to its arrays."""
+        if folder not in self._samples:
+            data = read_sample(folder, spec)
+            values = (*data.inputs.values(), *data.outputs, *data.float64_outputs)
+            arrays = (a for value in values if value is not None for a in list_items(value))
+            size = sum(array.nbytes for array in arrays)
+            if size > self._left:
+                return data
+            self._left -= size
+            self._samples[folder] = data
+        return self._samples[folder]
+
+
+def write_sample(
+    folder: Path,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[OnnxValue],
+    float64_outputs: Sequence[OnnxValue] = (),
+) -> None:
+    """Write one sample; equal arrays give equal bytes.
+
+    Args:
+        folder: Created if it is missing.
+        inputs: In the order of the contract; None for an omitted optional one.
+        outputs: In the order of the contract; empty if PyTorch fails on these inputs.
+        float64_outputs: The outputs computed in float64, all or none.
+
+    Raises:
+        ValueError: if the counts of `outputs` and `float64_outputs` differ.
+    """
+    if len(float64_outputs) not in (0, len(outputs)):
+        raise ValueError(f"{len(outputs)} outputs, but {len(float64_outputs)} in float64")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_values(folder, "input", inputs)
+    _write_values(folder, "output", outputs)
+    write_float64_outputs(folder, float64_outputs)
+
+
+def write_float64_outputs(folder: Path, outputs: Sequence[OnnxValue]) -> None:
+    """Write the outputs computed in float64 to a sample, and replace existing ones."""
+    _write_values(folder, "float64", outputs)
+
+
+def write_ties(
+    folder: Path, outputs: Sequence[OnnxValue], selections: Sequence[SelectionData | None]
+) -> None:
+    """Write the outputs with ties in ONNX's order, and the values that each selects from."""
+    _write_values(folder, "tied", outputs)
+    for index, selection in enumerate(selections):
+        if selection is not None:
+            rule = np.array([selection.margin, selection.is_first_promised])
+            arrays = (selection.keys, selection.rows, selection.exact, rule)
+            for part, array in zip(_SELECTION_PARTS, arrays, strict=True):
+                path = folder / f"selection_{index}_{part}.pb"
+                proto = numpy_helper.from_array(array)
+                path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def write_rounded_outputs(folder: Path, runs: Sequence[Sequence[OnnxValue]]) -> None:
+    for number, outputs in enumerate(runs):
+        _write_values(folder, f"rounded{number}", outputs)
+
+
+def _write_values(folder: Path, kind: str, values: Sequence[OnnxValue | None]) -> None:
+    for index, value in enumerate(values):
+        if value is None:
+            continue
+        proto = (
+            numpy_helper.from_list(value, dtype=onnx.SequenceProto.TENSOR)
+            if isinstance(value, list)
+            else numpy_helper.from_array(np.asarray(value))
+        )
+        path = folder / f"{kind}_{index}.pb"
+        path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def hash_sample(folder: Path) -> str:
+    """Return the SHA-256 of the names and bytes of a sample's files, in hex.
+
+    Raises:
+        OSError: if a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + b"\0")
+        with open_regular_file(path) as file:  # waits for no pipe
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def read_sample(folder: Path, spec: ModelSpec) -> SampleData:
+    """Read one sample.
+
+    Raises:
+        DamagedSample: if a file is missing, unexpected or unreadable.
+    """
+    paths = {item.name: folder / f"input_{index}.pb" for index, item in enumerate(spec.inputs)}
+    absent = {item.name for item in spec.inputs if item.optional and not paths[item.name].exists()}
+    expected = {"input": len(spec.inputs) - len(absent), "output": len(spec.outputs)}
+    for kind, count in expected.items():
+        actual = len(list(folder.glob(f"{kind}_*.pb")))
+        if actual != count:
+            raise DamagedSample(f"{folder.name} has {actual} {kind}s, the contract has {count}")
+    inputs = {name: _read_tensor(path) for name, path in paths.items() if name not in absent}
+    outputs = list(enumerate(spec.outputs))
+    has_ties = (folder / "tied_0.pb").exists()
+    return SampleData(
+        inputs=inputs,
+        outputs=tuple(_read_value(folder / f"output_{index}.pb", item) for index, item in outputs),
+        float64_outputs=tuple(
+            _read_float64_value(folder / f"float64_{index}.pb", item) for index, item in outputs
+        ),
+        tied_outputs=tuple(
+            _read_value(folder / f"tied_{index}.pb", item) for index, item in outputs if has_ties
+        ),
+        selections=tuple(_read_selection(folder, index) for index, _ in outputs if has_ties),
+        rounded_outputs=tuple(
+            tuple(
+                _read_value(folder / f"rounded{number}_{index}.pb", item) for index, item in outputs
+            )
+            for number in range(len(list(folder.glob("rounded*_0.pb"))))
+        ),
+    )
+
+
+def _read_selection(folder: Path, index: int) -> SelectionData | None:
+    """Return the values that an output selects from, or None if it has other values."""
+    paths = [folder / f"selection_{index}_{part}.pb" for part in _SELECTION_PARTS]
+    if not paths[0].exists():
+        return None
+    keys, rows, exact, rule = (_read_tensor(path) for path in paths)
+    return SelectionData(
+        keys=keys,
+        rows=rows,
+        exact=exact,
+        margin=float(rule[0]),
+        is_first_promised=bool(rule[1]),
+    )
+
+
+def _read_float64_value(path: Path, output: Output) -> OnnxValue | None:
+    """Return the value, or None if the file is missing or has another dtype."""
+    if not path.exists():
+        return None
+    value = _read_value(path, output)
+    return value if all(array.dtype == np.float64 for array in list_items(value)) else None
+
+
+def _read_value(path: Path, output: Output) -> OnnxValue:
+    if output.kind == "tensor":
+        return _read_tensor(path)
+    with _report_damage(path):
+        sequence = onnx.SequenceProto.FromString(read_regular_file(path, TENSOR_LIMIT))
+        size = sequence.ByteSize()
+        sequence.DiscardUnknownFields()
+        # The bytes of a tensor parse as a sequence without items and with unknown fields.
+        if sequence.elem_type != onnx.SequenceProto.TENSOR or sequence.ByteSize() != size:
+            raise ValueError("it contains no sequence of tensors")
+        return [numpy_helper.to_array(item) for item in sequence.tensor_values]
+
+
+def _read_tensor(path: Path) -> Array:
+    with _report_damage(path):
+        return numpy_helper.to_array(
+            onnx.TensorProto.FromString(read_regular_file(path, TENSOR_LIMIT))
+        )
+
+
+@contextmanager
+def _report_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, DecodeError, ValueError, TypeError) as error:
+        kind = type(error).__name__  # its text may contain a path of this machine
+        raise DamagedSample(f"{path.parent.name}/{path.name} cannot be read: {kind}") from error
+
+
+# The inputs of such a file are the declared ones, and then every weight that the model reads. The
+# weights have their names and the order of `state_dict`. None of them has a value in the file.
+def write_weight(folder: JobFolder, index: int, name: str, array: Array) -> None:
+    """Write one weight; `index` is its position in the `state_dict`."""
+    path = folder.weight(index)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensor = numpy_helper.from_array(np.asarray(array), name)
+    path.write_bytes(tensor.SerializeToString(deterministic=True))
+
+
+def read_weight_inputs(
+    path: Path, folder: JobFolder, weights: Sequence[Weight], declared: Collection[str]
+) -> Mapping[str, Array]:
+    """Return the values of the weights that are inputs of a file."""
+    try:
+        inputs = read_model(path).graph.input
+    except UnreadableModel:  # the structure checks report it
+        return {}
+    names = {item.name for item in inputs} - set(declared)
+    return {
+        weight.name: numpy_helper.to_array(load_tensor(folder.weight(index)))
+        for index, weight in enumerate(weights)
+        if weight.name in names
+    }
+
+
+def find_weight_input_problems(
+    model: ModelProto, weights: Sequence[Weight], declared: Collection[str], needed: Collection[str]
+) -> Iterator[str]:
+    """Yield the differences between the undeclared inputs and the weights.
+
+    `weights`: The entries of the `state_dict`, in order.
+    `needed`: Every name that the outputs depend on.
+    """
+    weights_by_name = {weight.name: weight for weight in weights if weight.name not in declared}
+    names = [item.name for item in model.graph.input]
+    inputs = [name for name in names if name in weights_by_name]
+    stored = [tensor.name for tensor in model.graph.initializer if tensor.name in weights_by_name]
+    if stored:
+        yield f"{_count_weights(stored)} stored in the file: {join_names(stored)}"
+    missing = []
+    for weight in weights_by_name.values():
+        # Another name of the same tensor is enough.
+        aliases = {item.name for item in weights if item.same_as == weight.name} | {weight.name}
+        is_required = weight.is_read and not weight.same_as and weight.name not in stored
+        if is_required and aliases.isdisjoint(inputs):
+            missing.append(weight.name)
+    if missing:
+        yield f"{_count_weights(missing)} not an input of the file: {join_names(missing)}"
+    if inputs != [name for name in weights_by_name if name in set(inputs)]:
+        yield f"weights have another order than in the state_dict: {join_names(inputs)}"
+    elif any(name in declared for name in names[len(names) - len(inputs) :]):
+        yield "weights come before declared inputs"
+    for item in model.graph.input:
+        if item.name in weights_by_name:
+            yield from _compare_weight(item, weights_by_name[item.name])
+            if item.name not in needed:
+                yield f"the graph ignores the weight '{item.name}'"
+
+
+def _compare_weight(item: ValueInfoProto, weight: Weight) -> Iterator[str]:
+    tensor = item.type.tensor_type
+    dtype = format_dtype(tensor.elem_type)
+    if dtype != weight.dtype:
+        yield f"the weight '{item.name}' is {dtype}, expected {weight.dtype}"
+    dims = tensor.shape.dim
+    shape = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
+    if shape != list(weight.shape):
+        yield f"the weight '{item.name}' is {shape}, expected {list(weight.shape)}"
+
+
+def _count_weights(names: Sequence[str]) -> str:
+    return "1 weight is" if len(names) == 1 else f"{len(names)} weights are"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +408,19 @@ class RuntimeCheck(Protocol):
 FindProblems = Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
 
 
-def run_structure_check(check: str, context: CheckContext, find: FindProblems) -> CheckResult:
-    """Return a result that passes if `find` finds no problem in the file."""
-    try:
-        problems = tuple(find(context, read_model(context.path)))
-    except UnreadableModel as error:
-        problems = (str(error),)
-    return CheckResult(
-        check=check,
-        status=Status.FAIL if problems else Status.PASS,
-        message="; ".join(problems),
-    )
+def report_problems(check: str) -> Callable[[FindProblems], StructureCheck]:
+    """Turn a function into a check that passes if the function finds no problem in the file."""
+
+    def decorate(find: FindProblems) -> StructureCheck:
+        @wraps(find)
+        def run(context: CheckContext) -> CheckResult:
+            try:
+                problems = tuple(find(context, read_model(context.path)))
+            except UnreadableModel as error:
+                problems = (str(error),)
+            status = Status.FAIL if problems else Status.PASS
+            return CheckResult(check=check, status=status, message="; ".join(problems))
+
+        return run
+
+    return decorate

@@ -68,10 +68,6 @@ def select_samples(check: str, context: CheckContext) -> list[Sample]:
     return [sample for sample in reference.samples if sample.kind == kind]
 
 
-def _find_missing_declared(_context: CheckContext, samples: Sequence[Sample]) -> str:
-    return "" if samples else "the declared inputs"
-
-
 def _find_missing_cases(context: CheckContext, samples: Sequence[Sample]) -> str:
     names = {sample.name for sample in samples}
     return ", ".join(case.name for case in context.spec.cases if case.name not in names)
@@ -106,7 +102,11 @@ def _conclude_axes(
     return result.model_copy(update={"status": Status.INCONCLUSIVE, "message": message})
 
 
-PARITY = SampleCheck(name="parity", is_promised=lambda _: True, find_missing=_find_missing_declared)
+PARITY = SampleCheck(
+    name="parity",
+    is_promised=lambda _: True,
+    find_missing=lambda _, samples: "" if samples else "the declared inputs",
+)
 AXES = SampleCheck(
     name="axes",
     is_promised=lambda context: bool(_input_axes(context)),
@@ -176,7 +176,17 @@ class LookupTableCheck:
     def __call__(self, context: CheckContext, session: Session, device: str) -> CheckResult:
         """Compare every part of every such table with PyTorch's."""
         tables = list(_read_copies(context))
-        problems = [problem for table in tables for problem in _find_wrong_parts(table)]
+        problems = []
+        for table in tables:
+            size = -(-table.rows // len(table.parts))
+            pairs = zip(table.parts, table.weight_parts, strict=True)
+            wrong = [index for index, (part, expected) in enumerate(pairs) if part != expected]
+            if wrong:
+                row = min(wrong[0] * size, table.rows - 1)
+                problems.append(
+                    f"{len(wrong)} of {len(table.parts)} parts of the table '{table.name}' are not "
+                    f"PyTorch's, the first near row {row} of {table.rows}"
+                )
         return CheckResult(
             check=self.name,
             status=Status.FAIL if problems else Status.PASS,
@@ -244,15 +254,3 @@ def _find_lookup_tables(model: ModelProto) -> Iterator[TensorProto]:
     for tensor in graph.initializer:
         if tensor.name in names and len(tensor.dims) == 2 and tensor.dims[0] >= MIN_ROWS:
             yield tensor
-
-
-def _find_wrong_parts(table: _TableCopy) -> Iterator[str]:
-    size = -(-table.rows // len(table.parts))
-    pairs = zip(table.parts, table.weight_parts, strict=True)
-    wrong = [index for index, (part, expected) in enumerate(pairs) if part != expected]
-    if wrong:
-        row = min(wrong[0] * size, table.rows - 1)
-        yield (
-            f"{len(wrong)} of {len(table.parts)} parts of the table '{table.name}' are not "
-            f"PyTorch's, the first near row {row} of {table.rows}"
-        )

@@ -16,13 +16,11 @@ from exporter.checks.model_file import (
     find_misplaced_weights,
     read_model,
 )
-from exporter.checks.protocol import CheckContext, run_structure_check
-from exporter.checks.sample_files import find_weight_input_problems
+from exporter.checks.protocol import CheckContext, find_weight_input_problems, report_problems
 from exporter.core.known_names import find_first_release, find_limits, format_release
 from exporter.core.text import join_lines, join_names, truncate
 from exporter.manifest import Device, Dim, Input, ModelSpec, Output
 from exporter.manifest.syntax.values import find_lowest_release, format_key
-from exporter.records.record import CheckResult
 from exporter.runtimes.graph_walk import (
     find_needed_names,
     format_dtype,
@@ -42,12 +40,9 @@ _MAX_LENGTH = 300
 # The files still load after they were copied to another folder: every location is the name of a
 # complete file inside the folder, and not a link. Every file is in fact loaded from another
 # folder. The checks run in the private folder of the job, which is renamed when they are done.
-def check_wellformed(context: CheckContext) -> CheckResult:
+@report_problems(WELLFORMED_CHECK)
+def check_wellformed(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Run the full checker on the path, strict shape inference and the data checks."""
-    return run_structure_check(WELLFORMED_CHECK, context, _find_wellformed_problems)
-
-
-def _find_wellformed_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
     data_problems = tuple(find_external_data_problems(model, context.path.parent))
     if data_problems:
         yield from data_problems  # the checker would report the same again
@@ -157,12 +152,9 @@ _TYPE_NUMBER_VERSIONS = {
 # versions are read from the file. A domain other than ONNX's is allowed only if the manifest
 # names it. The lowest IR version that a file needs follows the list of changes in `enum Version`
 # of onnx.proto.
-def check_opset(context: CheckContext) -> CheckResult:
+@report_problems(OPSET_CHECK)
+def check_opset(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Compare `opset_import` and `ir_version` of the file with the contract."""
-    return run_structure_check(OPSET_CHECK, context, _find_opset_problems)
-
-
-def _find_opset_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
     expected = context.opset
     versions = {item.version for item in model.opset_import if not normalize_domain(item.domain)}
     if not versions:
@@ -332,12 +324,9 @@ SIGNATURE_CHECK = "signature"
 _IR_WITHOUT_LISTED_INITIALIZERS = 4
 
 
-def check_signature(context: CheckContext) -> CheckResult:
+@report_problems(SIGNATURE_CHECK)
+def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Compare every input and output of the graph with the contract."""
-    return run_structure_check(SIGNATURE_CHECK, context, _find_signature_problems)
-
-
-def _find_signature_problems(context: CheckContext, model: ModelProto) -> Iterator[str]:
     spec, graph = context.spec, model.graph
     stored = {item.name for item in graph.initializer}
     stored |= {item.values.name for item in graph.sparse_initializer}

@@ -343,6 +343,9 @@ def collect_noop_inputs(
         for toolchain in project.toolchains
     }
     pages = (path for path in reports if not path.is_dir())
+    # The folders of all samples with which artifacts were proved.
+    proved = dict.fromkeys(build.cell_folder(each.cell).path for each in records if each.artifact)
+    samples = (path for folder in proved for path in sorted(folder.glob("test_data_set_*")))
     paths = {root / _PYPROJECT, *stamps, *loaded.files, *pages}
     existing = {path for path in paths if path.exists()}
     files = [
@@ -363,7 +366,7 @@ def collect_noop_inputs(
         trees=[
             project.manifests,
             *(_make_relative(path, root) for path in reports if path.is_dir()),
-            *_list_samples(records, project, build),
+            *(f"{project.build}/{path.relative_to(build.path).as_posix()}" for path in samples),
         ],
         listings=listings,
         packages={
@@ -410,15 +413,6 @@ def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dic
             tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
             overlays[folder] = tools | packages[toolchain.name]
     return overlays
-
-
-def _list_samples(records: Iterable[Record], project: Project, build: BuildFolder) -> Iterator[str]:
-    """Yield the folders of all samples with which artifacts were proved."""
-    for folder in dict.fromkeys(
-        build.cell_folder(record.cell).path for record in records if record.artifact
-    ):
-        for path in sorted(folder.glob("test_data_set_*")):
-            yield f"{project.build}/{path.relative_to(build.path).as_posix()}"
 
 
 def _make_relative(path: Path, root: Path) -> str:

@@ -94,7 +94,12 @@ class BuildFolder:
                 path of a folder.
         """
         _refuse_symlink(self.path)
-        self._repair_access()
+        # Each model's folder and records; the rest follows when it is replaced.
+        make_accessible(self.path, is_recursive=False)
+        for path in self.path.iterdir() if self.path.is_dir() else ():
+            if not path.is_symlink():
+                make_accessible(path, is_recursive=False)
+                make_accessible(JobFolder(path).records, is_recursive=False)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -111,32 +116,20 @@ class BuildFolder:
             message = f"{path}: cannot be locked: {error.strerror}{describe_owner(path)}"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from None
         try:
-            yield from self._use_private_folder()
+            remove_unfinished_files(self.path)
+            self.remove_misplaced_folders()
+            _refuse_symlink(self._private)
+            _refuse_symlink(self._killed)
+            self._keep_killed_runs()
+            self._private.mkdir()
+            try:
+                yield
+            except BaseException:  # keep finished cells
+                self._keep_killed_runs()
+                raise
+            remove_folder(self._private)
         finally:
             lock.release()
-
-    def _use_private_folder(self) -> Iterator[None]:
-        """Create the private folder, and remove it at the end. Keep finished cells on an error."""
-        remove_unfinished_files(self.path)
-        self.remove_misplaced_folders()
-        _refuse_symlink(self._private)
-        _refuse_symlink(self._killed)
-        self._keep_killed_runs()
-        self._private.mkdir()
-        try:
-            yield
-        except BaseException:
-            self._keep_killed_runs()
-            raise
-        remove_folder(self._private)
-
-    def _repair_access(self) -> None:
-        """Make each model's folder and records accessible; the rest follows when it is replaced."""
-        make_accessible(self.path, is_recursive=False)
-        for path in self.path.iterdir() if self.path.is_dir() else ():
-            if not path.is_symlink():
-                make_accessible(path, is_recursive=False)
-                make_accessible(JobFolder(path).records, is_recursive=False)
 
     def remove_misplaced_folders(self) -> None:
         """Remove folders that a model created in place of files of the program."""
@@ -287,7 +280,13 @@ class StoredRecords:
             return self.get_model(cell.model).by_cell.get(cell)
         part = self.build.find_part(cell)
         record = self._get_toolchain(part).get(cell)
-        return _move_paths(record, part.path.relative_to(self.build.path)) if record else None
+        if record is None:
+            return None
+        folder, artifact = part.path.relative_to(self.build.path).as_posix(), record.artifact
+        if artifact is not None:
+            artifact = artifact.model_copy(update={"file": f"{folder}/{artifact.file}"})
+        log = f"{folder}/{record.log}" if record.log else ""
+        return record.model_copy(update={"artifact": artifact, "log": log})
 
     def write_to_toolchain(self, record: Record) -> None:
         """Write a record of a cell that could not be exported with its toolchain."""
@@ -326,15 +325,6 @@ class StoredRecords:
         if self.is_damaged(cell):
             return "its record was changed or damaged"
         return "it has not been exported yet"
-
-
-def _move_paths(record: Record, folder: Path) -> Record:
-    """Return a record whose file and log are in `folder` of the build folder."""
-    artifact, log = record.artifact, record.log
-    if artifact is not None:
-        artifact = artifact.model_copy(update={"file": f"{folder.as_posix()}/{artifact.file}"})
-    log = f"{folder.as_posix()}/{log}" if log else ""
-    return record.model_copy(update={"artifact": artifact, "log": log})
 
 
 def repair_folder(folder: JobFolder) -> bool:

@@ -295,7 +295,9 @@ def decide(
             reasons[cell] = f"it depends on {record.untracked[0]}, which cannot be tracked"
         elif reason := validator.find_staleness_reason(record):
             reasons[cell] = reason
-            if _can_recheck(record, validator, verifier):
+            was_checked = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
+            has_file = record.artifact and not verifier.find_problem(record.artifact)
+            if was_checked and has_file and validator.has_only_check_changes(record):
                 rechecks.add(cell)
         elif problem := verifier.find_record_problem(record):
             reasons[cell] = problem
@@ -312,14 +314,6 @@ def decide(
     return _use_store(decisions, stored, validator, options)
 
 
-def _can_recheck(record: Record, validator: RecordValidator, verifier: ArtifactVerifier) -> bool:
-    """Return True if the cell has its file and only the inputs of the checks changed."""
-    was_checked = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
-    if not was_checked or record.artifact is None or verifier.find_problem(record.artifact):
-        return False
-    return validator.has_only_check_changes(record)
-
-
 def _use_store(
     decisions: Decisions, stored: StoredRecords, validator: RecordValidator, options: BuildOptions
 ) -> Decisions:
@@ -330,23 +324,32 @@ def _use_store(
     cells = (planned.cell for planned in decisions.to_run)
     if options.store is None:
         return decisions
-    lookup = look_up(
-        options.store,
-        {cell: decisions.reasons[cell] for cell in cells if stored.build.owns(cell)},
-        validator.fingerprints.get_cell_parts,
+    results = options.store.find_all(
+        {
+            cell: validator.fingerprints.get_cell_parts(cell)
+            for cell in cells
+            if stored.build.owns(cell)
+        },
         lambda record: validator.is_valid(record) and (record.thorough or not options.thorough),
     )
+    hits = {
+        cell: StoreHit(entry=result.entry, reason=decisions.reasons[cell])
+        for cell, result in results.items()
+        if result.entry
+    }
     reasons = {
-        cell: f"{reason}, and {lookup.problems[cell]}" if cell in lookup.problems else reason
+        cell: f"{reason}, and {results[cell].problem}"
+        if cell in results and results[cell].problem
+        else reason
         for cell, reason in decisions.reasons.items()
-        if cell not in lookup.hits
+        if cell not in hits
     }
     return replace(
         decisions,
         to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
         reasons=reasons,
-        rechecks=decisions.rechecks - lookup.hits.keys(),
-        hits=lookup.hits,
+        rechecks=decisions.rechecks - hits.keys(),
+        hits=hits,
     )
 
 
@@ -373,33 +376,6 @@ class StoreHit:
     entry: StoreEntry
     reason: str
     """Why the cell would run without the store."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreLookup:
-    """The result of a lookup."""
-
-    hits: Mapping[CellId, StoreHit]
-    problems: Mapping[CellId, str]
-    """Why an existing entry cannot be used."""
-
-
-def look_up(
-    store: Store,
-    reasons: Mapping[CellId, str],
-    get_parts: Callable[[CellId], Mapping[str, str]],
-    is_valid: Callable[[Record], bool],
-) -> StoreLookup:
-    if not reasons:
-        return StoreLookup(hits={}, problems={})
-    hits, problems = {}, {}
-    results = store.find_all({cell: get_parts(cell) for cell in reasons}, is_valid)
-    for cell, result in results.items():
-        if result.entry:
-            hits[cell] = StoreHit(entry=result.entry, reason=reasons[cell])
-        elif result.problem:
-            problems[cell] = result.problem
-    return StoreLookup(hits=hits, problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ raises `RuntimeUnavailable` or `LoadFailure`, and `Session.run` raises `RunFailu
 """
 
 from exporter.runtimes.drivers.driver import Placement
-from exporter.runtimes.runtime_process import start_runtime_processes
 from exporter.runtimes.runtime_registry import import_driver, measure_file_load, open_session
 from exporter.runtimes.session import (
     NO_KERNELS,
@@ -23,6 +22,7 @@ from exporter.runtimes.session import (
     RuntimeUnavailable,
     Session,
     load_kernels,
+    start_runtime_processes,
 )
 
 __all__ = [

@@ -30,7 +30,6 @@ from exporter.runtimes.drivers.driver import (
 )
 from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 from exporter.runtimes.graph_walk import format_dtype, iter_graphs, iter_tensors, normalize_domain
-from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.session import (
     NO_KERNELS,
     Array,
@@ -38,6 +37,7 @@ from exporter.runtimes.session import (
     LoadFailure,
     OnnxValue,
     RunFailure,
+    RuntimeProcess,
     RuntimeUnavailable,
     Session,
 )
@@ -276,12 +276,9 @@ def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> S
         LoadFailure: if the runtime does not load the file.
         RuntimeProcessEnd: if the process of the device's environment ended.
     """
-    return _find_runtime(device.runtime)(path, device, kernels)
-
-
-def _find_runtime(name: str) -> OpenSession:
+    name = device.runtime
     if name in RUNTIMES:
-        return DriverSession
+        return DriverSession(path, device, kernels)
     entry_point = find_plugins(RUNTIME_GROUP).get(name)
     if entry_point is None:
         raise RuntimeUnavailable(
@@ -294,7 +291,7 @@ def _find_runtime(name: str) -> OpenSession:
         raise RuntimeUnavailable(str(error)) from error
     if not callable(opener):
         raise RuntimeUnavailable(f"runtime '{name}': {entry_point.value} is not a function")
-    return cast(OpenSession, opener)
+    return cast(OpenSession, opener)(path, device, kernels)
 
 
 #: Characters of a message.

@@ -52,7 +52,13 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
             before = read_text(path)
             text = before or _render(path.name)
             changes.append(FileChange(path=path, text=text, before=before))
-    changes.append(_add_ignored_folders(root))
+    path = root / ".gitignore"
+    before = read_text(path)
+    known = {line.strip().strip("/") for line in (before or "").splitlines()}
+    missing = [line for line in _IGNORED if line.strip("/") not in known]
+    end = "\n" if before and missing and not before.endswith("\n") else ""
+    text = f"{before or ''}{end}" + "".join(f"{line}\n" for line in missing)
+    changes.append(FileChange(path=path, text=text, before=before))
     noxfile = root / "noxfile.py"
     if (before := read_text(noxfile)) is not None:
         text, note = _add_session(before, is_package=is_package)
@@ -108,17 +114,6 @@ def _add_settings(root: Path) -> FileChange:
             f"{SETTINGS_FILE}: [tool.exporter] cannot be appended; write `tool` as [tool.NAME]"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
-    return FileChange(path=path, text=text, before=before)
-
-
-def _add_ignored_folders(root: Path) -> FileChange:
-    path = root / ".gitignore"
-    before = read_text(path)
-    lines = (before or "").splitlines()
-    known = {line.strip().strip("/") for line in lines}
-    missing = [line for line in _IGNORED if line.strip("/") not in known]
-    end = "" if not before or before.endswith("\n") else "\n"
-    text = f"{before or ''}{end if missing else ''}" + "".join(f"{line}\n" for line in missing)
     return FileChange(path=path, text=text, before=before)
 
 

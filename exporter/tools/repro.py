@@ -18,8 +18,12 @@ from exporter.manifest import Device, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Record
 from exporter.report.rows.failures import find_repro_obstacle
-from exporter.tools.repro_call import split_reference
-from exporter.tools.repro_script import RUNTIMES, render_readme, render_repro_script
+from exporter.tools.repro_script import (
+    RUNTIMES,
+    render_readme,
+    render_repro_script,
+    split_reference,
+)
 
 #: The folder with the project's files, at the same relative paths as in the project.
 SOURCES = "source"
@@ -59,7 +63,10 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
         ExporterError: ENVIRONMENT if `folder` contains other files or the model's tensors are
             missing; NOTHING_SELECTED if the failure needs this tool.
     """
-    if reason := _find_obstacle(cell):
+    reason = find_repro_obstacle(cell.record)
+    if not reason and cell.device.runtime not in RUNTIMES:
+        reason = f"a script cannot use the plugin runtime '{cell.device.runtime}'"
+    if reason:
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell.record.cell}: {reason}")
     spec = _resolve_call(cell)
     try:
@@ -70,13 +77,27 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
     name = cell.record.blame.sample if cell.record.blame else ""
     failing = [item for item in reference.samples if item.name == name and not item.error]
     sample = (failing or list(reference.samples))[0]
-    passes = _find_passes(cell)
+    # The folders with the files before and after the broken pass, if there is one.
+    files, last = cell.built.passes(cell.record.cell.opset), cell.record.broken_pass
+    passes = {"before": files / str(last - 1), "after": files / str(last)} if last else {}
+    for path in passes.values():
+        if not path.is_dir():
+            message = f"{path}: is missing; export the model again"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
     if cell.is_anonymous:
         spec = spec.model_copy(update={"weights": ""})
     else:
         _prepare_folder(folder)
         for target, source in ((DECLARED, reference.samples[0]), (SHOWING, sample)):
-            _copy_tensors(cell.built.sample(source.index), folder / target)
+            tensors = cell.built.sample(source.index)
+            # Inputs and float64 outputs; the script computes PyTorch's own outputs.
+            paths = [*sorted(tensors.glob("input_*.pb")), *sorted(tensors.glob("float64_*.pb"))]
+            if not paths:
+                message = f"{tensors}: contains no inputs; export the model again"
+                raise ExporterError(ExitCode.ENVIRONMENT, message)
+            (folder / target).mkdir()
+            for path in paths:
+                shutil.copyfile(path, folder / target / path.name)
     _copy_sources(cell, folder)
     for kind, path in passes.items():
         shutil.copytree(path, folder / "passes" / kind)
@@ -139,15 +160,6 @@ def write_anonymous_reproducer(
     return code == 1
 
 
-def _find_obstacle(cell: ReproducedCell) -> str:
-    """Return the reason why no script can show the failure, "" if one can."""
-    if reason := find_repro_obstacle(cell.record):
-        return reason
-    if cell.device.runtime not in RUNTIMES:
-        return f"a script cannot use the plugin runtime '{cell.device.runtime}'"
-    return ""
-
-
 def _resolve_call(cell: ReproducedCell) -> ModelSpec:
     """Return the contract with an explicit call that a script can create."""
     spec = cell.spec
@@ -196,25 +208,3 @@ def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
         target = folder / SOURCES / source.file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(cell.root / source.file, target)
-
-
-def _find_passes(cell: ReproducedCell) -> dict[str, Path]:
-    """Return the folders with the files before and after the broken pass, if there is one."""
-    source, last = cell.built.passes(cell.record.cell.opset), cell.record.broken_pass
-    folders = {"before": source / str(last - 1), "after": source / str(last)} if last else {}
-    for folder in folders.values():
-        if not folder.is_dir():
-            message = f"{folder}: is missing; export the model again"
-            raise ExporterError(ExitCode.ENVIRONMENT, message)
-    return folders
-
-
-def _copy_tensors(sample: Path, target: Path) -> None:
-    """Copy inputs and float64 outputs; the script computes PyTorch's own outputs."""
-    target.mkdir()
-    for pattern in ("input_*.pb", "float64_*.pb"):
-        for path in sorted(sample.glob(pattern)):
-            shutil.copyfile(path, target / path.name)
-    if not any(target.iterdir()):
-        message = f"{sample}: contains no inputs; export the model again"
-        raise ExporterError(ExitCode.ENVIRONMENT, message)

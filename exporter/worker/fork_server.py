@@ -247,17 +247,6 @@ def _execute_request(request: dict[str, Any], script: str) -> NoReturn:
         os._exit(code & 0xFF)
 
 
-def _read_secret() -> bytearray:
-    """Return the first line of stdin in the only copy, which forks can erase.
-
-    Returns:
-        The secret, or nothing if stdin ended.
-    """
-    secret, newline = bytearray(_SECRET_LENGTH), bytearray(1)
-    # A pipe delivers a short message as one piece.
-    return secret if os.readv(0, [secret, newline]) > _SECRET_LENGTH else bytearray()
-
-
 def main() -> None:
     """Import the modules and fork workers until stdin ends."""
     die_with_parent(os.getppid())
@@ -268,7 +257,10 @@ def main() -> None:
     clear_parent_death_signal()
     hide_memory()
     adopt_orphans()
-    if secret := _read_secret():
+    # The first line of stdin, in the only copy, which forks can erase. A pipe delivers a short
+    # message as one piece.
+    secret, newline = bytearray(_SECRET_LENGTH), bytearray(1)
+    if os.readv(0, [secret, newline]) > _SECRET_LENGTH:  # else stdin ended
         ForkServer(script, secret).run()
     os._exit(0)
 

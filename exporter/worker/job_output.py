@@ -19,7 +19,7 @@ from exporter.worker.dependencies.source_files import (
     expand_globs,
     list_loaded_packages,
 )
-from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
 
@@ -77,24 +77,22 @@ class JobOutput:
         self, opsets: tuple[OpsetJob, ...], failure: Failure, seconds: Mapping[str, float]
     ) -> None:
         """Write the records of all cells of the opsets that a failure affects."""
+        # Variables that the model reads and workers do not receive.
+        names = self.read.list_withheld()
+        text = f"the model reads {join_names(names)}, which workers do not receive; add it to "
+        advice = (f"{text}`environment` in [tool.exporter]",) if names else ()
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
             for cell in self.job.list_opset_cells(opset):
                 record = Record.from_fields(
                     failure,
                     cell=cell,
-                    advice=(*failure.advice, *self._advise_variables()),
+                    advice=(*failure.advice, *advice),
                     route=opset.route,
                     log=self.format_log_path(log),
                     seconds=dict(seconds),
                 )
                 self.write_record(record)
-
-    def _advise_variables(self) -> tuple[str, ...]:
-        """Return advice if the model read variables that workers do not receive."""
-        names = self.read.list_withheld()
-        text = "the model reads {0}, which workers do not receive; add it to `environment` in {1}"
-        return (text.format(join_names(names), "[tool.exporter]"),) if names else ()
 
     def write_record(self, record: Record) -> None:
         """Write a record with everything that it depends on."""

@@ -14,19 +14,10 @@ from typing import TypeAlias
 
 from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
 from exporter.checks.model_file import measure_artifact
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_files import SampleCache
+from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
-from exporter.records.record import (
-    INITIAL_WEIGHTS,
-    UNPROVED_PREFIX,
-    CellId,
-    Record,
-    Route,
-    Stage,
-    Status,
-)
+from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.source_files import JobStart
@@ -62,8 +53,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.job_output import JobOutput
-from exporter.worker.model.call_objects import wrap_with_call_objects
-from exporter.worker.model.custom_ops import load_custom_ops
+from exporter.worker.model.call_objects import load_custom_ops, wrap_with_call_objects
 from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
 from exporter.worker.passes import PassFailure, apply_passes, explain_passes, remove_sources
@@ -73,11 +63,11 @@ from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import (
     compute_reference,
+    compute_rollout,
     format_reference_notes,
     measure_metric,
 )
 from exporter.worker.reference.review import is_worth_review, review_reference
-from exporter.worker.reference.rollout import compute_rollout
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
@@ -124,14 +114,10 @@ def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> Non
             samples = step(samples)
             continue
         with output.opened.separate():
-            run_in_fork(partial(_run_step, step, samples))
+            run_in_fork(partial(step, samples))
         reference = Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT))
         samples = Samples(reference, SampleCache())
     last(samples)
-
-
-def _run_step(step: Step, samples: Samples) -> None:
-    step(samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +209,16 @@ def check_file(
         record, device_context = prover.check(device, StageTimes(times))
         if is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
-                samples = _review_samples(output, prepared.model, samples, record)
+                reference = review_reference(
+                    prepared.model,
+                    output.spec,
+                    output.root,
+                    output.folder,
+                    samples.reference,
+                    record,
+                )
+                write_json(output.folder.reference, reference)
+                samples = Samples(reference, SampleCache())
             prover.context = make_check_context(
                 output, context, samples, exported.notes, facts.operators
             )
@@ -239,15 +234,6 @@ def check_file(
     if is_right and exported.sources:
         remove_sources(output, opset.opset)
     return samples
-
-
-def _review_samples(output: JobOutput, model: Model, samples: Samples, record: Record) -> Samples:
-    """Return the samples with all that the verdict on a doubtful file needs."""
-    reference = review_reference(
-        model, output.spec, output.root, output.folder, samples.reference, record
-    )
-    write_json(output.folder.reference, reference)
-    return Samples(reference, SampleCache())
 
 
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
@@ -274,21 +260,19 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
         search_path=read_loaded_state(SEARCH_PATH, Path(job.root)),
     )
     cache = SampleCache()
-    opsets = tuple(opset for opset in job.opsets if not _recheck_opset(output, opset, cache))
+    opsets = []
+    for opset in job.opsets:
+        records = None
+        if opset.reuse_file:  # only the checks run, on the existing file
+            output.announce(Stage.PARITY, (opset,))
+            records = recheck(job, opset, cache)
+        if records is None:
+            opsets.append(opset)
+        for record in records or ():
+            write_json(output.folder.record(record.cell), record)
     if opsets:
         with output.opened.watch():
-            _export_opsets(output, opsets, cache)
-
-
-def _recheck_opset(output: JobOutput, opset: OpsetJob, cache: SampleCache) -> bool:
-    """Run only the checks on an existing file; return False if it has to be exported."""
-    if not opset.reuse_file:
-        return False
-    output.announce(Stage.PARITY, (opset,))
-    records = recheck(output.job, opset, cache)
-    for record in records or ():
-        write_json(output.folder.record(record.cell), record)
-    return records is not None
+            _export_opsets(output, tuple(opsets), cache)
 
 
 def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: SampleCache) -> None:

@@ -103,7 +103,11 @@ def apply_passes(
         notes += [f"{name} {text}" for text in _compare_files(source, target)]
         files.append(target)
     copy_file(files[-1], final)
-    _remove_unused_data(output.folder.path, list_external_files(exported))
+    # Remove external data of the exported file that no file of an opset refers to.
+    models = [read_model(path) for path in output.folder.path.glob("*.onnx")]
+    used = {name for model in models for name in list_external_files(model)}
+    for name in set(list_external_files(exported)) - used:
+        (output.folder.path / name).unlink(missing_ok=True)
     return tuple(files[:-1]), tuple(notes)
 
 
@@ -120,14 +124,6 @@ def remove_sources(output: JobOutput, opset: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # another opset has files
         folder.parent.rmdir()
-
-
-def _remove_unused_data(folder: Path, names: Sequence[str]) -> None:
-    """Remove external data of the exported file that no file of an opset refers to."""
-    models = [read_model(path) for path in folder.glob("*.onnx")]
-    used = {name for model in models for name in list_external_files(model)}
-    for name in set(names) - used:
-        (folder / name).unlink(missing_ok=True)
 
 
 def choose_samples(reference: Reference) -> list[Sample]:
@@ -156,10 +152,19 @@ def _run(
         "paths": [path.resolve() for path in paths],
         "samples": [path.resolve() for path in samples],
     }
+
+    def log(line: str) -> None:
+        sys.stdout.write(f"{line}\n")  # the output of this process is the log of the job
+
     try:
         # In the worker's process group, with its limit of memory.
         report = call_in_child(
-            _FUNCTION, arguments, PassReport, None, seconds=spec.timeout * _SHARE, on_line=_log
+            _FUNCTION,
+            arguments,
+            PassReport,
+            None,
+            seconds=spec.timeout * _SHARE,
+            on_line=log,
         )
     except ChildFailure as failure:
         status = Status.ERROR
@@ -171,11 +176,6 @@ def _run(
     output.packages.update(report.packages)
     output.variables.update(report.variables)
     return report
-
-
-def _log(line: str) -> None:
-    """Write a line of a pass to the log of the job, which is this process's output."""
-    sys.stdout.write(f"{line}\n")
 
 
 def _find_problem(target: Path) -> str:

@@ -63,7 +63,7 @@ def list_allowed(path: Path) -> set[str]:
     if path == PACKAGE / "cache" / "states.py":  # the switch of private functions
         allowed = {"os.environ"}
     # The program of a host; the variables of a device in addition to those of the worker.
-    if path.name in {"host_run.py", "runtime_process.py"}:
+    if path.name in {"host_run.py", "session.py"}:
         allowed = {"os.environ"}
     if path in (PACKAGE / "testing.py", PACKAGE / "pytest_plugin.py"):  # called by user's tests
         allowed = {"os.environ"}

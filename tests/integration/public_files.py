@@ -17,7 +17,7 @@ import torch
 
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec, load_project
-from exporter.worker.export.capture import capture_program, list_dynamic_shapes
+from exporter.worker.export.attempts import capture_program, list_dynamic_shapes
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.fork_server import preload_capture
@@ -28,7 +28,7 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import apply_state
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 
 ROOT = Path(__file__).parents[2]
 

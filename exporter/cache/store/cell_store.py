@@ -22,22 +22,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.cache.states import hash_source
-from exporter.cache.store.blobs import Blobs, create_scratch_file, list_folder, move_into_place
-from exporter.cache.store.eviction import (
-    EvictionResult,
-    StoreLimits,
-    count_entries,
-    evict_local,
-    measure_folder,
-)
 from exporter.cache.store.store_entry import (
+    Blobs,
     DamagedEntry,
+    EvictionResult,
     StoredFile,
     StoreEntry,
+    StoreLimits,
     belongs_to,
+    count_entries,
+    create_scratch_file,
+    evict_local,
     is_storable,
+    list_folder,
     make_lookup_key,
     make_variant_key,
+    measure_folder,
+    move_into_place,
     parse_entry,
     read_entry_file,
     serialize_entry,

@@ -33,7 +33,7 @@ from urllib.request import (
     UnknownHandler,
 )
 
-from exporter.cache.store.eviction import StoreFile
+from exporter.cache.store.store_entry import StoreFile
 from exporter.manifest.resolved.project import split_url
 
 #: Bytes of one request. Eight of them at 2 MB/s take 16 s, less than the time for a response.

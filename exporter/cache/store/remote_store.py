@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from exporter.cache.states import hash_source
-from exporter.cache.store.blobs import create_scratch_file, move_into_place
-from exporter.cache.store.eviction import EvictionResult, StoreLimits, evict
 from exporter.cache.store.remote_files import (
     RemoteFiles,
     Request,
@@ -25,8 +23,13 @@ from exporter.cache.store.remote_files import (
 )
 from exporter.cache.store.store_entry import (
     DamagedEntry,
+    EvictionResult,
     StoredFile,
     StoreEntry,
+    StoreLimits,
+    create_scratch_file,
+    evict,
+    move_into_place,
     parse_entry,
     parse_header,
     serialize_entry,
@@ -143,7 +146,7 @@ class RemoteStore:
 
         Keys are the folders of the entries, such as `ab/cdef`.
         """
-        requests = {key: self._reads.submit(self._make_lookup(key)) for key in keys}
+        requests = {key: self._reads.submit(partial(self._look_up, key)) for key in keys}
         self._reads.wait(list(requests.values()))
         self._collect_errors(requests.values())
         return {
@@ -162,7 +165,7 @@ class RemoteStore:
             The number of bytes.
         """
         requests = {
-            file: self._reads.submit(self._make_download(file, scratch, locate(file.sha256)))
+            file: self._reads.submit(partial(self._fetch, file, scratch, locate(file.sha256)))
             for file in sorted(files, key=lambda file: file.size)
         }
         self._reads.wait(list(requests.values()))
@@ -178,7 +181,7 @@ class RemoteStore:
 
     def upload(self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]) -> None:
         if not self.is_read_only:
-            self._uploads.append(self._writes.submit(self._make_upload(name, entry, locate)))
+            self._uploads.append(self._writes.submit(partial(self._send, name, entry, locate)))
 
     def refresh(self, name: str) -> None:
         """Write an old entry again, so that an eviction counts it as used."""
@@ -258,68 +261,56 @@ class RemoteStore:
             return describe_error(request.error)
         return "" if request.is_done else self._reads.problem
 
-    def _make_lookup(self, key: str) -> Callable[[], list[StoreEntry]]:
-        def look_up() -> list[StoreEntry]:
-            files = self._get_files()
-            found_files = files.list_folder(f"entries/{key}")
-            found_files.sort(key=lambda file: file.changed, reverse=True)
-            entries = []
-            for file in found_files[:_MAX_CANDIDATES]:
-                try:
-                    data = b"".join(self._read(file.name, CELL_LIMIT))
-                    entries.append(parse_entry(unwrap(data, self._key)))
-                    self._changed[file.name] = file.changed
-                except FileNotFoundError:  # evicted since the listing
-                    continue
-                except UntrustedEntry as error:
-                    self._reject(str(error))
-                except DamagedEntry:
-                    self._reject("damaged")
-            return entries
+    def _look_up(self, key: str) -> list[StoreEntry]:
+        found_files = self._get_files().list_folder(f"entries/{key}")
+        found_files.sort(key=lambda file: file.changed, reverse=True)
+        entries = []
+        for file in found_files[:_MAX_CANDIDATES]:
+            try:
+                data = b"".join(self._read(file.name, CELL_LIMIT))
+                entries.append(parse_entry(unwrap(data, self._key)))
+                self._changed[file.name] = file.changed
+            except FileNotFoundError:  # evicted since the listing
+                continue
+            except UntrustedEntry as error:
+                self._reject(str(error))
+            except DamagedEntry:
+                self._reject("damaged")
+        return entries
 
-        return look_up
-
-    def _make_download(self, file: StoredFile, scratch: Path, target: Path) -> Callable[[], bool]:
-        def download() -> bool:
-            digest = hashlib.sha256()
-            with create_scratch_file(scratch) as path:
-                try:
-                    with path.open("xb") as writer:
-                        for chunk in self._read(_name_blob(file), file.size):
-                            digest.update(chunk)
-                            writer.write(chunk)
-                except FileNotFoundError:
-                    return False
-                if digest.hexdigest() != file.sha256:
-                    with self._lock:
-                        self._damaged.add(file.sha256)
-                    self._reject("files with a wrong hash")
-                    return False
-                move_into_place(path, target)
-            return True
-
-        return download
-
-    def _make_upload(
-        self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]
-    ) -> Callable[[], None]:
-        def upload() -> None:
-            files = self._get_files()
-            for file in entry.files:
-                target = _name_blob(file)
+    def _fetch(self, file: StoredFile, scratch: Path, target: Path) -> bool:
+        digest = hashlib.sha256()
+        with create_scratch_file(scratch) as path:
+            try:
+                with path.open("xb") as writer:
+                    for chunk in self._read(_name_blob(file), file.size):
+                        digest.update(chunk)
+                        writer.write(chunk)
+            except FileNotFoundError:
+                return False
+            if digest.hexdigest() != file.sha256:
                 with self._lock:
-                    is_damaged = file.sha256 in self._damaged
-                if is_damaged or files.find_size(target) != file.size:
-                    source = locate(file)
-                    if hash_source(source) != file.sha256:
-                        raise OSError(f"{source} changed since the export")
-                    files.upload(source, target, self._writes.note_response)
-                    self._count(uploaded_files=1, uploaded_bytes=file.size)
-                self._writes.note_response()
-            files.write(name, wrap(serialize_entry(entry), self._key))
-            self._count(uploaded_cells=1)
+                    self._damaged.add(file.sha256)
+                self._reject("files with a wrong hash")
+                return False
+            move_into_place(path, target)
+        return True
 
-        return upload
+    def _send(self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]) -> None:
+        files = self._get_files()
+        for file in entry.files:
+            target = _name_blob(file)
+            with self._lock:
+                is_damaged = file.sha256 in self._damaged
+            if is_damaged or files.find_size(target) != file.size:
+                source = locate(file)
+                if hash_source(source) != file.sha256:
+                    raise OSError(f"{source} changed since the export")
+                files.upload(source, target, self._writes.note_response)
+                self._count(uploaded_files=1, uploaded_bytes=file.size)
+            self._writes.note_response()
+        files.write(name, wrap(serialize_entry(entry), self._key))
+        self._count(uploaded_cells=1)
 
     def _read(self, name: str, size: int) -> Iterator[bytes]:
         """Yield the bytes of a file, and store the time of each response."""

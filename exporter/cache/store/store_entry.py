@@ -1,4 +1,4 @@
-"""Serialize and validate a store entry: the record of a finished cell and the list of its files.
+"""The entries of a store: records of finished cells, and their files by hash.
 
 An entry has two keys. The lookup key is a hash of the cell and its fingerprint, which are known
 before a worker starts. The variant key is a hash of the loaded sources and packages. All variants
@@ -7,16 +7,23 @@ of one lookup key are compared with the current files.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
+import shutil
+import stat
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from exporter.cache.fingerprint import THOROUGH, is_known_everywhere
-from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.cache.states import hash_source, hash_text
+from exporter.core.files import CELL_LIMIT, open_regular_file, read_regular_file
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import is_out_of_resources
 from exporter.jobs import WEIGHTS_PATTERN, is_weights_name
@@ -88,7 +95,7 @@ def make_lookup_key(cell: CellId, parts: Mapping[str, str]) -> str:
         for part, value in parts.items()
         if part != THOROUGH and is_known_everywhere(part)
     )
-    return _hash_text(json.dumps([str(cell), known]))
+    return hash_text(json.dumps([str(cell), known]))
 
 
 def make_variant_key(record: Record) -> str:
@@ -96,7 +103,7 @@ def make_variant_key(record: Record) -> str:
     sources = [[source.file, source.state] for source in record.sources]
     states = [sorted(each.items()) for each in (record.packages, record.variables)]
     loaded = [sources, *states, record.thorough]
-    return _hash_text(json.dumps(loaded))[:32]
+    return hash_text(json.dumps(loaded))[:32]
 
 
 def is_storable(record: Record) -> bool:
@@ -135,7 +142,7 @@ def belongs_to(path: str, record: Record) -> bool:
 def serialize_entry(entry: StoreEntry) -> bytes:
     """Return three parts: a line with the hash of the others, the header, the record."""
     body = StoreEntryHeader(files=entry.files).to_json(indent=None) + entry.record.to_json()
-    return f"{_hash_text(body)}\n{body}".encode()
+    return f"{hash_text(body)}\n{body}".encode()
 
 
 def read_entry_file(path: Path) -> bytes:
@@ -180,7 +187,7 @@ def _split_entry(data: bytes) -> tuple[StoreEntryHeader, str]:
     try:
         sha256, _, body = data.decode().partition("\n")
         header, _, record = body.partition("\n")
-        if sha256 != _hash_text(body):
+        if sha256 != hash_text(body):
             raise DamagedEntry
         return StoreEntryHeader.model_validate_json(header), record
     except ValueError:
@@ -205,5 +212,336 @@ def _is_consistent(entry: StoreEntry) -> bool:
     ) and all(is_weights_name(data, hashes.get(data, "")) for data in artifact.external_data)
 
 
-def _hash_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+#: Bytes for one call of the kernel. Ctrl-C is handled between two calls.
+_COPY_CHUNK = 1 << 28
+#: How often a write is retried if another process removes the folder.
+_MAX_ATTEMPTS = 20
+
+
+# Files are hard links if the file system supports them, to save disk space. External data is an
+# exception: onnx rejects a file with two names. If one build folder owns the store, its external
+# data stays there, and moves to the store before it would be deleted. If the store is shared, the
+# kernel copies external data and shares the blocks if the file system can (btrfs, XFS).
+class Blobs:
+    """The files of a store.
+
+    Args:
+        path: The folder of the files.
+        scratch: A folder on the same file system, for incomplete files.
+        build: The build folder that owns the store, or None if the store is shared.
+        is_read_only: True if no file may be moved out of the store.
+    """
+
+    def __init__(
+        self, path: Path, scratch: Path, build: Path | None = None, *, is_read_only: bool = False
+    ) -> None:
+        self._path = path
+        self._scratch = scratch
+        self._build = build
+        self._is_read_only = is_read_only
+
+    def has_file(self, file: StoredFile, model: str) -> bool:
+        """Return True if a file of this size exists. Its hash is compared by `restore`."""
+        return any(_has_size(path, file) for path in self._list_candidates(file, model))
+
+    def find_path(self, model: str, file: StoredFile) -> Path:
+        """Return the current path of a file, in the store or in the build folder.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        for path in self._list_candidates(file, model):
+            if _has_size(path, file):
+                return path
+        raise FileNotFoundError(f"{file.path} of {model} is not in the store any more")
+
+    def put(self, source: Path, file: StoredFile) -> None:
+        """Store the file, unless it exists or belongs in the build folder.
+
+        Raises:
+            OSError: if the store cannot be written.
+        """
+        if _has_size(self.locate(file.sha256), file) or self._belongs_in_build(file):
+            return
+        with create_scratch_file(self._scratch) as path:
+            link_or_copy(source, path, may_link=not file.is_weights)
+            move_into_place(path, self.locate(file.sha256))
+
+    def restore(self, file: StoredFile, model: str, target: Path) -> str:
+        """Create the file at `target`.
+
+        Returns:
+            Why that is impossible, or "" if the file was restored and its hash is right.
+        """
+        candidates = [p for p in self._list_candidates(file, model) if _has_size(p, file)]
+        if not candidates:
+            return "missing"
+        source = candidates[0]
+        is_in_store = source == self.locate(file.sha256)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if is_in_store and self._belongs_in_build(file) and not self._is_read_only:
+                source.replace(target)
+            else:
+                link_or_copy(source, target, may_link=not file.is_weights)
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            return f"unreadable ({error.strerror})"
+        # Only this process knows the new name: the file cannot change after the hash.
+        if hash_source(target) == file.sha256:
+            return ""
+        target.unlink(missing_ok=True)
+        return "damaged"
+
+    def adopt(self, folder: Path) -> None:
+        """Move the external data of a model's folder into the store before it is deleted.
+
+        Raises:
+            OSError: if the store cannot be written.
+        """
+        for path in list_folder(folder) if self._build else ():
+            # A file with two names is in use elsewhere.
+            if is_weights(path.name) and path.is_file() and path.stat().st_nlink == 1:
+                move_into_place(path, self.locate(hash_source(path)))
+
+    def _list_candidates(self, file: StoredFile, model: str) -> tuple[Path, ...]:
+        stored = self.locate(file.sha256)
+        if self._build is None or not file.is_weights:
+            return (stored,)
+        return (stored, self._build / model / file.path)
+
+    def _belongs_in_build(self, file: StoredFile) -> bool:
+        return self._build is not None and file.is_weights
+
+    def locate(self, sha256: str) -> Path:
+        return self._path / sha256[:2] / sha256
+
+
+def _has_size(path: Path, file: StoredFile) -> bool:
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(state.st_mode) and state.st_size == file.size
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """Return the sorted paths in a folder without symlinks.
+
+    Returns:
+        The paths. The list is empty if the folder does not exist or is a symlink.
+    """
+    if folder.is_symlink():
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(Path(each.path) for each in entries if not each.is_symlink())
+    except OSError:
+        return []
+
+
+@contextmanager
+def create_scratch_file(folder: Path) -> Iterator[Path]:
+    """Yield a unique path, and remove its file at the end if it still exists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / uuid.uuid4().hex
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def move_into_place(source: Path, target: Path) -> None:
+    """Rename a complete file.
+
+    Raises:
+        OSError: if `target` cannot be written.
+    """
+    for _ in range(_MAX_ATTEMPTS):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another process removed the empty folder
+            source.replace(target)
+            return
+    source.replace(target)
+
+
+def link_or_copy(source: Path, target: Path, *, may_link: bool) -> None:
+    """Create `target` with the content of `source`.
+
+    Raises:
+        OSError: if `source` cannot be read, or `target` exists or cannot be written.
+    """
+    if may_link:
+        with suppress(OSError):  # another file system, or one without hard links
+            target.hardlink_to(source)
+            return
+    with open_regular_file(source) as reader, target.open("xb") as writer:
+        if not _copy_in_kernel(reader.fileno(), writer.fileno()):
+            reader.seek(0)
+            writer.truncate(0)
+            shutil.copyfileobj(reader, writer, 1 << 20)
+
+
+def _copy_in_kernel(reader: int, writer: int) -> bool:
+    """Copy a file by `copy_file_range`.
+
+    Returns:
+        True if the copy is complete. Some file systems do not support the call.
+    """
+    if not hasattr(os, "copy_file_range"):
+        return False
+    remaining = os.fstat(reader).st_size
+    try:
+        while remaining > 0:
+            count = os.copy_file_range(reader, writer, min(remaining, _COPY_CHUNK))
+            if count == 0:
+                return False
+            remaining -= count
+    except OSError:
+        return False
+    return True
+
+
+#: Other files in the folder of a store are not its own, and stay.
+_ENTRY = re.compile(r"entries/[0-9a-f]{2}/[0-9a-f]{62}/[0-9a-f]{32}\.json")
+_BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")
+#: Incomplete files.
+_SCRATCH = re.compile(r"tmp/[0-9a-f]{32}")
+#: Seconds after which a file without an entry does not belong to a running export.
+GRACE_PERIOD = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLimits:
+    """The limits of a store."""
+
+    size: int
+    """Bytes."""
+    age: float
+    """Seconds since the last use of a cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionResult:
+    """The removed entries and the freed space."""
+
+    cells: int
+    """The number of removed entries, including damaged ones."""
+    bytes: int
+    """The freed space. A file with a second name elsewhere does not count."""
+    remaining: int
+    """The bytes of the remaining files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFile:
+    """A file of a local or remote store."""
+
+    name: str
+    size: int = 0
+    """The bytes that a removal frees."""
+    changed: float = 0.0
+    """Seconds since 1970, or 0 if the server does not report it: the last use of an entry."""
+
+
+# The least recently used entry is evicted first. A file is removed with its last entry. A file
+# without an entry is removed after a day, because a run may be about to write the entry.
+def evict(
+    files: Collection[StoreFile],
+    read: Callable[[Sequence[str]], Iterable[Sequence[StoredFile] | None]],
+    remove: Callable[[Sequence[str]], object],
+    limits: StoreLimits,
+    *,
+    dry_run: bool,
+) -> EvictionResult:
+    """Remove entries beyond the limits, and unused files: damaged, old, then the least used ones.
+
+    `read` returns the files of each entry, or None if the entry is damaged.
+
+    Raises:
+        OSError: if a request fails. An entry that cannot be read may use any file.
+    """
+    now = time.time()
+    entries = [file for file in files if _ENTRY.fullmatch(file.name)]
+    contents = dict(zip(entries, read([each.name for each in entries]), strict=True))
+    sizes = {each.sha256: each.size for used in contents.values() for each in used or ()}
+    hashes = {entry: {each.sha256 for each in used or ()} for entry, used in contents.items()}
+    users = Counter(sha256 for each in hashes.values() for sha256 in each)
+    remaining = sum(sizes.values())
+    evicted = []
+    for entry in sorted(entries, key=lambda each: each.changed):
+        is_recent = now - entry.changed <= limits.age
+        if contents[entry] is not None and is_recent and remaining <= limits.size:
+            continue
+        evicted.append(entry)
+        for sha256 in hashes[entry]:
+            users[sha256] -= 1
+            remaining -= 0 if users[sha256] else sizes[sha256]
+
+    def is_unused(file: StoreFile) -> bool:
+        blob = _BLOB.fullmatch(file.name)
+        if blob and blob[1] in users:
+            return not users[blob[1]]
+        return bool(blob or _SCRATCH.fullmatch(file.name)) and now - file.changed > GRACE_PERIOD
+
+    unused = [file for file in files if is_unused(file)]
+    if not dry_run:
+        # An entry without its files is a miss. Files without an entry are removed later.
+        for group in (evicted, unused):
+            remove([file.name for file in group])
+    freed = sum(file.size for file in (*evicted, *unused))
+    return EvictionResult(cells=len(evicted), bytes=freed, remaining=remaining)
+
+
+def evict_local(path: Path, limits: StoreLimits, *, dry_run: bool) -> EvictionResult:
+    """Remove entries and files of a local store beyond the limits.
+
+    Raises:
+        OSError: if a file cannot be removed.
+    """
+
+    def remove(names: Sequence[str]) -> None:
+        for file in (path / name for name in names):
+            file.unlink(missing_ok=True)
+            with suppress(OSError):  # not empty
+                file.parent.rmdir()
+
+    def read(names: Sequence[str]) -> Iterator[Sequence[StoredFile] | None]:
+        for name in names:
+            try:
+                yield parse_header(read_entry_file(path / name)).files
+            except DamagedEntry:
+                yield None
+
+    return evict(list(list_files(path)), read, remove, limits, dry_run=dry_run)
+
+
+def list_files(path: Path) -> Iterator[StoreFile]:
+    """Yield the files of a local store. Links are not followed."""
+    for folder, _, names in os.walk(path):
+        for file in (Path(folder, name) for name in names):
+            with suppress(OSError):  # removed by another process
+                state = file.lstat()
+                if stat.S_ISREG(state.st_mode):
+                    name = file.relative_to(path).as_posix()
+                    is_entry = _ENTRY.fullmatch(name)
+                    yield StoreFile(
+                        name=name,
+                        # A file with a second name elsewhere frees nothing.
+                        size=state.st_size if state.st_nlink == 1 else 0,
+                        changed=state.st_mtime if is_entry else state.st_ctime,
+                    )
+
+
+def count_entries(path: Path) -> int:
+    return sum(_ENTRY.fullmatch(file.name) is not None for file in list_files(path))
+
+
+def measure_folder(path: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    total = 0
+    for each in path.rglob("*"):
+        with suppress(OSError):  # removed by another process
+            state = each.lstat()
+            total += state.st_size if stat.S_ISREG(state.st_mode) else 0
+    return total

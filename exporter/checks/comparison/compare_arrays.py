@@ -121,7 +121,11 @@ def find_mismatch(actual: object, expected: Array) -> Comparison | None:
 
 def find_nonfinite_mismatch(actual: Array, expected: Array) -> Comparison | None:
     """Return a failed comparison if NaN or Inf are at other positions, else None."""
-    kinds, expected_kinds = (_classify_values(_to_float64(each)) for each in (actual, expected))
+    # 0 for numbers, 1 for NaN, 2 for +Inf, 3 for -Inf.
+    kinds, expected_kinds = (
+        np.select([np.isnan(each), each == np.inf, each == -np.inf], [1, 2, 3], default=0)
+        for each in map(_to_float64, (actual, expected))
+    )
     if np.array_equal(kinds, expected_kinds):
         return None
     differ = kinds != expected_kinds
@@ -211,11 +215,6 @@ def _to_float64(array: Array) -> Array:
         wide = np.ascontiguousarray(array.astype(np.complex128))
         return wide.view(np.float64).reshape(*array.shape, 2)
     return array.astype(np.float64)
-
-
-def _classify_values(values: Array) -> Array:
-    """Return 0 for numbers, 1 for NaN, 2 for +Inf, 3 for -Inf."""
-    return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], default=0)
 
 
 def _compare_within_limit(values: Array, target: Array, finite: Array, limit: Limit) -> Comparison:

@@ -29,7 +29,7 @@ from exporter.checks.comparison.tolerance import (
     is_limit_measured,
     measure_uncertainty,
 )
-from exporter.checks.sample_files import SampleData, SelectionData
+from exporter.checks.protocol import SampleData, SelectionData
 from exporter.core.text import pluralize
 from exporter.jobs import Reference
 from exporter.manifest import Comparator, Input, ModelSpec
@@ -153,17 +153,14 @@ def _measure_axes(arrays: tuple[Array, Array, Array], limit: Limit) -> Iterator[
         small = np.flatnonzero((magnitude > 0) & (magnitude <= _SMALL * limit.scale))
         if not small.size:
             continue
-        actual, pytorch, wide = (_take_slices(array, axis, small) for array in arrays)
+        # The slices in rows, in float64.
+        slices = (np.moveaxis(array, axis, 0)[small] for array in arrays)
+        rows = (np.asarray(each, np.float64).reshape(small.size, -1) for each in slices)
+        actual, pytorch, wide = rows
         error, ratio = _measure_slices(actual, pytorch, wide, magnitude[small], limit, precision)
         index = int(np.argmax(ratio))
         scale = float(magnitude[small][index])
         yield _Excess(float(ratio[index]), float(error[index]), scale, axis, int(small[index]))
-
-
-def _take_slices(array: Array, axis: int, indices: Array) -> Array:
-    """Return the slices in rows, in float64."""
-    slices = np.moveaxis(array, axis, 0)[indices]
-    return np.asarray(slices, dtype=np.float64).reshape(indices.size, -1)
 
 
 def _measure_slices(
@@ -193,13 +190,13 @@ def compare_output(
     """Compare an output with PyTorch's: of a sequence the count first, then each item."""
     name = f"output '{output.output.name}'"
     expected, wide = data.outputs[output.index], data.float64_outputs[output.index]
-    if output.output.masked_by and not isinstance(expected, list):
+    if not isinstance(expected, list):
         wide = None if isinstance(wide, list) else wide
-        yield name, _compare_masked(actual, expected, wide, data, output)
-    elif not isinstance(expected, list):
-        wide = None if isinstance(wide, list) else wide
-        comparison = _compare_tensor(actual, expected, wide, output)
-        yield name, _accept_ties(comparison, actual, expected, data, output.index)
+        if output.output.masked_by:
+            yield name, _compare_masked(actual, expected, wide, data, output)
+        else:
+            comparison = _compare_tensor(actual, expected, wide, output)
+            yield name, _accept_ties(comparison, actual, expected, data, output.index)
     elif not isinstance(actual, list):
         yield name, report_mismatch(f"no sequence but a {type(actual).__name__}")
     elif len(actual) != len(expected):

@@ -14,8 +14,7 @@ import numpy as np
 from exporter.checks.comparison.compare_arrays import Comparison
 from exporter.checks.comparison.compare_outputs import compare_output, order_rows
 from exporter.checks.comparison.tolerance import Limit, OutputContext
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_files import DamagedSample, SampleData
+from exporter.checks.protocol import CheckContext, DamagedSample, SampleData
 from exporter.core.text import pluralize, round_up_two_digits
 from exporter.jobs import Sample
 from exporter.manifest import Output

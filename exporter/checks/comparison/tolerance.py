@@ -185,7 +185,12 @@ def compute_limit(output: OutputContext, scale: float, *, exact: bool = True) ->
             reason=f"atol {atol:g}, rtol {rtol:g} from the manifest",
             noise=noise,
         )
-    usual_scale = min(_get_declared_scale(output), 1.0)
+    declared_scales = (
+        sample.scales[output.index]
+        for sample in output.context.reference.samples
+        if sample.kind == "declared" and sample.scales
+    )
+    usual_scale = min(next(declared_scales, 0.0), 1.0)
     last_places = precision.floor * precision.eps
     if noise is not None and exact:
         least = last_places * usual_scale
@@ -238,16 +243,6 @@ def _measure_limit(
         reason = f"torch.testing's default for {name}, {elements} elements are few"
         limits.append((default, reason))
     return max(limits)
-
-
-def _get_declared_scale(output: OutputContext) -> float:
-    """Return the magnitude of an output in the declared sample; 0 if it is unknown."""
-    scales = [
-        sample.scales[output.index]
-        for sample in output.context.reference.samples
-        if sample.kind == "declared" and sample.scales
-    ]
-    return next(iter(scales), 0.0)
 
 
 def _count_elements(output: OutputContext) -> int:

@@ -21,11 +21,6 @@ from exporter.processes import ProcessStarter
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
 from exporter.tools.file_changes import apply_changes
-from exporter.tools.recording.described_source import (
-    describe_configuration,
-    describe_source,
-    describe_with_function,
-)
 from exporter.tools.recording.entry import choose_id
 from exporter.tools.recording.observation import Observation, merge_observations
 from exporter.tools.recording.recorder import (
@@ -34,6 +29,11 @@ from exporter.tools.recording.recorder import (
     find_builders,
     record_command,
     stage_entry,
+)
+from exporter.tools.recording.sources import (
+    describe_configuration,
+    describe_source,
+    describe_with_function,
 )
 
 yes_option = click.option("--yes", is_flag=True, help="Write without a question.")

@@ -159,7 +159,22 @@ def unpack(file: BinaryIO, target: Path, *, has_links: bool = False) -> None:
     try:
         with tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
-                _extract(tar, member, target, has_links=has_links)
+                name = PurePosixPath(member.name)
+                if name.is_absolute() or ".." in name.parts or not name.parts:
+                    raise ValueError(f"{member.name}: is not inside the folder")
+                path = target / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if member.isdir():
+                    path.mkdir(exist_ok=True)
+                elif member.issym() and has_links:
+                    path.symlink_to(member.linkname)
+                elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse():
+                    with path.open("xb") as output:
+                        if source := tar.extractfile(member):
+                            shutil.copyfileobj(source, output, 1 << 20)
+                    path.chmod(_EXECUTABLE if member.mode & stat.S_IXUSR else _PLAIN)
+                else:
+                    raise ValueError(f"{member.name}: is neither a file nor a folder")
     except (tarfile.TarError, FileExistsError, NotADirectoryError) as error:
         raise ValueError(f"the archive is damaged: {error}") from error
 
@@ -173,7 +188,14 @@ def list_project(root: Path, skipped: Collection[Path]) -> Iterator[Path]:
     for parent, names, leaves in os.walk(root):
         names[:] = sorted(name for name in names if name != _BYTECODE)
         yield from (Path(parent, name) for name in (*names, *sorted(leaves)))
-        names[:] = [name for name in names if not _is_empty(Path(parent, name), empty)]
+        folders = [Path(parent, name) for name in names]
+        names[:] = [
+            path.name
+            for path in folders
+            if path.name not in _TOOL_FOLDERS
+            and path.absolute() not in empty
+            and not (path / _ENVIRONMENT_MARK).is_file()
+        ]
 
 
 def read_targets(root: Path, paths: Iterable[Path]) -> dict[str, str]:
@@ -249,38 +271,11 @@ def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
-def _extract(
-    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, *, has_links: bool
-) -> None:
-    name = PurePosixPath(member.name)
-    if name.is_absolute() or ".." in name.parts or not name.parts:
-        raise ValueError(f"{member.name}: is not inside the folder")
-    path = target / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if member.isdir():
-        path.mkdir(exist_ok=True)
-    elif member.issym() and has_links:
-        path.symlink_to(member.linkname)
-    elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse():
-        with path.open("xb") as output:
-            if source := tar.extractfile(member):
-                shutil.copyfileobj(source, output, 1 << 20)
-        path.chmod(_EXECUTABLE if member.mode & stat.S_IXUSR else _PLAIN)
-    else:
-        raise ValueError(f"{member.name}: is neither a file nor a folder")
-
-
 def _read_parts(file: BinaryIO) -> Iterator[bytes]:
     offset = 0
     while part := os.pread(file.fileno(), PART_SIZE, offset):
         yield part
         offset += len(part)
-
-
-def _is_empty(path: Path, empty: Collection[Path]) -> bool:
-    """Return True if the content of a folder does not travel."""
-    is_environment = (path / _ENVIRONMENT_MARK).is_file()
-    return path.name in _TOOL_FOLDERS or path.absolute() in empty or is_environment
 
 
 def _find_limit(folder: JobFolder, path: Path) -> int:

@@ -86,7 +86,11 @@ def connect(settings: EngineSettings, root: Path, scratch: Path, workers: int) -
             a cluster is missing or fails.
     """
     require_dask(settings)
-    _silence_dask()
+    # The engine reports lost hosts and a lost scheduler itself.
+    importlib.import_module("distributed")  # sets the levels of its loggers
+    for name in logging.root.manager.loggerDict:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     if settings.scheduler:
         label = f"{locate_engine(settings, 'scheduler')}: {settings.scheduler}"
         return _connect_to(settings.scheduler, label)
@@ -162,14 +166,6 @@ def _make_cluster(settings: EngineSettings, root: Path) -> tuple[Any, str]:
         message += "Dask; return one, such as SLURMCluster"
         raise ExporterError(ExitCode.MANIFEST, message)
     return cluster, label
-
-
-def _silence_dask() -> None:
-    """Hide the log of Dask. The engine reports lost hosts and a lost scheduler itself."""
-    importlib.import_module("distributed")  # sets the levels of its loggers
-    for name in logging.root.manager.loggerDict:
-        if name.partition(".")[0] == "distributed":
-            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
@@ -267,17 +263,14 @@ class ClusterHosts:
             self._refused_since = now
         # Another host may join a moment after the first one was refused.
         elif now - self._refused_since > _PATIENCE:
-            self._end_refused()
-
-    def _end_refused(self) -> None:
-        problems = [
-            Problem(message=f"{self._label}: {host} cannot run jobs: {reason}")
-            for host, reasons in self._refused.items()
-            for reason in reasons
-        ]
-        fix = "install the packages of this environment on the hosts"
-        message = f"{self._label}: no host of the cluster can run jobs; {fix}"
-        raise ExporterError(ExitCode.ENVIRONMENT, (*problems, Problem(message=message)))
+            problems = [
+                Problem(message=f"{self._label}: {host} cannot run jobs: {reason}")
+                for host, reasons in self._refused.items()
+                for reason in reasons
+            ]
+            fix = "install the packages of this environment on the hosts"
+            message = f"{self._label}: no host of the cluster can run jobs; {fix}"
+            raise ExporterError(ExitCode.ENVIRONMENT, (*problems, Problem(message=message)))
 
     @property
     def addresses(self) -> list[str]:

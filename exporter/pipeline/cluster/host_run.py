@@ -13,8 +13,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,27 +124,21 @@ def prepare_devices(job: Job, folder: Path) -> tuple[Job, tuple[str, ...]]:
     for device in (each for opset in job.opsets for each in opset.devices):
         if device.name in devices:
             continue
-        devices[device.name], problems = _prepare_device(job, device, folder)
-        differences |= dict.fromkeys(problems)
+        devices[device.name] = device
+        expected = job.device_parts.get(device.name, {}).get("device", "")
+        if device.provider_library and hash_device(device) != expected:
+            differences[f"{device.provider_library}: the file is missing or differs"] = None
+        environment = device.environment
+        if environment is not None and environment.interpreter:
+            located = _locate(environment, folder)
+            devices[device.name] = device.model_copy(update={"environment": located})
+            if located.problem:
+                differences[f"environment {environment.name}: {located.problem}"] = None
     opsets = tuple(
         opset.model_copy(update={"devices": tuple(devices[d.name] for d in opset.devices)})
         for opset in job.opsets
     )
     return job.model_copy(update={"opsets": opsets}), tuple(differences)
-
-
-def _prepare_device(job: Job, device: Device, folder: Path) -> tuple[Device, list[str]]:
-    problems = []
-    expected = job.device_parts.get(device.name, {}).get("device", "")
-    if device.provider_library and hash_device(device) != expected:
-        problems.append(f"{device.provider_library}: the file is missing or differs")
-    environment = device.environment
-    if environment is None or not environment.interpreter:
-        return device, problems
-    located = _locate(environment, folder)
-    if located.problem:
-        problems.append(f"environment {environment.name}: {located.problem}")
-    return device.model_copy(update={"environment": located}), problems
 
 
 def _locate(environment: RuntimeEnvironment, folder: Path) -> RuntimeEnvironment:
@@ -156,18 +150,14 @@ def _locate(environment: RuntimeEnvironment, folder: Path) -> RuntimeEnvironment
             installed = install_environment(environment.definition, folder)
         except InstallationFailure as error:
             return environment.model_copy(update={"problem": str(error)})
-    problem = _compare_packages(environment.packages, installed.packages)
-    update = {"interpreter": str(installed.python), "problem": problem}
-    return environment.model_copy(update=update)
-
-
-def _compare_packages(expected: Mapping[str, str], actual: Mapping[str, str]) -> str:
-    names: Iterable[str] = sorted({*expected, *actual})
-    return ", ".join(
+    expected, actual = environment.packages, installed.packages
+    problem = ", ".join(
         f"{name}: {actual.get(name, 'missing')} instead of {expected.get(name, 'missing')}"
-        for name in names
+        for name in sorted({*expected, *actual})
         if expected.get(name) != actual.get(name)
     )
+    update = {"interpreter": str(installed.python), "problem": problem}
+    return environment.model_copy(update=update)
 
 
 #: Seconds between two looks at a worker, or for an archive that the client sends.
@@ -227,11 +217,16 @@ def run_job(text: str) -> bytes:
         report=report,
         is_cancelled=is_cancelled,
     )
-    with _count_job(run):
-        try:
-            return run_request(request, host)
-        except (ExporterError, OSError, ValueError) as error:
-            return host.refuse(f"{type(error).__name__}: {error}")
+    with _LOCK:
+        _ACTIVE[run] += 1
+    try:
+        return run_request(request, host)
+    except (ExporterError, OSError, ValueError) as error:
+        return host.refuse(f"{type(error).__name__}: {error}")
+    finally:
+        with _LOCK:
+            _ACTIVE[run] -= 1
+        _remove_copy(run)
 
 
 def run_request(request: HostRequest, host: Host) -> bytes:
@@ -245,7 +240,12 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     job, problems = prepare_devices(job, host.environments)
     if differences := (*find_differences(context, root, variables), *problems):
         return host.refuse(*differences)
-    job = _move_job(job, context, root)
+    is_outside = Path(context.build).is_absolute()
+    build = root.parent / "build" if is_outside else root / context.build
+    parent = build / Path(job.folder).parent.name
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=f"{job.spec.id}-", dir=parent)
+    job = job.model_copy(update={"root": str(root), "build": str(build), "folder": folder})
     host.report(None)
     events = _HostEvents(host.report)
     shared = _get_starter(variables)
@@ -325,18 +325,6 @@ def _close_starters() -> None:
                 shared.starter.close()
 
 
-@contextmanager
-def _count_job(run: str) -> Iterator[None]:
-    with _LOCK:
-        _ACTIVE[run] += 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _ACTIVE[run] -= 1
-        _remove_copy(run)
-
-
 def _remove_copy(run: str) -> None:
     """Remove the copy of an ended run without jobs."""
     with _LOCK:
@@ -368,16 +356,6 @@ def _copy_project(context: RunContext, host: Host) -> Path | None:
             unpacked.rename(copy)
             archive.unlink()
     return copy / context.name
-
-
-def _move_job(job: Job, context: RunContext, root: Path) -> Job:
-    build = root / context.build
-    if Path(context.build).is_absolute():
-        build = root.parent / "build"
-    parent = build / Path(job.folder).parent.name
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=f"{job.spec.id}-", dir=parent)
-    return job.model_copy(update={"root": str(root), "build": str(build), "folder": folder})
 
 
 def _get_starter(variables: Mapping[str, str]) -> _SharedStarter:

@@ -21,6 +21,7 @@ from exporter.runtimes.drivers.driver import (
     Value,
     describe,
     from_bits,
+    require_inputs,
     to_bits,
 )
 
@@ -65,11 +66,7 @@ class BackendDriver(Driver):
         return Placement(self._device, {}, statement)
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        missing = [name for name in self._inputs if name not in inputs]
-        unknown = sorted(set(inputs) - set(self._inputs))
-        if missing or unknown:
-            problem = f"no input {missing[0]}" if missing else f"the file has no input {unknown[0]}"
-            raise DriverFailure("run", problem)
+        require_inputs(self._inputs, inputs)
         try:
             outputs = self._prepared.run([from_bits(inputs[name]) for name in self._inputs])
         except Exception as error:  # backends raise any exception

@@ -100,6 +100,15 @@ class Driver:
         raise NotImplementedError
 
 
+def require_inputs(names: Sequence[str], inputs: Mapping[str, Value]) -> None:
+    """Raise DriverFailure if the inputs have other names than those of the file."""
+    missing = [name for name in names if name not in inputs]
+    unknown = sorted(set(inputs) - set(names))
+    if missing or unknown:
+        problem = f"no input {missing[0]}" if missing else f"the file has no input {unknown[0]}"
+        raise DriverFailure("run", problem)
+
+
 def describe(error: BaseException) -> str:
     """Return the text of an exception, or its class if it has none."""
     return str(error) if str(error).strip() else type(error).__name__

@@ -20,6 +20,7 @@ from exporter.runtimes.drivers.driver import (
     FileRequest,
     Placement,
     Value,
+    require_inputs,
 )
 
 _CPU = "CPU"
@@ -92,12 +93,8 @@ class OpenVinoDriver(Driver):
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
         # OpenVINO runs without an input as if it were empty, and casts one of another dtype.
-        for name in self._types:
-            if name not in inputs:
-                raise DriverFailure("run", f"no input {name}")
+        require_inputs(list(self._types), inputs)
         for name, value in inputs.items():
-            if name not in self._types:
-                raise DriverFailure("run", f"the file has no input {name}")
             is_bits = isinstance(value, Bits)
             actual = openvino.Type.bf16 if is_bits else openvino.Type(value.dtype)
             if actual != self._types[name]:

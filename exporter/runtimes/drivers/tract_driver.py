@@ -14,6 +14,7 @@ from exporter.runtimes.drivers.driver import (
     Placement,
     Value,
     describe,
+    require_inputs,
 )
 
 _CPU = "CPU"
@@ -40,11 +41,7 @@ class TractDriver(Driver):
         return Placement(_CPU, {_CPU: {}})
 
     def run(self, inputs: dict[str, Value]) -> Sequence[Value]:
-        missing = [name for name in self._inputs if name not in inputs]
-        unknown = sorted(set(inputs) - set(self._inputs))
-        if missing or unknown:
-            problem = f"no input {missing[0]}" if missing else f"the file has no input {unknown[0]}"
-            raise DriverFailure("run", problem)
+        require_inputs(self._inputs, inputs)
         try:
             arrays = [np.ascontiguousarray(inputs[name]) for name in self._inputs]
             # `ascontiguousarray` gives a scalar one axis.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib.util
 import json
 import keyword
 import re
+import runpy
 import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,8 @@ def anonymize(
         samples: The folders with inputs in both.
         names: Names to hash with those of modules and classes. None: names are kept.
     """
-    script = _load_script(original / "repro.py")
-    model = script.build()
+    script = runpy.run_path(str(original / "repro.py"), run_name="original_reproducer")
+    model = script["build"]()
     is_module = isinstance(model, torch.nn.Module)
     values = model.state_dict().values() if is_module else ()
     (folder / "weights.json").write_text(json.dumps([_measure(value) for value in values]))
@@ -54,15 +53,6 @@ def anonymize(
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     lines = [line for line in (process.stdout + process.stderr).splitlines() if line.strip()]
     return process.returncode, "\n".join(lines[-_LINES:])
-
-
-def _load_script(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("original_reproducer", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path}: is no Python file")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
 
 
 def _measure(value: torch.Tensor) -> list[float] | None:

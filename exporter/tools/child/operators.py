@@ -15,20 +15,18 @@ from exporter.manifest.syntax.values import NATIVE_OPSETS
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Route
 from exporter.tools.operators import OperatorGaps, SurveyResponse
-from exporter.worker.diagnose.missing_operators import find_missing_operators, group_missing_nodes
-from exporter.worker.export.attempts import ExportContext
-from exporter.worker.export.capture import capture_program
+from exporter.worker.diagnose.explanation import find_missing_operators, group_missing_nodes
+from exporter.worker.export.attempts import ExportContext, capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.custom_ops import load_custom_ops
+from exporter.worker.model.call_objects import load_custom_ops
 from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure, format_error
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
-from exporter.worker.torch_private.decompositions import Decompositions
-from exporter.worker.torch_private.graph_operators import find_untranslated_nodes
+from exporter.worker.torch_private.graph_operators import Decompositions, find_untranslated_nodes
 from exporter.worker.torch_private.guards import is_enabled
 
 

@@ -25,8 +25,7 @@ from exporter.checks.comparison.compare_outputs import (
 from exporter.checks.comparison.compare_samples import apply_sample_noise, order_ties
 from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.model_file import UnreadableModel, read_model
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_files import DamagedSample, SampleData, hash_sample
+from exporter.checks.protocol import CheckContext, DamagedSample, SampleData, hash_sample
 from exporter.core.device_name import DeviceName
 from exporter.core.files import PROJECT_LIMIT, TENSOR_LIMIT, read_regular_file
 from exporter.core.text import join_lines, round_up_two_digits, truncate

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from exporter.cache.store.blobs import link_or_copy
+from exporter.cache.store.store_entry import link_or_copy
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file, write_text

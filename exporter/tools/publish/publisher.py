@@ -210,8 +210,18 @@ class _ModelPublisher:
         for item, result in self._request("write_test_data", {"built": self._built}, items):
             item.problem = "; ".join(result.problems)
             item.notes += result.notes
-            if not item.problem:
-                self._describe_and_move(item, result)
+            if item.problem:
+                continue
+            content = FolderContent(
+                spec=self._spec.resolve_cell(item.candidate.opset),
+                candidate=item.candidate,
+                tools=self._options.tools,
+                result=result,
+            )
+            write_descriptions(content, root / self._project.templates, item.folder)
+            moved = self._folder / "moved" / item.folder.name
+            moved.parent.mkdir(exist_ok=True)
+            item.folder = item.folder.rename(moved)
         for item, result in self._request("verify_files", {"root": root}, items):
             item.notes += result.notes
             if item.candidate.warning:  # the warning contains the failures
@@ -245,18 +255,6 @@ class _ModelPublisher:
                 problem = str(error)
         if problem:
             item.problem = f"{problem}; run `exporter export {candidate.model}`"
-
-    def _describe_and_move(self, item: _Item, result: TargetResult) -> None:
-        content = FolderContent(
-            spec=self._spec.resolve_cell(item.candidate.opset),
-            candidate=item.candidate,
-            tools=self._options.tools,
-            result=result,
-        )
-        write_descriptions(content, Path(self._project.root) / self._project.templates, item.folder)
-        moved = self._folder / "moved" / item.folder.name
-        moved.parent.mkdir(exist_ok=True)
-        item.folder = item.folder.rename(moved)
 
     def _request(
         self, function: str, folders: dict[str, Path], items: Sequence[_Item]

@@ -43,7 +43,13 @@ def format_entry(
     document.add("format", tomlkit.item(1))
     document.add(tomlkit.nl())
     table = tomlkit.table()
-    _add_source(table, observation, source, folder)
+    if source.reason:
+        _add_comment(table, f"a function builds the model, because {source.reason}")
+    table.add("source", source.text)
+    if source.init:
+        table.add("init", _inline(source.init))
+    if observation.weights:
+        table.add("weights", Path(os.path.relpath(observation.weights, folder)).as_posix())
     _add_call(table, observation, probe)
     _add_settings(table, observation)
     notes = (*observation.notes, *(probe.notes if probe else ()))
@@ -59,16 +65,6 @@ def _add_comment(table: Table, text: str) -> None:
     printable = "".join(each if each.isprintable() else " " for each in text)
     for line in textwrap.wrap(printable, _WIDTH):
         table.add(tomlkit.comment(line))
-
-
-def _add_source(table: Table, observation: Observation, source: Source, folder: str) -> None:
-    if source.reason:
-        _add_comment(table, f"a function builds the model, because {source.reason}")
-    table.add("source", source.text)
-    if source.init:
-        table.add("init", _inline(source.init))
-    if observation.weights:
-        table.add("weights", Path(os.path.relpath(observation.weights, folder)).as_posix())
 
 
 def _add_call(table: Table, observation: Observation, probe: ProbeResult | None) -> None:
@@ -97,7 +93,11 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
         )
         if reason and probe:
             _add_comment(table, f"guessed: values of {name}: {reason}")
-    _add_axis_comment(table, observation, shapes if probe else ())
+    declared = {dim.name for each in observation.tensors for dim in each.dynamic.values()}
+    axes = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - declared
+    if axes and probe:
+        axis_names = ", ".join(sorted(axes))
+        _add_comment(table, f"guessed: axes {axis_names}: the model ran at several sizes of each")
     outputs: list[dict[str, Any]] = [{"name": "output", "shape": []}]
     if probe:
         outputs = list(_list_outputs(observation, probe, names))
@@ -107,7 +107,10 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
     _add_tables(table, "outputs", outputs)
     for name, limits in (_list_axes(observation, probe) if probe else {}).items():
         table.add(tomlkit.key(["axes", name]), _inline(limits))
-    constants = [_format_constant(each.at, each.value) for each in observation.constants]
+    constants = [
+        {"at": each.at, **({"none": True} if each.value is None else {"value": each.value})}
+        for each in observation.constants
+    ]
     _add_tables(table, "constants", constants)
     _add_tables(table, "containers", [each.model_dump() for each in observation.containers])
 
@@ -143,20 +146,6 @@ def _add_settings(table: Table, observation: Observation) -> None:
         table.add("exporter", observation.exporter)
     if observation.options:
         table.add("options", _inline(observation.options))
-
-
-def _format_constant(at: str, value: object) -> dict[str, Any]:
-    return {"at": at, "none": True} if value is None else {"at": at, "value": value}
-
-
-def _add_axis_comment(
-    table: Table, observation: Observation, shapes: Sequence[Sequence[Dim]]
-) -> None:
-    declared = {dim.name for each in observation.tensors for dim in each.dynamic.values()}
-    axes = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - declared
-    if axes:
-        names = ", ".join(sorted(axes))
-        _add_comment(table, f"guessed: axes {names}: the model ran at several sizes of each")
 
 
 def _list_axes(observation: Observation, probe: ProbeResult) -> dict[str, dict[str, Any]]:

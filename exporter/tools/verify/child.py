@@ -62,7 +62,11 @@ def check_folder(
     """
     problems = list(_find_file_problems(item, publication))
     try:
-        spec = _trust_functions(spec, kernels)
+        # Not the functions that the folder names.
+        calls, known = _list_functions(spec), _list_functions(kernels) if kernels else []
+        if not set(calls) <= set(known):
+            raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
+        spec = spec.model_copy(update={"manifest": kernels.manifest}) if kernels else spec
         code = (_load_kernels(spec, root, kernels), root)
         records = prove_folder(item.folder, item.file, publication, spec, devices, code)
         return tuple(
@@ -133,14 +137,6 @@ def _check_files(problems: list[str]) -> CheckResult:
     rest = [pluralize(more, "more problem")] if more > 0 else []
     text = "; ".join((*problems[:_SHOWN_PROBLEMS], *rest))
     return CheckResult(check=_FILES_CHECK, status=Status.FAIL, message=text)
-
-
-def _trust_functions(spec: ModelSpec, entry: ModelSpec | None) -> ModelSpec:
-    """Return the contract with the functions of the project, not those that the folder names."""
-    calls, known = _list_functions(spec), _list_functions(entry) if entry else []
-    if not set(calls) <= set(known):
-        raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
-    return spec.model_copy(update={"manifest": entry.manifest}) if entry else spec
 
 
 def _list_functions(spec: ModelSpec) -> list[str]:

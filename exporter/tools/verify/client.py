@@ -180,6 +180,11 @@ def verify_folders(
 def _request_verdicts(
     item: PublishedFile, publication: Publication, spec: ModelSpec, options: VerifyOptions
 ) -> tuple[DeviceVerdict, ...]:
+    # The entry of the project with kernels and comparators.
+    has_comparator = any(item.compare and item.compare.call for item in spec.outputs)
+    has_code = spec.custom_ops or spec.metric or has_comparator
+    models = options.manifest.models if options.manifest and has_code else ()
+    entries = (model for model in models if model.id == spec.id and not model.problems)
     arguments = {
         "item": PublishedFile(
             folder=item.folder.resolve(), file=item.file.resolve() if item.file else None
@@ -188,7 +193,7 @@ def _request_verdicts(
         "spec": spec.resolve_cell(publication.opset),
         "devices": options.devices,
         "root": options.root.resolve(),
-        "kernels": _find_kernels(spec, options.manifest),
+        "kernels": next(entries, None),
     }
     try:
         return call_in_child(
@@ -201,14 +206,6 @@ def _request_verdicts(
     except ChildFailure as failure:
         status = Status.TIMEOUT if failure.code is None else Status.CRASH
         return _repeat(options, status, f"the process that runs it {failure}")
-
-
-def _find_kernels(spec: ModelSpec, manifest: Manifest | None) -> ModelSpec | None:
-    """Return the entry of the project with kernels and comparators, or None if there is none."""
-    has_comparator = any(item.compare and item.compare.call for item in spec.outputs)
-    has_code = spec.custom_ops or spec.metric or has_comparator
-    models = manifest.models if manifest and has_code else ()
-    return next((model for model in models if model.id == spec.id and not model.problems), None)
 
 
 def _repeat(options: VerifyOptions, status: Status, message: str) -> tuple[DeviceVerdict, ...]:

@@ -152,7 +152,9 @@ def receive_request(listener: int) -> tuple[int, str, int] | None:
     folder, path, flags = call.value
     name = _read_string(pid, arguments[path])
     if name and not name.startswith("/"):
-        name = _resolve_name(pid, _to_signed(arguments[folder]) if folder >= 0 else _AT_FDCWD, name)
+        # The argument is a signed number of 32 bits.
+        number = ctypes.c_int(arguments[folder] & 0xFFFFFFFF).value if folder >= 0 else _AT_FDCWD
+        name = _resolve_name(pid, number, name)
     mode = arguments[flags] if flags >= 0 else os.O_RDONLY
     if call is OpeningCall.OPENAT2:
         words = _read_memory(pid, arguments[2], 8)
@@ -175,10 +177,6 @@ def _resolve_name(pid: int, folder: int, name: str) -> str:
     with suppress(OSError):
         return f"{Path(link).readlink()}/{name}"
     return ""
-
-
-def _to_signed(value: int) -> int:
-    return ctypes.c_int(value & 0xFFFFFFFF).value
 
 
 def _read_string(pid: int, address: int) -> str:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,56 @@ from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
-from exporter.worker.dependencies.callers import Caller, find_caller
+
+#: The folders of the standard library and of this package.
+_STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
+#: Functions of Python that list folders to find modules and packages.
+_IMPORT_SYSTEM = (
+    "<frozen importlib._bootstrap_external>",
+    f"{_STANDARD_LIBRARY}importlib{os.sep}",
+    f"{_STANDARD_LIBRARY}pkgutil.py",
+)
+#: It lists folders for imports, and for the versions that this tool reads.
+_METADATA = f"{_STANDARD_LIBRARY}importlib{os.sep}metadata{os.sep}"
+_OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+#: This package's own hooks, which are between the caller and `find_caller`.
+_HOOKS = str(Path(__file__).parent) + os.sep
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+
+
+class Caller(Enum):
+    """The owner of the innermost function outside of the standard library."""
+
+    PROJECT = "project"
+    PACKAGE = "package"
+    IMPORT = "import"
+    TOOL = "tool"
+
+
+def find_caller() -> Caller:
+    """Return the owner of the code that called a hook."""
+    frame = inspect.currentframe()
+    is_metadata = False
+    while frame := frame.f_back if frame else None:
+        file = frame.f_code.co_filename
+        if file.startswith(_METADATA):
+            is_metadata = True
+            continue
+        if file.startswith(_IMPORT_SYSTEM):
+            return Caller.IMPORT
+        if not file.startswith(("<frozen", _HOOKS)) and (owner := _find_owner(file)) is not None:
+            return Caller.IMPORT if is_metadata and owner is not Caller.TOOL else owner
+    return Caller.PROJECT
+
+
+def _find_owner(file: str) -> Caller | None:
+    """Return the owner of a file, or None for the standard library."""
+    if file.startswith(_OWN_PACKAGE):
+        return Caller.TOOL
+    if _PACKAGES in file:
+        return Caller.PACKAGE
+    return None if file.startswith(_STANDARD_LIBRARY) else Caller.PROJECT
+
 
 #: Events that start a process. Without the tracer, its reads are unknown.
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
@@ -194,7 +245,11 @@ class _AuditHook:
             test = getattr(os, name)
             recording = self._record_test(test)
             setattr(os, name, recording)
-            for functions in _list_supporting_sets():
+            # The library looks into these sets to find functions that accept an argument.
+            for functions in (
+                *(os.supports_dir_fd, os.supports_fd),
+                *(os.supports_effective_ids, os.supports_follow_symlinks),
+            ):
                 if test in functions:
                     functions.add(recording)
 
@@ -252,12 +307,6 @@ class _AuditHook:
 
 
 _HOOK = _AuditHook()
-
-
-def _list_supporting_sets() -> tuple[set[Any], ...]:
-    """Return the sets of functions that accept certain arguments; the library looks into them."""
-    others = (os.supports_effective_ids, os.supports_follow_symlinks)
-    return (os.supports_dir_fd, os.supports_fd, *others)
 
 
 def _find_folder(argument: object) -> object:

@@ -20,6 +20,7 @@ from enum import Enum
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import FrameType
 
 from exporter.cache.states import (
     ALL_FILES,
@@ -183,6 +184,12 @@ def find_model_file(file: str | Path, root: Path) -> str:
                 name = path.removeprefix(prefix)
                 return "" if name.partition("/")[0] in _TOOLS else name
     return ""
+
+
+def find_frame_line(frames: Iterable[tuple[FrameType, int]], root: Path) -> str:
+    """Return the line of the first frame that is in a model, or "" if there is none."""
+    files = ((find_model_file(frame.f_code.co_filename, root), line) for frame, line in frames)
+    return next((f"{path}:{line}" for path, line in files if path), "")
 
 
 @cache

@@ -1,23 +1,28 @@
-"""The first wrong value with right inputs, and its node and line in the model."""
+"""The first wrong value with right inputs, and exports of the model again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import torch
 
 from exporter.checks.comparison.compare_arrays import measure_error
-from exporter.checks.sample_files import SampleData
+from exporter.checks.protocol import SampleData
+from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
-from exporter.records.record import Divergence
+from exporter.manifest.rules.sources import COMMON_OPTIONS
+from exporter.planning.plan import FIRST_DYNAMO_OPSET
+from exporter.records.record import Divergence, Route
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array
-from exporter.worker.diagnose.reexport import ReExport, repeat_export
 from exporter.worker.diagnose.runtime_values import (
     BATCH_SIZE,
     FileGraph,
@@ -25,11 +30,144 @@ from exporter.worker.diagnose.runtime_values import (
     KnownValues,
     RuntimeValues,
 )
-from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.attempts import (
+    Captures,
+    ExportContext,
+    export_module,
+    export_program,
+    list_routes,
+)
+from exporter.worker.export.convert import translate_program
+from exporter.worker.export.write_onnx import (
+    list_state_names,
+    move_weights_to_inputs,
+    write_artifact,
+)
 from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy
-from exporter.worker.process.failure import Failure
+from exporter.worker.process.failure import Failure, find_node_line
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
+
+UNOPTIMIZED = {"optimize": False}
+#: The highest opset of TorchScript's exporter.
+_LAST_TORCHSCRIPT_OPSET = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReExport:
+    """A second export."""
+
+    path: Path
+    program: Any | None = None
+    """The decomposed program of dynamo."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The line of the model by the name of a value."""
+
+
+def is_optimized(context: ExportContext) -> bool:
+    """Return True if dynamo's graph optimizer changed the file."""
+    spec = context.spec
+    is_dynamo = context.route.exporter == "dynamo" and context.program is not None
+    return is_dynamo and not spec.weights_are_inputs and spec.options.get("optimize", True) is True
+
+
+@contextmanager
+def repeat_export(
+    context: ExportContext, folder: Path, *, optimize: bool = True
+) -> Iterator[ReExport]:
+    """Export again in the same way, or without dynamo's graph optimizer; the files are temporary.
+
+    Raises:
+        Failure: If this export fails.
+    """
+    with _create_scratch(folder) as scratch:
+        program = None
+        if context.route.exporter == "dynamo":
+            options = context.spec.options if optimize else {**context.spec.options, **UNOPTIMIZED}
+            exported = translate_program(
+                context.program,
+                context.spec.model_copy(update={"options": options}),
+                context.opset,
+                scratch,
+                context.decompositions,
+                context.custom,
+            )
+            graph, program = exported.model, exported.exported_program
+        else:
+            # With `verbose`, the file contains source lines. The graph is also printed to the log.
+            options = {**context.spec.options, "verbose": True}
+            spec = context.spec.model_copy(update={"options": options})
+            current = replace(context, spec=spec)
+            graph = _convert_by_torchscript(current, (context.route,), scratch)
+        lines = {
+            str(output.name): line
+            for node in graph.graph
+            if (line := find_node_line(node, context.root))
+            for output in node.outputs
+        }
+        yield ReExport(path=_write(graph, context, scratch), program=program, lines=lines)
+
+
+@contextmanager
+def export_with_other_exporter(
+    context: ExportContext, folder: Path, *, converts_opset: bool = False
+) -> Iterator[ReExport | None]:
+    """Export by the other exporter; None if it does not support the opset.
+
+    `converts_opset`: Whether dynamo may convert its file down to the opset, possibly in vain.
+
+    Raises:
+        Failure: If this export fails.
+    """
+    by_dynamo = context.route.exporter == "torchscript"
+    opset = context.opset
+    first = 0 if converts_opset else FIRST_DYNAMO_OPSET
+    if opset < first if by_dynamo else opset > _LAST_TORCHSCRIPT_OPSET:
+        yield None
+        return
+    with _create_scratch(folder) as scratch:
+        # Most options belong to one exporter only.
+        options = {
+            key: value for key, value in context.spec.options.items() if key in COMMON_OPTIONS
+        }
+        spec = context.spec.model_copy(update={"options": options, "capture": None})
+        if by_dynamo:
+            route = Route(exporter="dynamo", capture="export", reason="")
+            routes = list_routes(spec, route, context.model)
+            captures = Captures(context.model, spec, context.inputs, context.root)
+            graph = export_program(replace(context, spec=spec), routes, captures, scratch).graph
+        else:
+            route = Route(exporter="torchscript", capture="trace", reason="")
+            routes = list_routes(spec, route, context.model)
+            graph = _convert_by_torchscript(replace(context, spec=spec), routes, scratch)
+        yield ReExport(path=_write(graph, context, scratch))
+
+
+def _convert_by_torchscript(
+    context: ExportContext, routes: Sequence[Route], scratch: Path
+) -> ir.Model:
+    state = ModelSnapshot(context.model)
+    try:
+        return export_module(context, routes, scratch / "converted" / "model.onnx").graph
+    finally:
+        state.restore()
+
+
+def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
+    if context.spec.weights_are_inputs:
+        move_weights_to_inputs(graph, list_state_names(context.model))
+    return write_artifact(graph, context.spec, context.opset, JobFolder(scratch), {})
+
+
+@contextmanager
+def _create_scratch(folder: Path) -> Iterator[Path]:
+    path = folder / ".again"
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
 
 _NAME = "PyTorch"
 #: The scope of a `PositionalModule` around a model.
@@ -112,8 +250,12 @@ class ModuleValues:
         The value is None if a module was called more than once.
         """
         arrays: dict[str, list[Array | None]] = {name: [] for name in names}
+
+        def record(calls: list[Array | None], _module: object, _args: object, output: Any) -> None:
+            calls.append(to_numpy(output).copy() if isinstance(output, torch.Tensor) else None)
+
         # No two values have the same module: each module has one exit, and the innermost counts.
-        self._run({self._modules[name]: _make_recorder(arrays[name]) for name in names})
+        self._run({self._modules[name]: partial(record, arrays[name]) for name in names})
         return {name: calls[0] if len(calls) == 1 else None for name, calls in arrays.items()}
 
     def _follow_merged_modules(self, without_nodes: set[int]) -> None:
@@ -153,13 +295,6 @@ class ModuleValues:
             for handle in handles:
                 handle.remove()
             state.restore()
-
-
-def _make_recorder(arrays: list[Array | None]) -> Callable[..., None]:
-    def record(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-        arrays.append(to_numpy(output).copy() if isinstance(output, torch.Tensor) else None)
-
-    return record
 
 
 def _find_scope(node: str) -> str:

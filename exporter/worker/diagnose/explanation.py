@@ -4,40 +4,146 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_files import SampleCache
+from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.device_name import DeviceName
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Axis, Device, Input, ModelSpec
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Blame, Culprit, MissingOperator, Record, Stage, Status
 from exporter.runtimes import LoadFailure, RuntimeProcessEnd, RuntimeUnavailable, open_session
-from exporter.worker.diagnose.fault_analysis import analyze_fault
-from exporter.worker.diagnose.missing_operators import find_missing_operators
-from exporter.worker.diagnose.reexport import (
+from exporter.worker.diagnose.divergence import (
     ReExport,
     export_with_other_exporter,
     is_optimized,
     repeat_export,
 )
+from exporter.worker.diagnose.fault_analysis import analyze_fault
 from exporter.worker.diagnose.replay import SampleReplay, TimeLimitExceeded, limit_time
 from exporter.worker.diagnose.runtime_values import FileGraph
-from exporter.worker.export.attempts import ExportContext
-from exporter.worker.export.capture import capture_program, list_obstacles
-from exporter.worker.inputs.call import build_call
+from exporter.worker.export.attempts import ExportContext, capture_program, list_obstacles
+from exporter.worker.export.convert import MODES
+from exporter.worker.inputs.call import build_call, build_tensor_call
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure
+from exporter.worker.process.failure import Failure, find_node_line
+from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private import internals
+from exporter.worker.torch_private.graph_operators import find_untranslated_nodes, iterate_nodes
+from exporter.worker.torch_private.guards import is_enabled
+
+#: The messages of the exporters about a missing operator.
+_COMPLAINT = re.compile(
+    r"No ONNX function found for <OpOverload\(op='(?P<op>[\w.:]+)', overload='(?P<overload>\w+)'\)>"
+    r"|(?:Exporting the operator|Failed to export operator|unrecognized namespace) "
+    r"'?(?P<name>[\w.]+::[\w.]+)'?"
+    r"|Unsupported: ONNX export of (?:operator )?(?P<refused>\w+)[ ,.]"
+)
+
+
+# All operators that an exporter cannot translate, not only the first. For dynamo, the decomposed
+# program is compared with the registry of the opset. For TorchScript, torch's own
+# `unconvertible_ops` compares the traced graph with its registry.
+def find_missing_operators(message: str, context: ExportContext) -> tuple[MissingOperator, ...]:
+    """Return every missing operator, sorted by the number of uses.
+
+    `message`: The message of the exporter. If it names no operator, the result is empty.
+    """
+    complaint = _COMPLAINT.search(message)
+    if complaint is None:
+        return ()
+    operator = complaint["name"] or f"aten::{complaint['refused']}"
+    if complaint["op"]:
+        operator = f"{complaint['op']}.{complaint['overload']}"
+    if context.route.exporter == "dynamo":
+        uses = list(_find_uses_in_program(context))
+    elif context.route.is_export:
+        uses = list(_find_uses_in_trace(context, operator))
+    else:
+        uses = []
+    if operator not in {name for name, _ in uses}:
+        uses.append((operator, ""))
+    return _group_uses(uses)
+
+
+def group_missing_nodes(nodes: Iterable[torch.fx.Node], root: Path) -> tuple[MissingOperator, ...]:
+    """Return the operators of untranslated nodes, with counts and lines."""
+    return _group_uses(_list_uses(nodes, root))
+
+
+def _group_uses(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
+    lines: dict[str, list[str]] = {}
+    for operator, line in uses:
+        lines.setdefault(operator, []).append(line)
+    operators = (
+        MissingOperator(
+            operator=operator,
+            count=len(places),
+            sources=tuple(dict.fromkeys(line for line in places if line)),
+        )
+        for operator, places in lines.items()
+    )
+    return tuple(sorted(operators, key=lambda item: (-item.count, item.operator)))
+
+
+def _list_uses(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
+    for node in nodes:
+        yield str(node.target), find_node_line(node, root)
+
+
+def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
+    """Yield the operators without a translation in the decomposed program."""
+    if context.program is None or not is_enabled("operators"):
+        return
+    # For lower opsets, dynamo writes its first opset and the file is converted down.
+    opset = max(context.opset, FIRST_DYNAMO_OPSET)
+    custom = context.custom.get_translations(context.opset)
+    try:
+        with apply_state(context.spec):
+            nodes = find_untranslated_nodes(context.program, opset, custom)
+    except Exception:  # the export itself reports the error; this only adds operators
+        return
+    yield from _list_uses(nodes, context.root)
+
+
+def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple[str, str]]:
+    """Yield the operators of the traced graph that have no symbolic function or are rejected."""
+    call = build_tensor_call(context.spec, context.inputs)
+    state = ModelSnapshot(context.model)
+    try:
+        with (
+            warnings.catch_warnings(),
+            apply_state(context.spec),
+            context.custom.register_symbolics(context.opset),
+        ):
+            warnings.simplefilter("ignore")
+            graph, names = torch.onnx.utils.unconvertible_ops(
+                context.model,
+                (*call.args, call.kwargs),
+                training=getattr(torch.onnx.TrainingMode, MODES[context.spec.mode]),
+                opset_version=context.opset,
+            )
+    except Exception:  # a model that cannot be traced shows no operators
+        return
+    finally:
+        state.restore()
+    missing = {rejected, *(name.rstrip("_") for name in names)}
+    for node in iterate_nodes(graph):
+        # The name of an in-place operator ends with `_`, until a later pass of the exporter.
+        kind = node.kind().rstrip("_")
+        if kind in missing:
+            yield kind, find_node_line(node, context.root)
+
 
 #: Two messages of torch: of a capture without assertions, and of one with assertions.
 _CONSTANTS = (
@@ -355,17 +461,22 @@ def _explain(
         lower = advise_lower_opset(context, check_context, seconds)
         return record.model_copy(update={"blame": blame, "advice": (*unoptimized, *lower)})
     if record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
-        return _explain_structure(record, context, check_context, seconds)
-    if record.stage is not Stage.PARITY:
-        return record
-    if record.status is Status.INCONCLUSIVE and record.check == "determinism":
+        if record.check in _CHECKS_OF_SIZES and (blame := blame_contract(check_context)):
+            return record.model_copy(update={"blame": blame})
+        if unoptimized := advise_unoptimized(context, check_context, seconds):
+            blame = _blame_optimizer(check_context, unoptimized)
+            return record.model_copy(update={"blame": blame, "advice": unoptimized})
+        advice = advise_other_exporter(context, check_context, seconds)
+        return record.model_copy(update={"advice": advice})
+    is_compared = record.stage is Stage.PARITY
+    if is_compared and record.status is Status.INCONCLUSIVE and record.check == "determinism":
         unstable = check_context.reference.unstable
         blame = Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))
         return record.model_copy(update={"blame": blame})
-    if record.status is not Status.FAIL or record.check is None:
+    if not is_compared or record.status is not Status.FAIL or record.check is None:
         return record
     blame = analyze_fault(context, check_context, device, record.check, seconds)
-    advice: tuple[str, ...] = ()
+    advice = ()
     if blame is not None and blame.culprit is Culprit.EXPORTER:
         advice = advise_other_exporter(context, check_context, seconds)
     if blame is not None and blame.culprit is Culprit.EXPORTER_OPTIMIZER:
@@ -377,19 +488,6 @@ def _explain(
         sizes = next(each.axes for each in samples if each.name == blame.sample)
         advice += advise_on_program(context.program, context.spec, sizes)
     return record.model_copy(update={"blame": blame, "advice": advice})
-
-
-def _explain_structure(
-    record: Record, context: ExportContext, check_context: CheckContext, seconds: float
-) -> Record:
-    """Add the contract or the optimizer as the culprit, or advice to use the other exporter."""
-    if record.check in _CHECKS_OF_SIZES and (blame := blame_contract(check_context)):
-        return record.model_copy(update={"blame": blame})
-    if unoptimized := advise_unoptimized(context, check_context, seconds):
-        blame = _blame_optimizer(check_context, unoptimized)
-        return record.model_copy(update={"blame": blame, "advice": unoptimized})
-    advice = advise_other_exporter(context, check_context, seconds)
-    return record.model_copy(update={"advice": advice})
 
 
 def _blame_optimizer(check_context: CheckContext, evidence: tuple[str, ...]) -> Blame:

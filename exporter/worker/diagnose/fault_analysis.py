@@ -22,12 +22,12 @@ from exporter.checks.protocol import CheckContext
 from exporter.core.device_name import DeviceName
 from exporter.core.text import join_names
 from exporter.jobs import Sample
-from exporter.manifest import Device, Fill, Input, ModelSpec, Output
+from exporter.manifest import Device, Fill, Input, ModelSpec
 from exporter.records.record import Blame, Culprit, Divergence
 from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, Session, open_session
 from exporter.runtimes.session import OnnxValue
-from exporter.worker.diagnose.divergence import DivergenceLocator
-from exporter.worker.diagnose.reexport import (
+from exporter.worker.diagnose.divergence import (
+    DivergenceLocator,
     ReExport,
     export_with_other_exporter,
     is_optimized,
@@ -84,23 +84,29 @@ def explain_masked_rows(
         if spec is not None:
             replay = SampleReplay(replace(context, spec=spec), device, sample)
             if replay.compare(session).is_right:
-                return _format_evidence(item, 1 - value)
+                fix = f"declare masked_by = '{item.name}' for the output"
+                if value:
+                    fix = f'declare fill = {{ padding = "right" }} for the input and {fix}'
+                return (
+                    f"right at all positions with {1 - value} in '{item.name}', wrong only at "
+                    f"masked positions: PyTorch's values there have no meaning; {fix}, or keep an "
+                    "allowed element in every row"
+                )
     return ""
-
-
-def _format_evidence(item: Input, allowed: int) -> str:
-    fix = f"declare masked_by = '{item.name}' for the output"
-    if not allowed:
-        fix = f'declare fill = {{ padding = "right" }} for the input and {fix}'
-    return (
-        f"right at all positions with {allowed} in '{item.name}', wrong only at masked positions: "
-        f"PyTorch's values there have no meaning; {fix}, or keep an allowed element in every row"
-    )
 
 
 def _mask_outputs(spec: ModelSpec, item: Input, fill: Fill) -> ModelSpec | None:
     """Return the contract with a mask for every output that can have one, or None."""
-    outputs = tuple(_mask_output(output, item) for output in spec.outputs)
+    dims = [dim for dim in item.shape if dim != 1]
+    outputs = tuple(
+        output.model_copy(update={"masked_by": item.name})
+        if output.kind == "tensor"
+        and not output.masked_by
+        and dims
+        and all(dims.count(dim) == 1 == output.shape.count(dim) for dim in dims)
+        else output
+        for output in spec.outputs
+    )
     if outputs == spec.outputs:
         return None
     inputs = (
@@ -108,13 +114,6 @@ def _mask_outputs(spec: ModelSpec, item: Input, fill: Fill) -> ModelSpec | None:
         for each in spec.inputs
     )
     return spec.model_copy(update={"inputs": tuple(inputs), "outputs": outputs})
-
-
-def _mask_output(output: Output, item: Input) -> Output:
-    dims = [dim for dim in item.shape if dim != 1]
-    is_free = output.kind == "tensor" and not output.masked_by
-    fits = dims and all(dims.count(dim) == 1 == output.shape.count(dim) for dim in dims)
-    return output.model_copy(update={"masked_by": item.name}) if is_free and fits else output
 
 
 #: Weights that a message names.
@@ -233,16 +232,6 @@ class FaultyCell:
     def open(self, path: Path) -> Session:
         """Load a file on the device of the cell."""
         return open_session(path, self.device, self.check_context.kernels)
-
-    def find_violation(self, first: Divergence, load: Open) -> str:
-        """Return the documented shape that the first wrong node violates, or ""."""
-        return find_violation_in_file(
-            self.check_context.path,
-            first.output,
-            self.check_context.opset,
-            self.replay.data.inputs,
-            load,
-        )
 
     def make_locator(self, repeated: ReExport | None = None) -> DivergenceLocator:
         """Return the search for the first wrong node."""
@@ -387,7 +376,12 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
         if result.is_right:
             yield Finding(text, culprit)
             first = cell.make_locator().compare_runtimes(cell.open, load, name)
-            violation = cell.find_violation(first, load) if first else ""
+            violation = ""
+            if first:
+                context, inputs = cell.check_context, cell.replay.data.inputs
+                violation = find_violation_in_file(
+                    context.path, first.output, context.opset, inputs, load
+                )
             # A runtime may reject a node that breaks the documentation of its operator.
             blamed = Culprit.EXPORTER if violation else None
             yield Finding(violation, blamed, first, is_final=True)

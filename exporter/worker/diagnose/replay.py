@@ -17,9 +17,8 @@ from exporter.checks.comparison.compare_arrays import measure_error
 from exporter.checks.comparison.compare_outputs import choose_limit, split_float64_items
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.comparison.tolerance import OutputContext
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckContext, SampleData
 from exporter.checks.sample_checks import SAMPLE_KINDS
-from exporter.checks.sample_files import SampleData
 from exporter.jobs import Sample
 from exporter.processes.lifetime import CpuLimit
 from exporter.records.record import CheckResult, OutputLimit, Status
@@ -52,7 +51,16 @@ class SampleReplay:
     def compare(self, session: Session) -> ReplayResult:
         """Compare the outputs of a session with PyTorch's."""
         result = _compare(self.sample, self._context, session, self._device)
-        text = _format_result(result)
+        times = result.metrics.get("of_limit")
+        # Within the bound the numbers are right, and a size or a name is wrong.
+        if result.status is Status.PASS:
+            text = "right"
+        elif not isinstance(times, float) or not np.isfinite(times) or times <= 1:
+            text = f"wrong: {result.message}"
+        elif times < 10:
+            text = f"wrong, less than 10 {_NUMERIC}"
+        else:  # a power of ten: exact rounding errors differ between machines
+            text = f"wrong, over 1e{int(np.log10(times))} {_NUMERIC}"
         return ReplayResult(result.status is Status.PASS, text, text.endswith(_NUMERIC))
 
     def list_limits(self) -> tuple[OutputLimit, ...]:
@@ -115,19 +123,6 @@ def _compare(sample: Sample, context: CheckContext, session: Session, device: st
     return compare_samples("diagnose", [sample], context, session, device)
 
 
-def _format_result(result: CheckResult) -> str:
-    """Return the result with a power of ten: exact rounding errors differ between machines."""
-    if result.status is Status.PASS:
-        return "right"
-    times = result.metrics.get("of_limit")
-    # Within the bound the numbers are right, and a size or a name is wrong.
-    if not isinstance(times, float) or not np.isfinite(times) or times <= 1:
-        return f"wrong: {result.message}"
-    if times < 10:
-        return f"wrong, less than 10 {_NUMERIC}"
-    return f"wrong, over 1e{int(np.log10(times))} {_NUMERIC}"
-
-
 class TimeLimitExceeded(BaseException):
     """The time is over; not an `Exception`, so a runtime does not handle it as its own error."""
 
@@ -150,8 +145,15 @@ def limit_time(seconds: float) -> Iterator[None]:
     with _blocked_alarm():
         limit = CpuLimit(os.getpid(), seconds)
     _limits.append(limit)
+
+    def check(_number: int, _frame: FrameType | None) -> None:
+        with _blocked_alarm():
+            is_over = any(limit.find_excess() for limit in _limits)
+        if is_over:
+            raise TimeLimitExceeded
+
     interval = min(limit.interval for limit in _limits)
-    before = signal.signal(signal.SIGALRM, _check_limits)
+    before = signal.signal(signal.SIGALRM, check)
     outer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
     try:
         yield
@@ -170,10 +172,3 @@ def _blocked_alarm() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-
-
-def _check_limits(_number: int, _frame: FrameType | None) -> None:
-    with _blocked_alarm():
-        is_over = any(limit.find_excess() for limit in _limits)
-    if is_over:
-        raise TimeLimitExceeded

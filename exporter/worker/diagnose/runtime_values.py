@@ -211,7 +211,7 @@ def find_violation_in_file(
         graph.list_computed_inputs(producer)
     )
     arrays = {**inputs, **computed}
-    shapes = {name: _read_shape(arrays[name]) for name in node.input if name in arrays}
+    shapes = {n: getattr(arrays[n], "shape", None) for n in node.input if n in arrays}
     return find_violation(node, opset, {**graph.weight_shapes, **shapes})
 
 
@@ -264,8 +264,3 @@ def _list_documented(node: onnx.NodeProto, opset: int) -> Iterator[tuple[str, li
         text = item.description
         texts = [] if _FREE in text or "shape" not in text.lower() else _SHAPE.findall(text)
         yield item.name, [tuple(size.strip() for size in each.split(",")) for each in texts]
-
-
-def _read_shape(value: object) -> _Shape | None:
-    shape = getattr(value, "shape", None)
-    return tuple(shape) if shape is not None else None

@@ -1,4 +1,4 @@
-"""The attempts of an export: another state, another capture or no optimizer, until one works.
+"""The captures of a model, and the attempts of its export until one works.
 
 The first attempt is in the inference state. If it fails, the plain state follows, then dynamo's
 strict capture, as in `torch.onnx.export`. Only captures and states that the manifest leaves open
@@ -7,6 +7,7 @@ are tried. Each opset begins with the first attempt, so its file does not depend
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,23 +17,141 @@ from typing import Any, TypeVar
 
 import onnx_ir as ir
 import torch
+from torch.export import Dim, ExportedProgram
 
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
 from exporter.jobs import OpsetJob
-from exporter.manifest import ModelSpec
+from exporter.manifest import Input, ModelSpec
 from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.records.record import Attempt, Route, Stage, Status
-from exporter.worker.export.capture import capture_program, list_obstacles
 from exporter.worker.export.convert import convert_component, convert_module, convert_program
-from exporter.worker.inputs.call import Tensors
-from exporter.worker.model.component import ComponentModule
-from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
+from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.model.exported_program import find_program
-from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, format_message, wrap_errors
+from exporter.worker.model.source_loader import ComponentModule, Model
+from exporter.worker.process.failure import Failure, find_source_line, format_message, wrap_errors
+from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.draft_export import (
+    DraftFailure,
+    defers_guards,
+    export_draft,
+    patch_capture,
+    read_draft_report,
+)
+from exporter.worker.torch_private.graph_operators import Decompositions
+
+
+def capture_program(
+    model: Model, spec: ModelSpec, inputs: Tensors, *, strict: bool, draft: bool = False
+) -> Any:
+    """Capture the model with all dynamic axes of the contract.
+
+    `strict`: Whether dynamo reads the bytecode of the model.
+    `draft`: Whether conditions that nothing proves become those of the example.
+
+    Returns:
+        The exported program before decomposition.
+
+    Raises:
+        Failure: At stage `capture`, with the message of torch.
+    """
+    captured = find_program(model)
+    if captured is not None:
+        return captured
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise Failure(
+            Stage.CAPTURE,
+            f"{spec.source}: dynamo captures a torch.nn.Module, got a {type(model).__name__}; "
+            "set exporter = 'torchscript'",
+        )
+    call = build_tensor_call(spec, inputs)
+    is_dynamic = any(
+        is_symbolic_integer(item) or any(isinstance(dim, str) for dim in item.shape)
+        for item in spec.inputs
+    )
+    export: Any = export_draft if draft else torch.export.export
+    with wrap_errors(Stage.CAPTURE), patch_capture(dynamic=is_dynamic), apply_state(spec):
+        program: ExportedProgram = export(
+            model,
+            call.args,
+            kwargs=call.kwargs,
+            dynamic_shapes=list_dynamic_shapes(model, spec) if is_dynamic else None,
+            strict=strict,
+            prefer_deferred_runtime_asserts_over_guards=defers_guards(),
+        )
+    return program
+
+
+def list_dynamic_shapes(model: torch.nn.Module, spec: ModelSpec) -> dict[str, Any]:
+    """Return the dynamic dimensions by the names of the parameters of `forward`."""
+    hints = {item.name: _make_hints(item, spec) for item in spec.inputs}
+    call = build_call(spec, hints, lambda _: None)
+    bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
+    return dict(bound.arguments)
+
+
+def is_symbolic_integer(item: Input) -> bool:
+    """Return True if torch.export receives the input as a symbolic integer."""
+    return item.scalar and item.dtype == "int64"
+
+
+def _make_hints(item: Input, spec: ModelSpec) -> Any:
+    """Return a hint for each dynamic dimension.
+
+    If the model fixes the size, `DYNAMIC` fails and `AUTO` would accept it.
+    """
+    if is_symbolic_integer(item):
+        return Dim.DYNAMIC
+    hints: dict[int, Any] = {}
+    for index, name in enumerate(item.shape):
+        if not isinstance(name, str):
+            continue
+        axis = spec.find_axis(name)
+        if axis.factors is not None:
+            # Only a derived dimension guarantees that the division has no remainder.
+            low, high = axis.factors
+            number = [each.name for each in spec.axes].index(name)
+            hints[index] = axis.multiple_of * Dim(f"_factor{number}", min=low, max=high)
+        elif axis.rule or (axis.min <= 1 and axis.max is None):
+            # A derived axis has no hint for its rule: torch finds the relation if needed.
+            hints[index] = Dim.DYNAMIC
+        else:
+            hints[index] = Dim.DYNAMIC(min=axis.min if axis.min > 1 else None, max=axis.max)
+    return hints
+
+
+#: The end of a long expression is left out.
+_MOST_CHARACTERS = 80
+
+
+def list_obstacles(program: Any, root: Path) -> tuple[str, ...]:
+    """Return a line for each place; paths are relative to the root."""
+    lines = (_describe_obstacle(failure, root) for failure in read_draft_report(program))
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
+def _describe_obstacle(failure: DraftFailure, root: Path) -> str:
+    """Return the line of one place, or "" if another one contains it."""
+    data = failure.data
+    trace = "\n".join(f'File "{file}", line {line}' for file, line, _ in failure.frames)
+    source = find_source_line(trace, root)
+    number = source.rpartition(":")[2]
+    code = next((text for _, line, text in failure.frames if str(line) == number), "")
+    prefix = f'{source}: "{code}"' if code else source or "a line outside of the model"
+    expression = str(data.get("expr", ""))[:_MOST_CHARACTERS]
+    match failure.kind:
+        case "DATA_DEPENDENT_ERROR":
+            return f"{prefix} depends on values: {expression} was {data.get('result')}"
+        case "GUARD_ADDED" if data.get("prefix") != "runtime_assert":
+            sizes = ", ".join(str(each) for each in data.get("symbol_to_sources", {}).values())
+            return f"{prefix} limits sizes ({sizes}): {expression}"
+        case "MISSING_FAKE_KERNEL":
+            return f"the operator {data.get('op')} has no fake kernel; add one by register_fake"
+        case "MISMATCHED_FAKE_KERNEL":
+            return f"the fake kernel of {data.get('op')} is wrong: {data.get('reason')}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,29 +265,27 @@ class Captures:
         """
         key = (route.capture, route.state)
         if key not in self._captured:
-            self._captured[key] = self._try_capture(route)
+            state = ModelSnapshot(self._model)
+            try:
+                program = capture_program(
+                    self._model,
+                    apply_route(self._spec, route),
+                    self._inputs,
+                    strict=route.capture == "strict",
+                    draft=route.capture == "draft",
+                )
+            except Failure as failure:
+                self._captured[key] = failure
+            else:
+                obstacles = list_obstacles(program, self._root) if route.capture == "draft" else ()
+                notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
+                self._captured[key] = CapturedProgram(program, Decompositions(), notes)
+            finally:
+                state.restore()
         captured = self._captured[key]
         if isinstance(captured, Failure):
             raise captured
         return captured
-
-    def _try_capture(self, route: Route) -> CapturedProgram | Failure:
-        state = ModelSnapshot(self._model)
-        try:
-            program = capture_program(
-                self._model,
-                apply_route(self._spec, route),
-                self._inputs,
-                strict=route.capture == "strict",
-                draft=route.capture == "draft",
-            )
-        except Failure as failure:
-            return failure
-        finally:
-            state.restore()
-        obstacles = list_obstacles(program, self._root) if route.capture == "draft" else ()
-        notes = tuple(f"draft export: {obstacle}" for obstacle in obstacles)
-        return CapturedProgram(program, Decompositions(), notes)
 
 
 def list_routes(spec: ModelSpec, route: Route, model: Model) -> tuple[Route, ...]:
@@ -301,7 +418,15 @@ def _try_routes(
             return export(route), tuple(attempts)
         except Failure as failure:
             failures.append(failure)
-            attempts.append(_describe(route, failure))
+            attempts.append(
+                Attempt(
+                    capture=route.capture,
+                    state=route.state,
+                    optimize=route.optimize,
+                    stage=failure.stage,
+                    message=failure.message,
+                )
+            )
             if failure.__cause__ is None or failure.status is not Status.ERROR:
                 break  # a rule of the contract, or exhausted memory: other attempts fail as well
             if may_skip_optimizer and route.optimize and _is_optimizer_failure(failure.__cause__):
@@ -320,8 +445,17 @@ def _try_routes(
 
 
 def _add_attempts(exported: ExportedGraph, attempts: tuple[Attempt, ...]) -> ExportedGraph:
-    notes = tuple(_format_note(attempt, exported.route) for attempt in attempts)
-    return replace(exported, attempts=attempts, notes=(*exported.notes, *notes))
+    route, notes = exported.route, list(exported.notes)
+    for attempt in attempts:
+        is_same = (attempt.capture, attempt.state) == (route.capture, route.state)
+        note = (
+            f"{_name_route(attempt)} fails at {attempt.stage} ({attempt.message}); "
+            f"the file is from {_name_route(route)}"
+        )
+        if is_same and attempt.optimize and not route.optimize:
+            note = f"dynamo's graph optimizer fails ({attempt.message}); the file is not optimized"
+        notes.append(format_message(note))
+    return replace(exported, attempts=attempts, notes=tuple(notes))
 
 
 def _require_inputs(graph: ir.Model, spec: ModelSpec) -> None:
@@ -333,33 +467,11 @@ def _require_inputs(graph: ir.Model, spec: ModelSpec) -> None:
             raise ValueError(f"the capture ignores the inputs {', '.join(ignored)}")
 
 
-def _describe(route: Route, failure: Failure) -> Attempt:
-    return Attempt(
-        capture=route.capture,
-        state=route.state,
-        optimize=route.optimize,
-        stage=failure.stage,
-        message=failure.message,
-    )
-
-
 def _is_optimizer_failure(error: BaseException) -> bool:
     """Return True if an exception comes from the graph optimizer of dynamo."""
     optimize = torch.onnx.ONNXProgram.optimize.__code__
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code is optimize for frame, _ in frames)
-
-
-def _format_note(attempt: Attempt, route: Route) -> str:
-    is_same = (attempt.capture, attempt.state) == (route.capture, route.state)
-    if is_same and attempt.optimize and not route.optimize:
-        return format_message(
-            f"dynamo's graph optimizer fails ({attempt.message}); the file is not optimized"
-        )
-    return format_message(
-        f"{_name_route(attempt)} fails at {attempt.stage} ({attempt.message}); "
-        f"the file is from {_name_route(route)}"
-    )
 
 
 def _name_route(route: Attempt | Route) -> str:

@@ -20,20 +20,23 @@ from exporter.records.record import Stage
 from exporter.worker.export.exporter_warnings import collect_tracer_warnings
 from exporter.worker.export.graph_names import separate_aliased_outputs, write_declared_sizes
 from exporter.worker.inputs.call import Call, Tensors, build_call, build_tensor_call
-from exporter.worker.model.call_objects import WRAPPED_NAME, has_object_outputs
-from exporter.worker.model.component import ComponentModule
-from exporter.worker.model.custom_ops import NO_CUSTOM_OPS, CustomOps
+from exporter.worker.model.call_objects import (
+    NO_CUSTOM_OPS,
+    WRAPPED_NAME,
+    CustomOps,
+    has_object_outputs,
+)
 from exporter.worker.model.exported_program import find_program, order_leaves
-from exporter.worker.model.source_loader import Model
+from exporter.worker.model.source_loader import ComponentModule, Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private import internals
-from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.export_speedups import (
     detach_weights,
     restore_weights,
     speed_up_conversion,
 )
+from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.torch_private.internals import is_fake, restore_module_hooks
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from exporter.records.record import TRACER_PREFIX
-from exporter.worker.dependencies.source_files import find_model_file
+from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.process.failure import format_message
 from exporter.worker.torch_private.internals import TracerWarning
 
@@ -45,12 +45,8 @@ def collect_tracer_warnings(root: Path) -> Iterator[list[str]]:
         (file or sys.stderr).write(text)
         if issubclass(category, TracerWarning):
             first = str(message).strip().splitlines()[0]
-            frames = (
-                (find_model_file(frame.filename, root), frame.lineno)
-                for frame in reversed(traceback.extract_stack())
-            )
-            lines = (f"{path}:{number}" for path, number in frames if path)
-            source = next(lines, f"{Path(filename).name}:{lineno}")
+            source = find_frame_line(traceback.walk_stack(None), root)
+            source = source or f"{Path(filename).name}:{lineno}"
             counts[format_message(f"{TRACER_PREFIX}{source}: {first}")] += 1
 
     with warnings.catch_warnings():

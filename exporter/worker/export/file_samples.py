@@ -276,14 +276,36 @@ def add_file_samples(
     `operators`: PyTorch's operators in the captured program or traced graph.
     """
     for group in groups:
-        if group not in reference.captures:
-            known = [sample for sample in reference.samples if not sample.captures]
-            if group == SWEEP:
-                choice = _Choice(list(list_sweep(context.spec, [sample.axes for sample in known])))
-            else:
-                choice = _choose_capture_sets(context, known, exported, operators)
-            reference = _add_group(context, folder, reference, group, choice)
-            write_json(folder.reference, reference)
+        if group in reference.captures:
+            continue
+        known = [sample for sample in reference.samples if not sample.captures]
+        if group == SWEEP:
+            choice = _Choice(list(list_sweep(context.spec, [sample.axes for sample in known])))
+        else:
+            choice = _choose_capture_sets(context, known, exported, operators)
+        names = {chosen.name for chosen in choice.sets}
+        others = {sample.name for sample in reference.samples if sample.captures}
+        samples = [
+            sample.model_copy(update={"captures": (*sample.captures, group)})
+            if sample.captures and sample.name in names
+            else sample
+            for sample in reference.samples
+        ]
+        missing = [chosen for chosen in choice.sets if chosen.name not in others]
+        added = run_further_sets(
+            context.model, context.spec, context.root, folder, missing, reference
+        )
+        samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
+        is_complete = len(samples) == len(reference.samples)
+        reference = reference.model_copy(
+            update={
+                "samples": tuple(samples),
+                "captures": (*reference.captures, group),
+                "unproved": reference.unproved | {group: tuple(choice.unproved)},
+                "is_reviewed": reference.is_reviewed and is_complete,
+            }
+        )
+        write_json(folder.reference, reference)
     return reference
 
 
@@ -314,28 +336,3 @@ def _choose_capture_sets(
     choice.sets += draws
     choice.unproved += hidden
     return choice
-
-
-def _add_group(
-    context: ExportContext, folder: JobFolder, reference: Reference, group: str, choice: _Choice
-) -> Reference:
-    names = {chosen.name for chosen in choice.sets}
-    others = {sample.name for sample in reference.samples if sample.captures}
-    samples = [
-        sample.model_copy(update={"captures": (*sample.captures, group)})
-        if sample.captures and sample.name in names
-        else sample
-        for sample in reference.samples
-    ]
-    missing = [chosen for chosen in choice.sets if chosen.name not in others]
-    added = run_further_sets(context.model, context.spec, context.root, folder, missing, reference)
-    samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
-    is_complete = len(samples) == len(reference.samples)
-    return reference.model_copy(
-        update={
-            "samples": tuple(samples),
-            "captures": (*reference.captures, group),
-            "unproved": reference.unproved | {group: tuple(choice.unproved)},
-            "is_reviewed": reference.is_reviewed and is_complete,
-        }
-    )

@@ -6,21 +6,17 @@ It imports neither torch nor a runtime, unless the function does.
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exporter.checks.sample_files import read_sample
+from exporter.checks.protocol import read_sample
 from exporter.core.import_object import load_attribute, prepend_to_path
-from exporter.core.text import redact
 from exporter.manifest import ModelSpec
-from exporter.runtimes.session import Array
 from exporter.worker.dependencies.opened_files import FileAccesses, OpenedFiles, watch_variables
 from exporter.worker.dependencies.source_files import list_loaded_packages
-
-_DETAIL_LINES = 30
+from exporter.worker.process.failure import format_traceback_tail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +43,7 @@ def run_pass(
         except MemoryError:
             problem, is_out_of_memory = "MemoryError", True
         except BaseException as error:
-            lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
-            detail = "\n".join(redact(line, limit=1000) for line in lines[-_DETAIL_LINES:])
+            detail = format_traceback_tail(error)
             text = str(error).strip().partition("\n")[0]
             problem = f"raises {type(error).__name__}{f': {text}' if text else ''}"
     accesses = opened.list_accesses()
@@ -72,9 +67,6 @@ def _call(
         raise TypeError(f"{each.call} is a {type(function).__name__}, expected a function")
     arguments: dict[str, Any] = dict(each.arguments)
     if "samples" in inspect.signature(function).parameters:
-        arguments["samples"] = [_read_inputs(path, spec) for path in samples]
+        tables = (read_sample(path, spec).inputs for path in samples)
+        arguments["samples"] = [{name: a.copy() for name, a in each.items()} for each in tables]
     function(source, target, **arguments)
-
-
-def _read_inputs(folder: Path, spec: ModelSpec) -> dict[str, Array]:
-    return {name: array.copy() for name, array in read_sample(folder, spec).inputs.items()}

@@ -14,13 +14,11 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 
 from exporter.manifest import Axis, Input, ModelSpec
 from exporter.manifest.resolved.call import find_bases
-from exporter.worker.inputs.call import build_call
 from exporter.worker.inputs.input_sets import count_elements
-from exporter.worker.model.exported_program import order_leaves
+from exporter.worker.model.exported_program import pair_inputs
 from exporter.worker.torch_private.graph_operators import list_conditions
 
 #: Combinations of sizes at which a term is evaluated.
@@ -323,18 +321,8 @@ def _list_breaking_sizes(
 
 def _list_dimensions(program: ExportedProgram, spec: ModelSpec) -> Iterator[tuple[str, str]]:
     """Yield the expression of each named dimension of the inputs with its axis."""
-    call = build_call(spec, {item.name: item for item in spec.inputs}, lambda value: value)
-    leaves = order_leaves(program, call.args, call.kwargs)
-    names = [
-        str(getattr(item.arg, "name", ""))
-        for item in program.graph_signature.input_specs
-        if item.kind is InputKind.USER_INPUT
-    ]
-    if leaves is None or len(leaves) != len(names):
-        return
-    examples = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    for leaf, name in zip(leaves, names, strict=True):
-        example = examples.get(name)
+    _, pairs = pair_inputs(program, spec)
+    for leaf, example in pairs or ():
         if isinstance(leaf, Input) and isinstance(example, torch.Tensor):
             for dim, size in zip(leaf.shape, example.shape, strict=False):
                 if isinstance(dim, str):

@@ -29,7 +29,7 @@ from exporter.checks.model_file import (
     read_model,
     rename_external_files,
 )
-from exporter.checks.sample_files import write_weight
+from exporter.checks.protocol import write_weight
 from exporter.core.files import hash_file
 from exporter.jobs import JobFolder, Weight, format_weights_name
 from exporter.manifest import ModelSpec

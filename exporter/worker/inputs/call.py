@@ -35,13 +35,13 @@ def build_call(spec: ModelSpec, leaves: Mapping[str, Any], constant: Callable[[A
     ]
     values += [(fixed.at, constant(fixed.value)) for fixed in spec.constants]
     types = {container.at: container.type for container in spec.containers}
-    args, kwargs = assemble_call(values, types, _create_container)
+
+    def create(type: str, items: Any) -> Any:
+        # By default, indices give a tuple and keys give a dict.
+        return items if type == "list" or isinstance(items, dict) else tuple(items)
+
+    args, kwargs = assemble_call(values, types, create)
     return Call(args=args, kwargs=kwargs)
-
-
-def _create_container(type: str, items: Any) -> Any:
-    """Return a container; by default, indices give a tuple and keys give a dict."""
-    return items if type == "list" or isinstance(items, dict) else tuple(items)
 
 
 def build_tensor_call(spec: ModelSpec, tensors: Tensors) -> Call:

@@ -111,8 +111,8 @@ def _choose_primes(axes: Sequence[Axis], declared: Sizes) -> dict[str, int]:
             middle = max(isqrt(2 * middle * (axis.max // unit)), middle)
         used = {example, *chosen.values()}
         numbers = chain(range(middle, 2 * middle + 8), range(middle, 2, -1))
-        primes = (number * unit for number in numbers if _is_prime(number))
-        sizes = (size for size in primes if size not in used and axis.allows(size))
+        primes = (n for n in numbers if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
+        sizes = (n * unit for n in primes if n * unit not in used and axis.allows(n * unit))
         chosen[axis.name] = next(sizes, example)
     return chosen
 
@@ -125,10 +125,6 @@ def _find_multiple(axis: Axis, number: int) -> int:
 
 def _round_up(size: int, step: int) -> int:
     return -(-size // step) * step
-
-
-def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
 
 
 Allows = Callable[[int], bool]
@@ -502,7 +498,8 @@ def _propose_sizes(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
 def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:
     for item in spec.inputs:
         # Such rows have no defined result, so a difference is only a note.
-        if item.fill.masked_value is not None and item.shape and _is_exact(item.dtype):
+        is_exact = item.dtype == "bool" or "int" in item.dtype
+        if item.fill.masked_value is not None and item.shape and is_exact:
             name = f"fully masked {item.name}"
             yield InputSet(name=name, kind="masked", sizes=declared, changed_input=item.name)
         # Other fills have a bound: an image in [0, 1] has no promise for the value 1,000.
@@ -523,7 +520,3 @@ def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[Input
             )
     if any(item.fill.is_random for item in spec.inputs):
         yield from (create_draw_set(spec, seed) for seed in _SEEDS)
-
-
-def _is_exact(dtype: str) -> bool:
-    return dtype == "bool" or "int" in dtype

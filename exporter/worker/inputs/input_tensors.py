@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -102,17 +102,6 @@ def _convert_array(array: Array) -> torch.Tensor:
 _LARGEST = 255
 
 
-def read_fill(folder: Path, fill: Fill, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Return the tensor of a file as it is, or a picture at this shape.
-
-    Raises:
-        Failure: Stage `source`, if the file cannot be read.
-    """
-    if fill.kind == "file":
-        return read_tensor(folder, fill.file)
-    return read_picture(folder, fill, shape, dtype)
-
-
 def read_picture(
     folder: Path, fill: Fill, shape: Sequence[int], dtype: torch.dtype
 ) -> torch.Tensor:
@@ -191,7 +180,11 @@ def set_special_values(
 def _set_numbers(
     fill: Fill, declared: torch.Tensor, special: Special, generator: torch.Generator
 ) -> torch.Tensor:
-    low, high = _find_ends(fill)
+    low, high = fill.low, fill.high
+    if fill.kind == "normal":
+        low, high = -_NORMAL_END, _NORMAL_END
+    elif fill.kind == "randint":
+        low, high = int(low), int(high) - 1
     numbers = [low, high] if special == "ends" else [low if special == "lowest" else high]
     candidates = _INTEGERS if fill.kind == "randint" else _FLOATS
     inside = [number for number in candidates if low <= number <= high and number not in numbers]
@@ -215,16 +208,6 @@ def _set_numbers(
     return values
 
 
-def _find_ends(fill: Fill) -> tuple[float, float]:
-    match fill.kind:
-        case "normal":
-            return -_NORMAL_END, _NORMAL_END
-        case "randint":
-            return int(fill.low), int(fill.high) - 1
-        case _:
-            return fill.low, fill.high
-
-
 def _allow_all(fill: Fill, declared: torch.Tensor) -> torch.Tensor:
     """Return a mask without padding, or lengths that are all the largest one."""
     if not declared.numel():
@@ -232,16 +215,6 @@ def _allow_all(fill: Fill, declared: torch.Tensor) -> torch.Tensor:
     return torch.full_like(
         declared, int(declared.min() if fill.kind == "padding" else declared.max())
     )
-
-
-def draw_mask_fill(
-    fill: Fill, shape: Sequence[int], sizes: Mapping[str, int], generator: torch.Generator
-) -> torch.Tensor:
-    """Return the values of one of the fills of this module."""
-    if fill.kind == "lengths_of":
-        return draw_lengths(shape, sizes[fill.axis], generator)
-    mask = draw_mask(fill.side, shape, generator)
-    return mask if fill.kind == "mask" else ~mask
 
 
 def draw_lengths(shape: Sequence[int], size: int, generator: torch.Generator) -> torch.Tensor:
@@ -334,7 +307,10 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 generator.manual_seed(seed + 1)
                 changed = mirror_values(fill, tensor, generator)
                 if changed is None and fill.is_random:
-                    changed = _draw_other_values(tensor, draw)
+                    # The first of a few draws that differs: a short mask has few values.
+                    draws = (draw() for _ in range(_DRAWS))
+                    others = (each for each in draws if not torch.equal(each, tensor))
+                    changed = next(others, tensor)
                 tensor = perturb_values(tensor, changed, chosen)
             elif chosen.special:
                 generator.manual_seed(seed + 1)
@@ -351,12 +327,6 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
     return tensors
 
 
-def _draw_other_values(declared: torch.Tensor, draw: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Return the first of a few draws that differs: a short mask has few values."""
-    draws = (draw() for _ in range(_DRAWS))
-    return next((tensor for tensor in draws if not torch.equal(tensor, declared)), declared)
-
-
 def _fill_tensor(
     item: Input,
     fill: Fill,
@@ -367,9 +337,8 @@ def _fill_tensor(
 ) -> torch.Tensor:
     dtype = get_torch_dtype(item.dtype)
     # Half precision has no generator on some devices: draw in float32 and round.
-    drawn = dtype if dtype in (torch.float64, torch.complex128) else torch.float32
-    if dtype.is_complex and dtype is not torch.complex128:
-        drawn = torch.complex64
+    half = torch.complex64 if dtype.is_complex else torch.float32
+    drawn = dtype if dtype in (torch.float64, torch.complex128) else half
     match fill.kind:
         case "python":
             custom: torch.Tensor = load_attribute(fill.python, folder)(
@@ -377,7 +346,9 @@ def _fill_tensor(
             )
             return custom
         case "file" | "image":
-            return read_fill(folder, fill, shape, dtype)
+            if fill.kind == "image":
+                return read_picture(folder, fill, shape, dtype)
+            return read_tensor(folder, fill.file)
         case "normal":
             values = torch.randn(shape, generator=generator, dtype=drawn)
         case "uniform":
@@ -388,7 +359,11 @@ def _fill_tensor(
         case "bernoulli":
             values = torch.rand(shape, generator=generator) < fill.probability
         case "mask" | "padding" | "lengths_of":
-            values = draw_mask_fill(fill, shape, sizes, generator)
+            values = (
+                draw_lengths(shape, sizes[fill.axis], generator)
+                if fill.kind == "lengths_of"
+                else draw_mask(fill.side, shape, generator) ^ (fill.kind == "padding")
+            )
         case "zeros" | "ones":
             values = torch.full(tuple(shape), int(fill.kind == "ones"), dtype=dtype)
         case "arange":

@@ -86,6 +86,26 @@ def order_leaves(program: ExportedProgram, args: Any, kwargs: Any) -> list[Any] 
     return [leaves[path] for path in sorted(indices, key=indices.__getitem__)]
 
 
+def pair_inputs(
+    program: ExportedProgram, spec: ModelSpec
+) -> tuple[list[str], list[tuple[Any, Any]] | None]:
+    """Return the names of a program's inputs, and the declared inputs with their examples.
+
+    There are no pairs, but None, if the program was captured for another call.
+    """
+    call = build_call(spec, {item.name: item for item in spec.inputs}, lambda value: value)
+    leaves = order_leaves(program, call.args, call.kwargs)
+    names = [
+        str(getattr(item.arg, "name", ""))
+        for item in program.graph_signature.input_specs
+        if item.kind is InputKind.USER_INPUT
+    ]
+    if leaves is None or len(leaves) != len(names):
+        return names, None
+    examples = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    return names, [(leaf, examples.get(name)) for leaf, name in zip(leaves, names, strict=True)]
+
+
 def require_matching_inputs(model: object, spec: ModelSpec) -> None:
     """Raise if a captured program cannot run on the declared inputs; ignore other models.
 
@@ -96,14 +116,8 @@ def require_matching_inputs(model: object, spec: ModelSpec) -> None:
     program = find_program(model)
     if program is None:
         return
-    call = build_call(spec, {item.name: item for item in spec.inputs}, lambda value: value)
-    leaves = order_leaves(program, call.args, call.kwargs)
-    names = [
-        str(getattr(item.arg, "name", ""))
-        for item in program.graph_signature.input_specs
-        if item.kind is InputKind.USER_INPUT
-    ]
-    if leaves is None or len(leaves) != len(names):
+    names, pairs = pair_inputs(program, spec)
+    if pairs is None:
         raise Failure(
             Stage.SOURCE,
             f"the program was captured for another call: it has {len(names)} inputs "
@@ -111,11 +125,10 @@ def require_matching_inputs(model: object, spec: ModelSpec) -> None:
             f"{', '.join(item.at for item in spec.inputs)}",
             status=Status.FAIL,
         )
-    examples = {node.name: node.meta.get("val") for node in program.graph.nodes}
     problems = [
         problem
-        for leaf, name in zip(leaves, names, strict=True)
-        if isinstance(leaf, Input) and (problem := _describe_misfit(leaf, examples.get(name), spec))
+        for leaf, example in pairs
+        if isinstance(leaf, Input) and (problem := _describe_misfit(leaf, example, spec))
     ]
     if problems:
         raise Failure(Stage.SOURCE, "; ".join(problems), status=Status.FAIL)

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from exporter.core.text import pluralize, redact
 from exporter.records.record import Attempt, MissingOperator, Stage, Status
-from exporter.worker.dependencies.source_files import find_model_file
+from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
 
 #: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -80,13 +80,8 @@ def find_origin(error: BaseException, root: Path) -> ErrorOrigin:
     operator = format_operator(node) if node is not None else ""
     line = find_node_line(node, root) if node is not None else ""
     if not line:
-        lines = (
-            f"{path}:{line}"
-            for cause in causes
-            for frame, line in reversed(list(traceback.walk_tb(cause.__traceback__)))
-            if (path := find_model_file(frame.f_code.co_filename, root))
-        )
-        line = next(lines, "")
+        stacks = (reversed(list(traceback.walk_tb(cause.__traceback__))) for cause in causes)
+        line = next(filter(None, (find_frame_line(frames, root) for frames in stacks)), "")
     return ErrorOrigin(operator=operator, line=line)
 
 
@@ -105,6 +100,7 @@ def _list_causes(error: BaseException) -> Iterator[BaseException]:
     current: BaseException | None = error
     while current is not None and current not in causes:
         causes.append(current)
+        # `__context__` is no cause: torch often raises inside of `except`.
         current = current.__cause__
     yield from reversed(causes)
 
@@ -113,7 +109,8 @@ def _find_nodes(error: BaseException) -> Iterator[Any]:
     """Yield the nodes that the frames process, the innermost frame first."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     for frame, line in reversed(frames):
-        names = _list_arguments(frame.f_code)
+        code = frame.f_code
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if not any(_is_node(frame.f_locals.get(name)) for name in names):
             names = tuple(_list_loop_variables(frame, line))
         for name in names:
@@ -125,10 +122,6 @@ def _find_nodes(error: BaseException) -> Iterator[Any]:
 def _is_node(value: Any) -> bool:
     loaded = ((sys.modules.get(module), name) for module, name in _NODE_CLASSES)
     return any(module and isinstance(value, getattr(module, name)) for module, name in loaded)
-
-
-def _list_arguments(code: CodeType) -> tuple[str, ...]:
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _list_loop_variables(frame: FrameType, line: int) -> Iterator[str]:
@@ -239,16 +232,9 @@ def wrap_errors(stage: Stage) -> Iterator[None]:
 
 def format_error(error: BaseException) -> str:
     """Return the message of the innermost cause that is not a wrapper of torch."""
-    messages: list[str] = []
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        messages.append(_format_first_line(current))
-        # `__context__` is no cause: torch often raises inside of `except`.
-        current = current.__cause__
+    messages = [_format_first_line(each) for each in _list_causes(error)]
     specific = [message for message in messages if not _WRAPPERS.search(message)]
-    return format_message((specific or messages)[-1])
+    return format_message((specific or messages)[0])
 
 
 def format_traceback_tail(error: BaseException) -> str:

@@ -61,7 +61,7 @@ def compute_in_fork(function: Callable[[], Any]) -> Any | None:
         return torch.load(io.BytesIO(content)) if content and status == 0 else None
 
 
-def run_in_fork(function: Callable[[], None]) -> None:
+def run_in_fork(function: Callable[[], object]) -> None:
     """Run a function in a fork, and end this process in the same way if the fork fails.
 
     Without a fork, the function runs in this process.
@@ -71,7 +71,21 @@ def run_in_fork(function: Callable[[], None]) -> None:
         return
     flush_output()
     with _keep_exit_status():
-        code = _run_in_fork(function)
+        pid = _fork()
+        if pid == 0:
+            code = 1
+            try:
+                function()
+                code = 0
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            finally:
+                if code and (error := sys.exc_info()[1]) is not None:
+                    sys.excepthook(type(error), error, error.__traceback__)
+                flush_output()
+                os._exit(code & 0xFF)
+        _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
     if code < 0:
         faulthandler.disable()  # the log has the frames of the fork
         if -code != signal.SIGKILL:
@@ -80,25 +94,6 @@ def run_in_fork(function: Callable[[], None]) -> None:
     if code:
         flush_output()
         os._exit(code)
-
-
-def _run_in_fork(function: Callable[[], None]) -> int:
-    """Return the exit code of the fork, less than 0 for a signal."""
-    pid = _fork()
-    if pid == 0:
-        code = 1
-        try:
-            function()
-            code = 0
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        finally:
-            if code and (error := sys.exc_info()[1]) is not None:
-                sys.excepthook(type(error), error, error.__traceback__)
-            flush_output()
-            os._exit(code & 0xFF)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -88,7 +88,11 @@ def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[Eager
         Failure: Stage `source`, if an output differs. Its message is about the first call that
             breaks the contract, which may be one that PyTorch rejects.
     """
-    problems = [list(_find_shape_problems(spec, call)) for call in calls]
+    problems: list[list[str]] = [[] for _ in calls]
+    for texts, call in zip(problems, calls, strict=True):
+        if call.outputs is not None:
+            values = [to_value(output) for output in call.outputs]
+            texts.extend(find_undeclared_outputs(spec.outputs, values, call.chosen.sizes))
     if not any(problems):
         return
     broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
@@ -111,12 +115,6 @@ def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[Eager
     if others and call.chosen.kind != "declared":
         message += f"; also on {join_names([calls[index].chosen.name for index in others])}"
     raise Failure(Stage.SOURCE, f"{message}; {fix}", status=Status.FAIL, lines=lines)
-
-
-def _find_shape_problems(spec: ModelSpec, call: EagerCall) -> Iterator[str]:
-    if call.outputs is not None:
-        values = [to_value(output) for output in call.outputs]
-        yield from find_undeclared_outputs(spec.outputs, values, call.chosen.sizes)
 
 
 def _find_wrong_lines(
@@ -194,7 +192,9 @@ def _explain_index(
         if low >= 0 and high < size:
             continue
         limit = f"the table has {pluralize(size, 'row')}"
-        names = [name for name, value in inputs.items() if _has_values(value, index)]
+        integers = {name: each for name, each in inputs.items() if each.dtype in _INTEGERS}
+        values = index.flatten().long()  # an index may have another shape than its input
+        names = [n for n, each in integers.items() if torch.equal(each.flatten().long(), values)]
         if not names:
             return f"the indices are {low} to {high}, but {limit}"
         source = _describe_source(spec, chosen, names[0])
@@ -213,12 +213,6 @@ def _find_table_size(call: OperatorCall, message: str) -> int | None:
     # `index_select(table, dim, index)`; a table of embeddings has its rows first.
     second = call.args[1] if len(call.args) > 1 else 0
     return tensors[0].shape[second if isinstance(second, int) else 0]
-
-
-def _has_values(tensor: torch.Tensor, index: torch.Tensor) -> bool:
-    """Return True if an index has exactly the values of an input, in any shape."""
-    is_equal_kind = tensor.dtype in _INTEGERS and tensor.numel() == index.numel()
-    return is_equal_kind and torch.equal(tensor.flatten().long(), index.flatten().long())
 
 
 def _describe_source(spec: ModelSpec, chosen: InputSet, name: str) -> str:

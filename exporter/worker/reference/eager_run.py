@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -158,7 +157,14 @@ def hide_masked_values(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Ou
     """Return the outputs with 0 at masked positions, which are not compared."""
     if not any(output.masked_by for output in spec.outputs):
         return outputs
-    return tuple(_hide(spec, index, inputs, value) for index, value in enumerate(outputs))
+    hidden: list[Returned] = []
+    for index, value in enumerate(outputs):
+        allowed = None if isinstance(value, list) else _find(spec, index, inputs, value)
+        if allowed is None or isinstance(value, list):
+            hidden.append(value)
+        else:
+            hidden.append(torch.where(allowed, value, torch.zeros_like(value)))
+    return tuple(hidden)
 
 
 def copy_masked_values(
@@ -186,13 +192,6 @@ def copy_masked_values(
                 compared &= True if allowed is None else allowed
             result.append(torch.where(compared, other_value, value))
     return tuple(result)
-
-
-def _hide(spec: ModelSpec, index: int, inputs: Tensors, value: Returned) -> Returned:
-    if isinstance(value, list):
-        return value
-    allowed = _find(spec, index, inputs, value)
-    return value if allowed is None else torch.where(allowed, value, torch.zeros_like(value))
 
 
 def _find(spec: ModelSpec, index: int, inputs: Tensors, value: torch.Tensor) -> torch.Tensor | None:
@@ -332,11 +331,14 @@ def run_in_float64(model: Model | None, spec: ModelSpec, inputs: Tensors) -> Out
         else value
         for name, value in inputs.items()
     }
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of the tensors that a model creates in `forward`
     try:
-        with _default_dtype(torch.float64):
-            outputs = run_model(model, spec, wide)
+        outputs = run_model(model, spec, wide)
     except Failure:
         return None
+    finally:
+        torch.set_default_dtype(previous)
     return outputs if len(outputs) == len(spec.outputs) else None
 
 
@@ -345,17 +347,6 @@ def call_model(model: Model, spec: ModelSpec, inputs: Tensors) -> Any:
     call = build_tensor_call(spec, inputs)
     with apply_state(spec):
         return model(*call.args, **call.kwargs)
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Set the dtype of the tensors that a model creates in `forward`."""
-    previous = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(previous)
 
 
 #: Operators whose second argument is the scale of a tensor.

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from exporter.checks.comparison.compare_arrays import measure_scale
+from exporter.checks.protocol import hash_sample, read_sample, write_float64_outputs
 from exporter.checks.sample_checks import MIN_ROWS, hash_table_parts
-from exporter.checks.sample_files import hash_sample, read_sample, write_float64_outputs
 from exporter.jobs import JobFolder, Reference, Sample, TableParts
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array

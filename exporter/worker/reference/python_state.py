@@ -15,7 +15,6 @@ import torch
 from exporter.checks.validity_checks import HISTORY_PREFIX, WEIGHTS_PREFIX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
-from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import Model, digest_weights
@@ -215,7 +214,19 @@ def _call_model(
     for resized in [chosen for chosen in others if chosen.kind == "axis"][-1:]:
         with contextlib.suppress(Failure):
             run_model(model, spec, draw_inputs(spec, resized, root))
-    _call_with_other_values(model, spec, root, inputs, others)
+    # Other values of all inputs, or of one if the model refuses all.
+    joint, calls = dict(inputs), []
+    for chosen in others:
+        is_usual = chosen.factor == 1.0 and not chosen.increment and not chosen.special
+        if chosen.kind == "values" and is_usual:
+            with contextlib.suppress(Failure):
+                calls.append(draw_inputs(spec, chosen, root))
+                if chosen.changed_input in calls[-1]:
+                    joint[chosen.changed_input] = calls[-1][chosen.changed_input]
+    for other_inputs in (joint, *calls):
+        with contextlib.suppress(Failure):
+            run_model(model, spec, other_inputs)
+            break
     values = state.list_changes()
     outputs: Outputs = ()
     error = ""
@@ -235,27 +246,3 @@ def _call_model(
         for output in outputs
     ]
     return plain, error, changed, list(values)
-
-
-def _call_with_other_values(
-    model: Model, spec: ModelSpec, root: Path, declared: Tensors, others: Sequence[InputSet]
-) -> None:
-    """Call the model with other values of all inputs, or of one if it refuses all."""
-    sets = [
-        chosen
-        for chosen in others
-        if chosen.kind == "values"
-        and chosen.factor == 1.0
-        and not chosen.increment
-        and not chosen.special
-    ]
-    calls = []
-    for chosen in sets:
-        with contextlib.suppress(Failure):
-            calls.append((chosen.changed_input, draw_inputs(spec, chosen, root)))
-    joint = dict(declared)
-    joint.update({name: inputs[name] for name, inputs in calls if name in inputs})
-    for inputs in (joint, *(inputs for _, inputs in calls)):
-        with contextlib.suppress(Failure):
-            run_model(model, spec, inputs)
-            return

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from exporter.checks.comparison.compare_arrays import compute_max_error, measure_scale
-from exporter.checks.sample_files import (
+from exporter.checks.protocol import (
     SelectionData,
     hash_sample,
     read_sample,

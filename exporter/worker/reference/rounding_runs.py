@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from exporter.runtimes.session import Array
-from exporter.worker.dependencies.source_files import find_model_file
+from exporter.worker.dependencies.source_files import find_frame_line
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import TorchDispatchMode, read_schema
 
@@ -31,7 +31,6 @@ _LOOKUPS = frozenset(
 _CONVOLUTIONS = frozenset(
     getattr(torch, f"conv{kind}{rank}d") for kind in ("", "_transpose") for rank in (1, 2, 3)
 )
-_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @contextmanager
@@ -102,16 +101,11 @@ def create_mode(run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> A
 
 
 def _run_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args, kwargs = _widen_operands(func, args, kwargs)
-    return func(*args, **kwargs)
-
-
-def _widen_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
     schema = read_schema(func)
     aliases = [returned.alias_info for returned in schema.returns]
     is_view = any(alias is not None and not alias.is_write for alias in aliases)
     if is_view or str(schema.name) in _LOOKUPS:
-        return args, kwargs
+        return func(*args, **kwargs)
     written = [
         argument.alias_info is not None and argument.alias_info.is_write
         for argument in schema.arguments
@@ -120,7 +114,7 @@ def _widen_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         arg if is_written else internals.tree_map(_widen, arg)
         for arg, is_written in zip(args, written, strict=False)
     )
-    return wide, internals.tree_map(_widen, kwargs)
+    return func(*wide, **internals.tree_map(_widen, kwargs))
 
 
 def _widen(value: Any) -> Any:
@@ -154,22 +148,14 @@ def log_operators() -> Iterator[OperatorLog]:
         log.failing = OperatorCall(args, kwargs)
         returned = func(*args, **kwargs)
         log.failing = None
-        line = _find_current_line()
+        # The working folder of a worker is the root of the project.
+        line = find_frame_line(traceback.walk_stack(None), Path())
         for leaf in internals.tree_leaves(returned):
             log.lines[id(leaf)] = line
         return returned
 
     with create_mode(record):
         yield log
-
-
-def _find_current_line() -> str:
-    """Return the innermost line of the model on the stack, or "" if there is none."""
-    for frame, line in traceback.walk_stack(None):
-        # The working folder of a worker is the root of the project.
-        if path := find_model_file(frame.f_code.co_filename, Path()):
-            return f"{path}:{line}"
-    return ""
 
 
 #: Units in the last place by which results change: of the result, or of the terms of a sum.
@@ -275,18 +261,15 @@ def _remove_exact_sums(sizes: torch.Tensor, args: tuple[Any, ...], count: int) -
         count: The number by which each sum is divided.
     """
     tensors = [each for each in internals.tree_leaves(args) if isinstance(each, torch.Tensor)]
-    bits = [_count_fraction_bits(tensor) for tensor in tensors]
-    known = [each for each in bits if each is not None]
-    if sizes.dtype is not torch.float32 or len(known) < len(bits) or count & (count - 1):
+    known = []
+    for tensor in tensors:
+        # The binary digits after the point, if there are at most 8.
+        scaled = ((bits, tensor * 2**bits) for bits in (0, 2, 8))
+        known += [bits for bits, each in scaled if torch.equal(each, each.round())][:1]
+    if sizes.dtype is not torch.float32 or len(known) < len(tensors) or count & (count - 1):
         return sizes
     largest = 2.0 ** (_INTEGER_BITS - sum(known)) / count
     return torch.where(sizes <= largest, torch.zeros_like(sizes), sizes)
-
-
-def _count_fraction_bits(tensor: torch.Tensor) -> int | None:
-    """Return the binary digits after the point; None if there may be more than 8."""
-    scaled = ((bits, tensor * 2**bits) for bits in (0, 2, 8))
-    return next((bits for bits, each in scaled if torch.equal(each, each.round())), None)
 
 
 def _remove_sign(value: Any) -> Any:
@@ -313,7 +296,10 @@ def compute_plainly() -> Iterator[None]:
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = str(read_schema(func).name)
         if name in _WAVES and args[0].dtype is torch.float32:
-            args = (_round_large_angles(args[0], generator),)
+            angles = args[0]
+            signs = torch.randint(0, 2, angles.shape, generator=generator).to(angles.device) * 2 - 1
+            rounded = angles + signs * torch.finfo(angles.dtype).eps * angles
+            args = (torch.where(angles.abs() < _LARGE_ANGLE, angles, rounded),)
         result = func(*args, **kwargs)
         if name in _TRANSFORMS:
             return _add_transform_error(result, generator)
@@ -338,24 +324,10 @@ def _add_transform_error(result: torch.Tensor, generator: torch.Generator) -> to
     return torch.view_as_complex(changed) if result.is_complex() else changed
 
 
-def _round_large_angles(angles: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    units = torch.randint(0, 2, angles.shape, generator=generator).to(angles.device) * 2 - 1
-    rounded = angles + units * torch.finfo(angles.dtype).eps * angles
-    return torch.where(angles.abs() < _LARGE_ANGLE, angles, rounded)
-
-
 def _accumulate(values: torch.Tensor, dim: int, function: Any) -> torch.Tensor:
     """Return the partial results along an axis, from left to right in float32."""
     array: Array = values.detach().to("cpu", torch.float32).numpy()
     return torch.from_numpy(function.accumulate(array, axis=dim, dtype=np.float32))
-
-
-def _sum_plainly(values: torch.Tensor, dims: list[int] | None) -> torch.Tensor:
-    """Return the sums over the axes without them."""
-    axes = sorted(dim % values.ndim for dim in dims or range(values.ndim))
-    rest = [dim for dim in range(values.ndim) if dim not in axes]
-    flat = values.permute(*rest, *axes).reshape(*(values.shape[dim] for dim in rest), -1)
-    return _accumulate(flat, -1, np.add)[..., -1]
 
 
 def _scan(function: Any) -> Callable[..., torch.Tensor]:
@@ -378,7 +350,12 @@ def _reduce(finish: Callable[[torch.Tensor, int], torch.Tensor]) -> Callable[...
         count = values.numel() // max(result.numel(), 1)
         if count < _LONG or not result.numel():
             return result
-        return finish(_sum_plainly(values, dims), count).reshape(result.shape).to(result.device)
+        # The sums over the axes, without these axes.
+        axes = sorted(dim % values.ndim for dim in dims or range(values.ndim))
+        rest = [dim for dim in range(values.ndim) if dim not in axes]
+        flat = values.permute(*rest, *axes).reshape(*(values.shape[dim] for dim in rest), -1)
+        sums = _accumulate(flat, -1, np.add)[..., -1]
+        return finish(sums, count).reshape(result.shape).to(result.device)
 
     return compute
 

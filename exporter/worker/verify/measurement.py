@@ -91,7 +91,14 @@ def add_measurements(
         times = _time_runs(context, check_context, device)
     except RuntimeProcessEnd as error:
         return record.model_copy(update={"notes": (*notes, f"nothing was measured: {error}")})
-    values = Measurements(latency=_describe_latency(times) if "latency" in requested else None)
+    middle = median(times.file)
+    latency = Latency(
+        median=_round(middle),
+        p95=_round(quantiles(times.file, n=20)[-1]),
+        ratio=_round(middle / median(times.pytorch)),
+        turns=len(times.file),
+    )
+    values = Measurements(latency=latency if "latency" in requested else None)
     if {"load", "memory"} & set(requested):
         figures = _measure_session(context, check_context, device)
         if isinstance(figures, str):
@@ -130,16 +137,6 @@ def _time_runs(context: ExportContext, check_context: CheckContext, device: Devi
         return time_alternately(run_file, run_pytorch)
     finally:
         state.restore()
-
-
-def _describe_latency(times: RunTimes) -> Latency:
-    middle = median(times.file)
-    return Latency(
-        median=_round(middle),
-        p95=_round(quantiles(times.file, n=20)[-1]),
-        ratio=_round(middle / median(times.pytorch)),
-        turns=len(times.file),
-    )
 
 
 def _measure_session(

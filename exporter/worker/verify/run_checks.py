@@ -12,9 +12,8 @@ from pathlib import Path
 from exporter.cache.fingerprint import THOROUGH
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.model_file import UnreadableModel, measure_artifact
-from exporter.checks.protocol import CheckContext, RuntimeCheck
+from exporter.checks.protocol import CheckContext, RuntimeCheck, SampleCache, hash_sample
 from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
-from exporter.checks.sample_files import SampleCache, hash_sample
 from exporter.checks.structure_checks import explain_missing_kernel
 from exporter.checks.validity_checks import DeterminismCheck
 from exporter.core.files import PROJECT_LIMIT, read_regular_file

@@ -14,8 +14,7 @@ import numpy as np
 import onnx
 from onnx import parser
 
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_files import write_sample
+from exporter.checks.protocol import CheckContext, write_sample
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import (
     Axis,

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.sample_files import (
+from exporter.checks.protocol import (
     DamagedSample,
     SampleCache,
     read_sample,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.store import Store, StoreLimits
-from exporter.checks.sample_files import hash_sample
+from exporter.checks.protocol import hash_sample
 from exporter.core.errors import ExporterError
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest

@@ -30,14 +30,14 @@ from exporter.runtimes import (
     Session,
     measure_file_load,
     open_session,
-    runtime_process,
     start_runtime_processes,
 )
+from exporter.runtimes import session as session_module
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
 from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
 from exporter.runtimes.drivers.frames import read_message, write_message
-from exporter.runtimes.runtime_process import RuntimeProcess
 from exporter.runtimes.runtime_registry import DriverSession
+from exporter.runtimes.session import RuntimeProcess
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -158,7 +158,7 @@ def test_a_format_that_is_too_new_has_advice(tmp_path: Path) -> None:
 def test_the_end_of_the_process_is_no_verdict_on_the_file(
     number: int, is_killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    monkeypatch.setattr(session_module, "_IDLE", {})
     session = opened(tmp_path, NEGATE, separate())
     assert isinstance(session, DriverSession)
     assert isinstance(session._driver, RuntimeProcess)
@@ -180,7 +180,7 @@ def find_process(session: Session) -> subprocess.Popen[bytes]:
 def test_the_next_file_uses_the_process_of_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    monkeypatch.setattr(session_module, "_IDLE", {})
     with pytest.raises(LoadFailure):
         opened(tmp_path, NEGATE.replace("Neg", "Unknown"), separate())
     first, second = (opened(tmp_path, NEGATE, separate()) for _ in range(2))
@@ -196,9 +196,9 @@ def test_the_next_file_uses_the_process_of_the_last_one(
 def test_a_process_that_ended_after_earlier_files_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    monkeypatch.setattr(session_module, "_IDLE", {})
     start_runtime_processes([separate(), separate()])
-    ((server,),) = runtime_process._IDLE.values()
+    ((server,),) = session_module._IDLE.values()
     session = opened(tmp_path, NEGATE, separate())
     assert find_process(session) is server.process
     for _ in range(2):
@@ -211,9 +211,9 @@ def test_a_process_that_ended_after_earlier_files_is_replaced(
 def test_forks_share_the_processes_that_run_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_process, "_IDLE", {})
+    monkeypatch.setattr(session_module, "_IDLE", {})
     start_runtime_processes([separate()])
-    ((server,),) = runtime_process._IDLE.values()
+    ((server,),) = session_module._IDLE.values()
     for kills in (False, True, False):
         if (pid := os.fork()) == 0:
             code = 1

@@ -32,15 +32,16 @@ from exporter.records.record import (
     Stage,
 )
 from exporter.tools.repro import ReproducedCell, write_anonymous_reproducer, write_reproducer
-from exporter.tools.repro_call import (
+from exporter.tools.repro_script import (
     format_call,
     format_flat_argument,
     format_flat_call,
     format_hints,
     format_options,
+    render_readme,
+    render_repro_script,
     split_reference,
 )
-from exporter.tools.repro_script import render_readme, render_repro_script
 from tests.unit.factory import make_record, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page

@@ -16,9 +16,8 @@ import pytest
 from exporter.cache.states import read_package_state
 from exporter.core.files import hash_file
 from exporter.processes.environment import hash_variable
-from exporter.worker.dependencies import callers
-from exporter.worker.dependencies.callers import Caller, find_caller
-from exporter.worker.dependencies.opened_files import VariableReads
+from exporter.worker.dependencies import opened_files
+from exporter.worker.dependencies.opened_files import Caller, VariableReads, find_caller
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def only_own_finders(monkeypatch: pytest.MonkeyPatch) -> None:
 def record(function: Callable[..., object], results: list[Caller]) -> Callable[..., object]:
     """Return the function with a hook that records its caller, as the hooks of the package do."""
     namespace = {"results": results, "find_caller": find_caller, "function": function}
-    path = str(Path(callers.__file__).with_name("hook.py"))
+    path = str(Path(opened_files.__file__).with_name("hook.py"))
     code = "def hook(*args):\n    results.append(find_caller())\n    return function(*args)\n"
     exec(compile(code, path, "exec"), namespace)
     return functools.wraps(function)(namespace["hook"])

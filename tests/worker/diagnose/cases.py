@@ -10,8 +10,7 @@ from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Blame, Record, Route
 from exporter.worker.diagnose.explanation import explain_record
-from exporter.worker.export.attempts import ExportContext
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import ExportContext, capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.worker.diagnose.explanation import explain_failure
-from exporter.worker.diagnose.missing_operators import find_missing_operators
+from exporter.worker.diagnose.explanation import explain_failure, find_missing_operators
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.process.failure import Failure

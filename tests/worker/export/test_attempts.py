@@ -20,6 +20,7 @@ from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
     ExportedGraph,
+    capture_program,
     export_module,
     export_program,
     follow_route,
@@ -27,7 +28,6 @@ from exporter.worker.export.attempts import (
     require_capture,
     resolve_function_types,
 )
-from exporter.worker.export.capture import capture_program
 from exporter.worker.export.convert import convert_module
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs

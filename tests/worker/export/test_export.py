@@ -30,7 +30,7 @@ from exporter.manifest.syntax.values import (
 )
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Stage, Status
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import (
     _DYNAMO_OPTIONS,
     _TORCHSCRIPT_OPTIONS,
@@ -43,7 +43,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.verify.run_checks import run_structure_checks
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 

@@ -12,7 +12,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.checks.structure_checks import check_opset
 from exporter.jobs import JobFolder, Reference
 from exporter.records.record import CheckResult, Status
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.exporter_warnings import (
     collect_converter_warnings,
@@ -22,7 +22,7 @@ from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 from tests.worker.contracts import ROOT, declare_output, make_contract
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
-from exporter.checks.sample_files import SampleCache
+from exporter.checks.protocol import SampleCache
 from exporter.jobs import (
     SWEEP,
     Job,

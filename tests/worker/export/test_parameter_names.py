@@ -14,7 +14,7 @@ from exporter.checks.structure_checks import check_signature
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.graph_names import (
     describe_named_weights,
@@ -26,7 +26,7 @@ from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.manifest.resolved.call import SizeRule
-from exporter.worker.export.capture import _make_hints
+from exporter.worker.export.attempts import _make_hints
 from exporter.worker.export.size_terms import equals_declared_size, parse_term
 from tests.worker.contracts import declare_input, declare_output, make_contract
 from tests.worker.export.test_export import export, signature

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.worker.inputs.input_tensors import read_fill
+from exporter.worker.inputs.input_tensors import read_picture
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import make_fill
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, name: str, mode: str, *shape: int, dtype: torch.dtype) -> torch.Tensor:
-    return read_fill(folder, make_fill(kind="image", file=name, mode=mode), shape, dtype)
+    return read_picture(folder, make_fill(kind="image", file=name, mode=mode), shape, dtype)
 
 
 def test_colors_are_channels_from_0_to_1(folder: Path) -> None:

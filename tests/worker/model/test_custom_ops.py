@@ -9,11 +9,11 @@ import torch
 
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.records.record import Stage
-from exporter.worker.diagnose.missing_operators import find_missing_operators
+from exporter.worker.diagnose.explanation import find_missing_operators
 from exporter.worker.export.convert import convert_module
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.custom_ops import CustomOps, load_custom_ops
+from exporter.worker.model.call_objects import CustomOps, load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract

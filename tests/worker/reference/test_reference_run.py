@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.checks.sample_files import read_sample
+from exporter.checks.protocol import read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Stage, Status

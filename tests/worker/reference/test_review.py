@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from exporter.checks.sample_files import hash_sample, read_sample
+from exporter.checks.protocol import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import (

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from exporter.jobs import JobFolder
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
-from exporter.worker.torch_private.decompositions import Decompositions, _DecomposedProgram
 from exporter.worker.torch_private.graph_operators import (
+    Decompositions,
+    _DecomposedProgram,
     count_captured_operators,
     count_traced_operators,
 )

@@ -20,19 +20,19 @@ from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
 
 from exporter.manifest import ModelSpec
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import export_speedups, guards
-from exporter.worker.torch_private.decompositions import Decompositions
 from exporter.worker.torch_private.export_speedups import (
     STACK_TRACE_KEY,
     RegistryCache,
     preload_registry,
     speed_up_conversion,
 )
+from exporter.worker.torch_private.graph_operators import Decompositions
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 Registry = _registration.ONNXRegistry

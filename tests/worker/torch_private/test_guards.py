@@ -8,14 +8,14 @@ import pytest
 
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 MODELS = (

@@ -27,7 +27,7 @@ from exporter.planning.plan import apply_expectations
 from exporter.records.record import Record, Route, Stage, Status
 from exporter.runtimes import Kernels, RuntimeProcessEnd, Session
 from exporter.runtimes.session import Array
-from exporter.worker.export.capture import capture_program
+from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
@@ -35,7 +35,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.reference_run import compute_reference
-from exporter.worker.torch_private.decompositions import Decompositions
+from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.verify import run_checks
 from exporter.worker.verify.run_checks import (
     SharedFields,

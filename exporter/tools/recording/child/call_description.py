@@ -138,20 +138,15 @@ def _read_dims(declared: Any, rank: int = 0) -> dict[int, dict[str, Any]]:
         if isinstance(value, str):
             dims[position] = {"name": value}
         elif hasattr(value, "min") and hasattr(value, "__name__"):
-            dims[position] = {"name": value.__name__, **_read_range(value)}
+            dims[position] = {"name": value.__name__}
+            for key in ("min", "max"):
+                limit = getattr(value, key)
+                # torch has limits of its own for dimensions without a range.
+                if isinstance(limit, int) and 1 < limit < 1 << 31:
+                    dims[position][key] = limit
         elif value is not None and not isinstance(value, int) and "STATIC" not in str(value):
             dims[position] = {"name": ""}
     return dims
-
-
-def _read_range(dim: Any) -> dict[str, int]:
-    limits: dict[str, int] = {}
-    for key in ("min", "max"):
-        value = getattr(dim, key)
-        # torch has limits of its own for dimensions without a range.
-        if isinstance(value, int) and 1 < value < 1 << 31:
-            limits[key] = value
-    return limits
 
 
 def describe_function(function: str, folder: str, names: list[str]) -> Observation:

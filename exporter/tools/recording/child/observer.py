@@ -248,26 +248,23 @@ class _Observer:
         if weights_note:
             notes.append(f"the script loads {weights} {weights_note}; save the model's state_dict")
             weights = ""
-        return {
-            **content,
-            **describe.describe_class(model),
-            "construction": describe.describe(model),
-            "script": self._describe_script(),
-            "state": digest_state(model),
-            "weights": weights,
-            "notes": notes,
-        }
-
-    def _describe_script(self) -> dict[str, Any]:
         main = sys.modules.get("__main__")
         spec = getattr(main, "__spec__", None)
         file = getattr(main, "__file__", None) or ""
         return {
-            "file": str(Path(self._folder, file).resolve()) if file else "",
-            "module": spec.name.removesuffix(".__main__") if spec else "",
-            "arguments": sys.argv[1:],
-            "folder": self._folder,
-            "index": self._count,
+            **content,
+            **describe.describe_class(model),
+            "construction": describe.describe(model),
+            "script": {
+                "file": str(Path(self._folder, file).resolve()) if file else "",
+                "module": spec.name.removesuffix(".__main__") if spec else "",
+                "arguments": sys.argv[1:],
+                "folder": self._folder,
+                "index": self._count,
+            },
+            "state": digest_state(model),
+            "weights": weights,
+            "notes": notes,
         }
 
     def _add_opset(self, content: dict[str, Any], file: Any) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from exporter.cache.store import Store
-from exporter.cache.store.eviction import StoreFile
 from exporter.cache.store.remote_files import RemoteFiles, TimeLimit
 from exporter.cache.store.remote_store import RemoteStore, SigningKey
+from exporter.cache.store.store_entry import StoreFile
 from tests.unit.cache.store.cells import WIDE
 
 KEY = SigningKey(b"0123456789abcdef0123456789abcdef")

@@ -106,7 +106,7 @@ def test_damaged_entries_and_unused_files_are_removed(
     store = limited(tmp_path)
     assert store.evict().cells == 1
     assert (tmp_path / "store/blobs/00" / ("0" * 64)).exists(), "a run may be about to need it"
-    monkeypatch.setattr("exporter.cache.store.eviction.GRACE_PERIOD", -1.0)
+    monkeypatch.setattr("exporter.cache.store.store_entry.GRACE_PERIOD", -1.0)
     store.evict()
     assert not (tmp_path / "store/blobs/00").exists()
     assert not left.exists()

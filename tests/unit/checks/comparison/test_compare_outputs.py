@@ -16,9 +16,8 @@ from exporter.checks.comparison.compare_outputs import (
 )
 from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.comparison.tolerance import Limit, OutputContext
-from exporter.checks.protocol import CheckContext
-from exporter.checks.sample_checks import PARITY
-from exporter.checks.sample_files import (
+from exporter.checks.protocol import (
+    CheckContext,
     DamagedSample,
     SampleData,
     SelectionData,
@@ -26,6 +25,7 @@ from exporter.checks.sample_files import (
     write_sample,
     write_ties,
 )
+from exporter.checks.sample_checks import PARITY
 from exporter.jobs import JobFolder
 from exporter.manifest import Output
 from exporter.records.record import CheckResult, Status

@@ -11,9 +11,8 @@ import tomli
 
 from exporter.checks import RUNTIME_CHECKS
 from exporter.checks.comparison.compare_samples import describe_inputs, list_alternatives
-from exporter.checks.protocol import CheckContext
+from exporter.checks.protocol import CheckContext, SampleData
 from exporter.checks.sample_checks import PARITY
-from exporter.checks.sample_files import SampleData
 from exporter.jobs import JobFolder
 from exporter.manifest import (
     Case,

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import numpy_helper, parser
 
-from exporter.checks.sample_files import hash_sample
+from exporter.checks.protocol import hash_sample
 from exporter.cli.entry_point import exporter
 from exporter.core.errors import ExitCode
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
