@@ -336,7 +336,14 @@ def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
     inputs = [i for i in graph.input if i.name not in undeclared or i.name in declared]
     yield from _compare_values("input", inputs, spec.inputs)
     listed = [item.name for item in graph.input if item.name in stored]
-    yield from _find_listed_initializers(context, model, listed)
+    for name in sorted(declared.intersection(listed)):
+        yield f"input '{name}' has a default value: the file runs without it"
+    others = [name for name in listed if name not in declared]
+    is_requested = spec.options.get("keep_initializers_as_inputs") is True
+    if is_requested and not others and graph.initializer:
+        yield "the initializers are not listed as inputs"
+    if others and not is_requested and model.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
+        yield f"{len(others)} initializers are listed as inputs: {join_names(others)}"
     outputs = (item.name for item in graph.output)
     needed = find_needed_names(graph.node, outputs, index_functions(model))
     for item in inputs:
@@ -346,20 +353,6 @@ def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
     yield from find_weight_name_problems(context, model)
     if spec.weights_are_inputs:
         yield from find_weight_input_problems(model, weights, declared, needed)
-
-
-def _find_listed_initializers(
-    context: CheckContext, model: ModelProto, listed: Sequence[str]
-) -> Iterator[str]:
-    declared = {item.name for item in context.spec.inputs}
-    for name in sorted(declared.intersection(listed)):
-        yield f"input '{name}' has a default value: the file runs without it"
-    others = [name for name in listed if name not in declared]
-    is_requested = context.spec.options.get("keep_initializers_as_inputs") is True
-    if is_requested and not others and model.graph.initializer:
-        yield "the initializers are not listed as inputs"
-    if others and not is_requested and model.ir_version >= _IR_WITHOUT_LISTED_INITIALIZERS:
-        yield f"{len(others)} initializers are listed as inputs: {join_names(others)}"
 
 
 def _compare_values(

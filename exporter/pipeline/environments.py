@@ -72,9 +72,14 @@ def create_environments(
         if not located.interpreter:
             required = ", ".join(environment.requirements)
             on_note(f"creating the environment {environment.name}: {required}")
-            located = _create(project, environment)
-            if located.problem:
-                on_note(located.problem)
+            try:
+                installed = install_environment(environment.definition, project.environments_folder)
+                located = _complete(environment, installed)
+            except InstallationFailure as error:
+                name = f"{environment.location}: the environment {environment.name}"
+                problem = join_lines(f"{name} cannot be created: {error}")
+                located = environment.model_copy(update={"problem": problem})
+                on_note(problem)
         if located.interpreter:
             mark_as_used(project.environments_folder / environment.definition.key)
         environments.append(located)
@@ -96,16 +101,6 @@ def list_garbage(project: Project) -> tuple[StoredEnvironment, ...]:
         for environment in list_environments(folder)
         if environment.key not in declared and (is_private or environment.age > project.store_age)
     )
-
-
-def _create(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:
-    try:
-        installed = install_environment(environment.definition, project.environments_folder)
-    except InstallationFailure as error:
-        name = f"{environment.location}: the environment {environment.name}"
-        problem = join_lines(f"{name} cannot be created: {error}")
-        return environment.model_copy(update={"problem": problem})
-    return _complete(environment, installed)
 
 
 def _complete(

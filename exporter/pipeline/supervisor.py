@@ -199,12 +199,8 @@ def _make_record(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EndedJob:
-    """A job with the records in its folder."""
-
-    job: Job
-    records: FolderRecords
+#: A job with the records in its folder.
+_EndedJob = tuple[Job, FolderRecords]
 
 
 class SplitJobs:
@@ -215,20 +211,20 @@ class SplitJobs:
         for task in tasks:
             self._running.setdefault(task.job.spec.id, set()).add(task.job.folder)
         self._split_models = {model for model, parts in self._running.items() if len(parts) > 1}
-        self._ended: dict[str, list[EndedJob]] = {}
+        self._ended: dict[str, list[_EndedJob]] = {}
 
     def is_split(self, model: str) -> bool:
         """Return True if a model has several parts and not all have ended."""
         return model in self._split_models
 
-    def add_ended(self, job: Job, records: FolderRecords) -> list[EndedJob]:
+    def add_ended(self, job: Job, records: FolderRecords) -> list[_EndedJob]:
         """Add an ended part.
 
         Returns:
             All parts of the model, or an empty list if another part is running.
         """
         model = job.spec.id
-        self._ended.setdefault(model, []).append(EndedJob(job, records))
+        self._ended.setdefault(model, []).append((job, records))
         self._running[model].discard(job.folder)
         if self._running[model]:
             # If the run is killed now, all records in the folder count.
@@ -238,7 +234,7 @@ class SplitJobs:
         self._split_models.discard(model)
         return self._ended.pop(model)
 
-    def list_incomplete(self) -> list[list[EndedJob]]:
+    def list_incomplete(self) -> list[list[_EndedJob]]:
         """Return the ended parts of each model with a part that never started."""
         return list(self._ended.values())
 
@@ -412,15 +408,15 @@ class Supervisor:
         remaining = job.spec.timeout - self._used_seconds[job.folder]
         return Task(job=job, seconds=max(remaining, 1.0))
 
-    def _finish(self, ended: Sequence[EndedJob], *, interrupted: bool) -> Task | None:
+    def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> Task | None:
         """Put the results of a model in place.
 
         Returns:
             A task for cells that cannot be carried over or were postponed, or None.
         """
-        job = ended[0].job
+        job = ended[0][0]
         model = job.spec.id
-        fresh, dropped = join_folders([each.records for each in ended])
+        fresh, dropped = join_folders([records for _, records in ended])
         postponed = [] if interrupted else self._postponed.pop(model, [])
         if not fresh.by_cell and not postponed:
             return None  # interrupted before the first cell

@@ -123,7 +123,17 @@ def propose_entries(
         for cell, record in results.items()
         if (failures := _list_unforeseen(spec, record, today))
     }
-    entries += [ExpectEntry(expectation=item) for item in _expect(unforeseen, spec, reason)]
+    # One new expectation is for failures that differ only in their figures.
+    groups: dict[_JoinedFailure, list[CellId]] = {}
+    for cell, failures in unforeseen.items():
+        for joined in _join_failures(failures):
+            groups.setdefault(joined, []).append(cell)
+    for (stage, checks, match), cells in groups.items():
+        for condition in _list_conditions(cells, spec.devices):
+            added = Expectation.from_fields(
+                condition, stage=stage, checks=checks, match=match, reason=reason
+            )
+            entries.append(ExpectEntry(expectation=added))
     return entries
 
 
@@ -165,21 +175,6 @@ def _list_conditions(cells: Iterable[CellId], devices: Sequence[DeviceName]) -> 
             continue
         for device, each in members.items():
             yield Condition(opsets=each, device=device.base, toolchain=toolchain)
-
-
-def _expect(
-    unforeseen: Mapping[CellId, Sequence[CellFailure]], spec: ModelSpec, reason: str
-) -> Iterator[Expectation]:
-    """Yield new expectations, one for failures that differ only in their figures."""
-    groups: dict[_JoinedFailure, list[CellId]] = {}
-    for cell, failures in unforeseen.items():
-        for stage, checks, match in _join_failures(failures):
-            groups.setdefault((stage, checks, match), []).append(cell)
-    for (stage, checks, match), cells in groups.items():
-        for condition in _list_conditions(cells, spec.devices):
-            yield Expectation.from_fields(
-                condition, stage=stage, checks=checks, match=match, reason=reason
-            )
 
 
 def _join_failures(failures: Sequence[CellFailure]) -> list[_JoinedFailure]:

@@ -12,7 +12,7 @@ from exporter.core.device_name import DeviceName
 from exporter.core.frozen_model import Plain
 from exporter.core.text import join_lines
 from exporter.jobs import Reference, Sample
-from exporter.manifest import Axis, Bound, Device, Dim, Input, ModelSpec, select_bound
+from exporter.manifest import Axis, Device, Dim, Input, ModelSpec, select_bound
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
 from exporter.manifest.syntax.values import Step, assemble_call, is_positional_call
@@ -442,21 +442,19 @@ def _list_limits(spec: ModelSpec, record: Record, reference: Reference) -> list[
     allowed = record.blame.allowed if record.blame else ()
     if allowed:
         return [_format_limit(item) for item in allowed]
-    return [
-        _format_declared_limit(select_bound(spec, output, record.cell.device), noise, step)
-        for output, noise, step in zip_longest(spec.outputs, reference.noise, reference.steps)
-    ]
-
-
-def _format_declared_limit(
-    bound: Bound, noise: float | None, step: float | None
-) -> dict[str, object]:
-    if bound.steps is not None:
-        return _format_limit(OutputLimit(atol=bound.steps * (step or 0.0), rtol=1e-6))
-    if bound.atol is not None or bound.rtol is not None:
-        limit = OutputLimit(atol=bound.atol or 0.0, rtol=bound.rtol or 0.0)
-        return _format_limit(limit)
-    return {"noises": None if noise is None else _NOISE_FACTOR * noise, "places": _LAST_PLACES}
+    limits: list[dict[str, object]] = []
+    for output, noise, step in zip_longest(spec.outputs, reference.noise, reference.steps):
+        bound = select_bound(spec, output, record.cell.device)
+        if bound.steps is not None:
+            limit = OutputLimit(atol=bound.steps * (step or 0.0), rtol=1e-6)
+            limits.append(_format_limit(limit))
+        elif bound.atol is not None or bound.rtol is not None:
+            limit = OutputLimit(atol=bound.atol or 0.0, rtol=bound.rtol or 0.0)
+            limits.append(_format_limit(limit))
+        else:
+            noises = None if noise is None else _NOISE_FACTOR * noise
+            limits.append({"noises": noises, "places": _LAST_PLACES})
+    return limits
 
 
 def _format_limit(allowed: OutputLimit) -> dict[str, object]:

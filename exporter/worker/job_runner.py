@@ -33,7 +33,7 @@ from exporter.worker.export.attempts import (
     list_routes,
     require_capture,
 )
-from exporter.worker.export.exporter_warnings import collect_converter_warnings
+from exporter.worker.export.convert import collect_converter_warnings
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.export.graph_names import (
     describe_named_weights,

@@ -256,26 +256,19 @@ def find_undeclared_outputs(
         for index, array in enumerate(list_items(value)):
             subject = f"output '{output.name}'"
             subject = f"item {index} of {subject}" if isinstance(value, list) else subject
-            yield from _compare_with_declaration(subject, output, array, dict(axis_sizes))
-
-
-def _compare_with_declaration(
-    subject: str, output: Output, array: Array, sizes: dict[str, int]
-) -> Iterator[str]:
-    dtype, shape = output.file_dtype, output.file_shape
-    if array.dtype.name != dtype:
-        yield f"{subject} is declared {dtype}, PyTorch gives {array.dtype}"
-    expected = [
-        sizes.setdefault(dim, size) if isinstance(dim, str) else dim
-        for dim, size in zip(shape, array.shape, strict=False)
-    ]
-    if len(shape) != array.ndim or expected != list(array.shape):
-        names = dict.fromkeys(dim for dim in shape if isinstance(dim, str) and dim in sizes)
-        values = ", ".join(f"{name}={sizes[name]}" for name in names)
-        yield (
-            f"{subject} is declared [{', '.join(map(str, shape))}]"
-            f"{f' with {values}' if values else ''}, PyTorch gives {list(array.shape)}"
-        )
+            shape, actual, known = output.file_shape, list(array.shape), dict(axis_sizes)
+            if array.dtype.name != output.file_dtype:
+                yield f"{subject} is declared {output.file_dtype}, PyTorch gives {array.dtype}"
+            expected = [
+                known.setdefault(dim, size) if isinstance(dim, str) else dim
+                for dim, size in zip(shape, actual, strict=False)
+            ]
+            if len(shape) != array.ndim or expected != actual:
+                names = dict.fromkeys(dim for dim in shape if isinstance(dim, str) and dim in known)
+                with_sizes = ", ".join(f"{name}={known[name]}" for name in names)
+                declared = f"[{', '.join(map(str, shape))}]"
+                declared += f" with {with_sizes}" if with_sizes else ""
+                yield f"{subject} is declared {declared}, PyTorch gives {actual}"
 
 
 def _format_pytorch_failure(sample: Sample) -> str:

@@ -37,7 +37,9 @@ def measure_load(
     `load_small`: Creates the session of a file with one node.
     """
     small_seconds = _time_loads(load_small)  # also imports and starts the runtime
-    before = _reset_peak()
+    with suppress(OSError):  # not Linux, or a container without this file
+        _CLEAR_PEAK.write_text("5", encoding="ascii")  # the peak becomes the current memory
+    before = _read_peak()
     session = load()
     run(session)
     growth = max(0, _read_peak() - before)
@@ -53,13 +55,6 @@ def _time_loads(load: Callable[[], Any]) -> float:
         load()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-def _reset_peak() -> int:
-    """Set the peak of this process to its current memory, and return it."""
-    with suppress(OSError):  # not Linux, or a container without this file
-        _CLEAR_PEAK.write_text("5", encoding="ascii")
-    return _read_peak()
 
 
 def _read_peak() -> int:

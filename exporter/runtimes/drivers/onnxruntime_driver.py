@@ -71,7 +71,11 @@ class OnnxRuntimeDriver(Driver):
         if request.provider_library:
             _register_provider(request.provider_library, providers[0])
         else:
-            _require_provider(providers[0])
+            available = onnxruntime.get_available_providers()
+            if providers[0] not in available:
+                problem = f"this ONNX Runtime has no {providers[0]}; it has "
+                problem += f"{', '.join(sorted(available))}; for a measurement of another machine: "
+                raise DriverFailure("unavailable", f"{problem}`exporter evidence --help`")
         options = _build_options(request)
         _register_libraries(request.libraries, options)
         try:
@@ -145,15 +149,6 @@ def _require_passable_dtypes(session: Any) -> None:
             problem = f"the Python API of ONNX Runtime {version} cannot pass bfloat16, the dtype "
             problem += f"of the input {value.name}; use 1.20 or later"
             raise DriverFailure("unavailable", problem)
-
-
-def _require_provider(name: str) -> None:
-    available = onnxruntime.get_available_providers()
-    if name not in available:
-        listed = ", ".join(sorted(available))
-        problem = f"this ONNX Runtime has no {name}; it has {listed}; for a measurement of another "
-        problem += "machine: `exporter evidence --help`"
-        raise DriverFailure("unavailable", problem)
 
 
 def _register_provider(library: str, name: str) -> None:

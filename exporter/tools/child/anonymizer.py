@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,12 @@ def _hash_names(folder: Path, sources: Path, names: Iterable[str]) -> None:
     owners = (torch, torch.nn, torch.nn.functional, torch.Tensor, torch.nn.Module, builtins)
     public = {*keyword.kwlist, *(name for owner in owners for name in dir(owner))}
     codes = {path: _remove_texts(path.read_text("utf-8")) for path in sources.rglob("*.py")}
-    names = {*names, *(name for tree in codes.values() for name in _list_defined_names(tree))}
+    names = set(names)
+    for node in chain.from_iterable(map(ast.walk, codes.values())):
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
     salt = secrets.token_bytes()
     hashed = {
         name: f"n{abs(hash((salt, name))):x}"[:12]
@@ -118,15 +124,6 @@ def _hash_names(folder: Path, sources: Path, names: Iterable[str]) -> None:
     texts |= {path: path.read_text("utf-8") for path in (folder / "repro.py", folder / "README.md")}
     for path, text in texts.items():
         path.write_text(pattern.sub(lambda match: hashed[match[1]], text), encoding="utf-8")
-
-
-def _list_defined_names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of classes and of the attributes that they set."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
 
 
 def _remove_texts(code: str) -> ast.Module:

@@ -52,7 +52,9 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
     construction, script = observation.construction, observation.script
     reason = construction.reason
     runs_at_import = bool(script.file) and runs_code(Path(script.file))
-    is_main = script.file in (construction.file, *_list_files(construction, script.file))
+    is_imported = Path(script.file).stem in construction.imports
+    is_imported &= str(Path(script.file).parent) in construction.folders
+    is_main = is_imported or script.file == construction.file
     if construction.name and not (is_main and runs_at_import):
         direct = None if construction.init is None else _refer(construction, root, folder)
         if direct:
@@ -65,12 +67,6 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
         if construction.name and not runs_at_import:
             reason = f"the arguments of {observation.label} do not give the exported model"
         yield _write_script(observation, id, root, folder, reason)
-
-
-def _list_files(construction: Construction, script: str) -> Iterator[str]:
-    stem = Path(script).stem
-    if stem in construction.imports and str(Path(script).parent) in construction.folders:
-        yield script
 
 
 def _is_own(file: str, root: Path) -> bool:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from exporter.processes.lifetime import die_with_parent
 
@@ -111,21 +111,9 @@ def install_filter(supervisor: int) -> int:
     _LIBC.prctl(_PR_SET_PTRACER, supervisor, 0, 0, 0)
     if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         _raise_error()
-    code = _compile_filter(machine)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
-    listener = _LIBC.syscall(
-        machine.seccomp, _SET_MODE_FILTER, _SPEC_ALLOW | _NEW_LISTENER, program
-    )
-    if listener < 0:
-        _raise_error()
-    return int(listener)
-
-
-def _compile_filter(machine: _Architecture) -> bytes:
-    """Return a program that notifies of the listed calls and allows all others."""
+    # The program notifies of the listed calls and allows all others.
     count = len(machine.calls)
-    code = [
+    instructions = [
         (_LOAD, 0, 0, _ARCH_OFFSET),
         (_EQUALS, 1, 0, machine.audit),
         (_RETURN, 0, 0, _ALLOW),
@@ -134,7 +122,15 @@ def _compile_filter(machine: _Architecture) -> bytes:
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _NOTIFY),
     ]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+    code = b"".join(struct.pack("=HBBI", *each) for each in instructions)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    listener = _LIBC.syscall(
+        machine.seccomp, _SET_MODE_FILTER, _SPEC_ALLOW | _NEW_LISTENER, program
+    )
+    if listener < 0:
+        _raise_error()
+    return int(listener)
 
 
 def receive_request(listener: int) -> tuple[int, str, int] | None:
@@ -258,7 +254,14 @@ class AccessTracer:
         if pid == 0:
             # With this copy of the other end, the tracer would not see that the worker closed its.
             connection.close()
-            _run_tracer(other, parent)
+            try:
+                die_with_parent(parent)
+                _, messages, _, _ = other.recvmsg(1, socket.CMSG_LEN(4))
+                if messages:
+                    (listener,) = array.array("i", messages[0][2][:4])
+                    _collect(other, listener)
+            finally:
+                os._exit(0)
         other.close()
         try:
             listener = install_filter(pid)
@@ -309,19 +312,8 @@ def _receive(connection: socket.socket, length: int) -> bytes:
     return bytes(parts)
 
 
-def _run_tracer(connection: socket.socket, parent: int) -> NoReturn:
-    """Collect the paths until the worker and its children ended."""
-    try:
-        die_with_parent(parent)
-        _, messages, _, _ = connection.recvmsg(1, socket.CMSG_LEN(4))
-        if messages:
-            (listener,) = array.array("i", messages[0][2][:4])
-            _collect(connection, listener)
-    finally:
-        os._exit(0)
-
-
 def _collect(connection: socket.socket, listener: int) -> None:
+    """Collect the paths until the worker and its children ended."""
     seen: set[tuple[str, int]] = set()
     known: set[tuple[str, int]] = set()
     fresh: list[tuple[str, int]] = []

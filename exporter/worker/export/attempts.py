@@ -412,6 +412,7 @@ def _try_routes(
     failures: list[Failure] = []
     attempts: list[Attempt] = []
     queue = deque(routes)
+    optimizer = torch.onnx.ONNXProgram.optimize.__code__
     while queue:
         route = queue.popleft()
         try:
@@ -429,7 +430,9 @@ def _try_routes(
             )
             if failure.__cause__ is None or failure.status is not Status.ERROR:
                 break  # a rule of the contract, or exhausted memory: other attempts fail as well
-            if may_skip_optimizer and route.optimize and _is_optimizer_failure(failure.__cause__):
+            frames = traceback.walk_tb(failure.__cause__.__traceback__)
+            is_optimizer = any(frame.f_code is optimizer for frame, _ in frames)
+            if may_skip_optimizer and route.optimize and is_optimizer:
                 queue.appendleft(route.model_copy(update={"optimize": False}))
     first = failures[0]
     if len(attempts) > 1:
@@ -465,13 +468,6 @@ def _require_inputs(graph: ir.Model, spec: ModelSpec) -> None:
     if ignored:
         with wrap_errors(Stage.CAPTURE):
             raise ValueError(f"the capture ignores the inputs {', '.join(ignored)}")
-
-
-def _is_optimizer_failure(error: BaseException) -> bool:
-    """Return True if an exception comes from the graph optimizer of dynamo."""
-    optimize = torch.onnx.ONNXProgram.optimize.__code__
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_code is optimize for frame, _ in frames)
 
 
 def _name_route(route: Attempt | Route) -> str:

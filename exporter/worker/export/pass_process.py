@@ -6,7 +6,6 @@ It imports neither torch nor a runtime, unless the function does.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,11 +34,20 @@ def run_pass(
     root: Path, spec: ModelSpec, number: int, paths: tuple[Path, Path], samples: tuple[Path, ...]
 ) -> PassReport:
     """Call a pass of an entry."""
+    each, (source, target) = spec.passes[number], paths
     opened, reads = OpenedFiles(), watch_variables()
     problem, detail, is_out_of_memory = "", "", False
     with opened.watch():
         try:
-            _call(root, spec, number, paths, samples)
+            prepend_to_path(root)
+            function = load_attribute(each.call, (root / spec.manifest).parent)
+            if not callable(function):
+                raise TypeError(f"{each.call} is a {type(function).__name__}, expected a function")
+            arguments: dict[str, Any] = dict(each.arguments)
+            if "samples" in inspect.signature(function).parameters:
+                tables = [read_sample(path, spec).inputs for path in samples]
+                arguments["samples"] = [{n: a.copy() for n, a in table.items()} for table in tables]
+            function(source, target, **arguments)
         except MemoryError:
             problem, is_out_of_memory = "MemoryError", True
         except BaseException as error:
@@ -55,18 +63,3 @@ def run_pass(
         detail=detail,
         is_out_of_memory=is_out_of_memory,
     )
-
-
-def _call(
-    root: Path, spec: ModelSpec, number: int, paths: tuple[Path, Path], samples: Sequence[Path]
-) -> None:
-    each, (source, target) = spec.passes[number], paths
-    prepend_to_path(root)
-    function = load_attribute(each.call, (root / spec.manifest).parent)
-    if not callable(function):
-        raise TypeError(f"{each.call} is a {type(function).__name__}, expected a function")
-    arguments: dict[str, Any] = dict(each.arguments)
-    if "samples" in inspect.signature(function).parameters:
-        tables = (read_sample(path, spec).inputs for path in samples)
-        arguments["samples"] = [{name: a.copy() for name, a in each.items()} for each in tables]
-    function(source, target, **arguments)

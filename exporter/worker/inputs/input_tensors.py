@@ -25,9 +25,10 @@ from exporter.worker.inputs.input_sets import InputSet, Special
 from exporter.worker.inputs.inputs_from import (
     draw_from_function,
     measure_axes,
+    mirror_values,
+    perturb_values,
     select_inputs_function,
 )
-from exporter.worker.inputs.perturbation import mirror_values, perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
 
 

@@ -1,4 +1,4 @@
-"""Calls from user code: the manifest key `inputs_from`."""
+"""Calls from user code, the manifest key `inputs_from`, and other values for their inputs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,140 @@ import torch
 
 from exporter.core.import_object import load_attribute
 from exporter.core.text import pluralize
-from exporter.manifest import Constant, Container, InputsFrom, ModelSpec
+from exporter.manifest import Constant, Container, Fill, InputsFrom, ModelSpec
 from exporter.manifest.syntax.values import Step, format_call_path, parse_call_path
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.perturbation import perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import use_seed
+
+# Other values reveal constants that a trace stored. Each element is mirrored at the middle of the
+# fill's range. That changes the sign of sums, means and elements, and with it the branch of the
+# model. A new draw keeps that sign in half of all models. The distances from the middle are drawn
+# again.
+_SEED = 0
+#: The share of the elements to change.
+_SHARE = 0.5
+
+
+def is_binary(tensor: torch.Tensor) -> bool:
+    """Return True for booleans, and for integers that are all 0 or 1."""
+    if tensor.dtype is torch.bool:
+        return True
+    if tensor.is_floating_point() or tensor.is_complex():
+        return False
+    return bool(((tensor == 0) | (tensor == 1)).all())
+
+
+def choose_binary_changes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return True for the elements of a binary tensor that a probe changes.
+
+    A mask row without any allowed element has no defined result, whether 0 or 1 means allowed. So
+    in every row, along every axis, an unchanged element of each value remains. Along the last axis
+    the first one remains: an element of a causal mask sees only the elements before it. A single
+    element changes. Along the only axis the last element remains instead, because models read the
+    first one as a number.
+    """
+    axes = [axis for axis, size in enumerate(tensor.shape) if size > 1]
+    if not axes:
+        return torch.ones_like(tensor, dtype=torch.bool)
+    *outer, row = axes
+    values = tensor.to(torch.bool)
+    is_single_axis = tensor.ndim == 1 or row < tensor.ndim - 1
+    find_anchor = _find_last if is_single_axis else _find_first
+    anchors = find_anchor(values, row) | find_anchor(~values, row)
+    generator = torch.Generator().manual_seed(_SEED)
+    changes = (torch.rand(tensor.shape, generator=generator) < _SHARE) & ~anchors
+    is_unchanged = ~changes.any(row, keepdim=True)
+    changes |= _find_last(~anchors, row) & is_unchanged
+    for axis in outer:
+        for members in (values, ~values):
+            unchanged = members & ~changes
+            is_lost = members.any(axis, keepdim=True) & ~unchanged.any(axis, keepdim=True)
+            changes &= ~(_find_first(members, axis) & is_lost)
+    return changes
+
+
+def _find_first(members: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return the first True of each row along an axis."""
+    return members & (members.cumsum(axis) == 1)
+
+
+def _find_last(members: torch.Tensor, axis: int) -> torch.Tensor:
+    return _find_first(members.flip(axis), axis).flip(axis)
+
+
+def mirror_values(
+    fill: Fill, declared: torch.Tensor, generator: torch.Generator
+) -> torch.Tensor | None:
+    """Return values on the other side of the middle, at 0.5 to 1 of the distance.
+
+    Returns:
+        None if the fill has no middle or if no value changes.
+    """
+    match fill.kind:
+        case "normal":
+            middle = 0.0
+        case "uniform":
+            middle = (fill.low + fill.high) / 2
+        case "randint":
+            middle = (fill.low + fill.high - 1) / 2
+        case _:
+            return None
+    factor = 0.5 + torch.rand(declared.shape, generator=generator) / 2
+    wide = torch.complex128 if declared.is_complex() else torch.float64
+    values = middle - (declared.to(wide) - middle) * factor
+    if not (declared.is_floating_point() or declared.is_complex()):
+        values = values.round()
+    mirrored = values.to(declared.dtype)
+    return None if torch.equal(mirrored, declared) else mirrored
+
+
+def perturb_values(
+    tensor: torch.Tensor, changed: torch.Tensor | None, chosen: InputSet
+) -> torch.Tensor:
+    """Return the values of the input that a set changes.
+
+    `changed`: Other values of the same fill, if it can generate them.
+    """
+    if chosen.factor != 1.0:
+        return tensor * chosen.factor
+    if changed is not None:
+        return changed
+    return choose_nearby_values(tensor, increment=chosen.increment)
+
+
+def choose_nearby_values(tensor: torch.Tensor, *, increment: int = 0) -> torch.Tensor:
+    """Return other values near the given ones, such that most indices stay in range.
+
+    Values of 0 and 1 may be a mask, so every row keeps some of them.
+
+    `increment`: The number to add to integers, even if the sum is out of range.
+    """
+    if not tensor.numel():
+        return tensor
+    all_axes = tuple(range(tensor.ndim))
+    flips = [all_axes, *((axis,) for axis in all_axes)]
+    if is_binary(tensor) and not (increment and bool(tensor.all())):
+        changes = choose_binary_changes(tensor)
+        if increment:
+            return tensor + increment * changes.to(tensor.dtype)
+        if changes.any():
+            return torch.where(changes, 1 - tensor.to(torch.int64), tensor).to(tensor.dtype)
+        # Rows that change places stay valid, reversed rows may not.
+        flips = flips[1:]
+    if increment:
+        return tensor + increment
+    for axes in flips:
+        flipped = tensor.flip(axes)
+        if not torch.equal(flipped, tensor):
+            return flipped
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor * 1.5 + 0.25
+    # Subtract first: the last index of a table has a smaller neighbor only.
+    return tensor - 1 if int(tensor.min()) > 0 else tensor + 1
+
 
 _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"
 

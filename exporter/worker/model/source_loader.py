@@ -140,7 +140,15 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         else:
             model = _build_model(spec, folder)
         if isinstance(model, ExportedProgram):
-            _require_no_settings(spec)
+            settings = {
+                "weights": bool(spec.weights),
+                "mode": spec.mode == "train",
+                "precision": spec.precision is not None,
+                "export_device": spec.export_device != "cpu",
+            }
+            for key in (key for key, is_set in settings.items() if is_set):
+                message = f"{spec.source} is an ExportedProgram: its capture fixed the {key}; "
+                raise Failure(Stage.SOURCE, f"{message}remove `{key}`")
             loaded: Model = convert_to_module(model)
             store(loaded)
             return loaded
@@ -200,37 +208,18 @@ def _build_model(spec: ModelSpec, folder: Path) -> Any:
             Stage.SOURCE,
             f"{spec.source} is a {type(source).__name__}, expected a class, a function or a module",
         )
-    _require_init(source, spec)
-    return source(**spec.init)
-
-
-def _require_init(source: Callable[..., object], spec: ModelSpec) -> None:
-    """Raise if `init` does not fit the parameters, as far as they can be read."""
     try:
         signature = inspect.signature(source)
     except (TypeError, ValueError):
-        return  # the call reports the problem
+        signature = None  # the call reports the problem
     try:
-        signature.bind(**spec.init)
+        if signature is not None:
+            signature.bind(**spec.init)
     except TypeError as error:
         parameters = f"{spec.source.rpartition(':')[2]}{signature}"
         message = f"`init` does not fit {parameters}: {error}; change `init` or the parameters"
         raise Failure(Stage.SOURCE, message) from error
-
-
-def _require_no_settings(spec: ModelSpec) -> None:
-    """Raise if the manifest sets a property that the capture of a program has fixed."""
-    settings = {
-        "weights": bool(spec.weights),
-        "mode": spec.mode == "train",
-        "precision": spec.precision is not None,
-        "export_device": spec.export_device != "cpu",
-    }
-    for key in (key for key, is_set in settings.items() if is_set):
-        message = (
-            f"{spec.source} is an ExportedProgram: its capture fixed the {key}; remove `{key}`"
-        )
-        raise Failure(Stage.SOURCE, message)
+    return source(**spec.init)
 
 
 def _prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device) -> Model:

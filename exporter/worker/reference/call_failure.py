@@ -50,7 +50,7 @@ class EagerCall:
     chosen: InputSet
     inputs: Tensors
     outputs: Outputs | None
-    error: str
+    error: str = ""
 
 
 def explain_declared_call(

@@ -69,16 +69,12 @@ from exporter.worker.reference.python_state import PythonState, ReversedCalls, c
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(EagerCall):
     """One input set with PyTorch's outputs, or with its error."""
 
-    chosen: InputSet
-    inputs: Tensors
-    outputs: Outputs | None
     exact: Outputs | None = None
     is_measured: bool = False
     """Whether it ran in float64, with or without success."""
-    error: str = ""
     undefined: tuple[int, ...] = ()
     """Positions of outputs without a defined value."""
 
@@ -151,8 +147,7 @@ def compute_reference(
             run = replace(run, undefined=find_undefined_outputs(outputs, run.outputs))
         if _is_promised(run, runs[0]):
             runs.append(run)
-    calls = [EagerCall(run.chosen, run.inputs, run.outputs, run.error) for run in runs]
-    require_declared_shapes(model, spec, calls)
+    require_declared_shapes(model, spec, runs)
     if not unstable and reverse is None and state.list_changes():
         unstable = _describe_stored_state(model, spec, root, runs)
     runs, float64_reason, float64_run = _measure_runs(model, spec, runs)

@@ -18,12 +18,12 @@ from onnx import parser
 
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.core.frozen_model import FrozenModel
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Latency, LoadTime, Measurements, PeakMemory, Record, Status
 from exporter.runtimes import RuntimeProcessEnd, load_kernels, measure_file_load, open_session
+from exporter.runtimes.drivers.load_figures import LoadFigures
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 
@@ -32,20 +32,9 @@ _SMALL = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y
 
 # In the worker, PyTorch and other files would hide both. A device with an environment is measured
 # in a process of that environment.
-class SessionFigures(FrozenModel):
-    """The measured load."""
-
-    seconds: float
-    """The shortest load: from the call until the session exists."""
-    small_seconds: float
-    """The same for a file with one node."""
-    bytes: int
-    """The growth of memory by the session and its first run."""
-
-
 def measure_session(
     root: Path, folder: Path, opset: int, spec: ModelSpec, device: Device
-) -> SessionFigures:
+) -> LoadFigures:
     """Load the file of a job, run it once on the declared inputs, and return the figures."""
     job = JobFolder(folder)
     kernels = load_kernels(spec, root)
@@ -61,8 +50,7 @@ def measure_session(
     with TemporaryDirectory() as scratch:
         small = Path(scratch) / "small.onnx"
         small.write_bytes(parser.parse_model(_SMALL).SerializeToString())
-        figures = measure_file_load(context.path, small, device, kernels, inputs)
-    return SessionFigures(**figures._asdict())
+        return measure_file_load(context.path, small, device, kernels, inputs)
 
 
 #: Rounds: at least and at most. Between these limits the time decides.
@@ -141,7 +129,7 @@ def _time_runs(context: ExportContext, check_context: CheckContext, device: Devi
 
 def _measure_session(
     context: ExportContext, check_context: CheckContext, device: Device
-) -> SessionFigures | str:
+) -> LoadFigures | str:
     """Return the figures of the file in a process of its own, or the reason why there are none."""
     arguments = {
         "root": context.root,
@@ -152,7 +140,7 @@ def _measure_session(
     }
     try:
         # In the worker's process group, which a timeout kills.
-        return call_in_child(_FUNCTION, arguments, SessionFigures, None)
+        return call_in_child(_FUNCTION, arguments, LoadFigures, None)
     except ChildFailure as failure:
         return f"its process {failure}"
 

@@ -35,7 +35,7 @@ from exporter.runtimes import (
 from exporter.runtimes import session as session_module
 from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
 from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
-from exporter.runtimes.drivers.frames import read_message, write_message
+from exporter.runtimes.drivers.server import read_message, write_message
 from exporter.runtimes.runtime_registry import DriverSession
 from exporter.runtimes.session import RuntimeProcess
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT

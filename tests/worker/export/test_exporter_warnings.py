@@ -13,10 +13,11 @@ from exporter.checks.structure_checks import check_opset
 from exporter.jobs import JobFolder, Reference
 from exporter.records.record import CheckResult, Status
 from exporter.worker.export.attempts import capture_program
-from exporter.worker.export.convert import convert_module, convert_program
-from exporter.worker.export.exporter_warnings import (
+from exporter.worker.export.convert import (
     collect_converter_warnings,
     collect_tracer_warnings,
+    convert_module,
+    convert_program,
 )
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.inputs.input_sets import choose_usual_sets
