@@ -321,15 +321,12 @@ def _use_store(
 
     The export with a toolchain restores its cells itself.
     """
-    cells = (planned.cell for planned in decisions.to_run)
-    if options.store is None:
+    store = options.store
+    cells = [each.cell for each in decisions.to_run if stored.build.owns(each.cell)]
+    if store is None or not cells:
         return decisions
-    results = options.store.find_all(
-        {
-            cell: validator.fingerprints.get_cell_parts(cell)
-            for cell in cells
-            if stored.build.owns(cell)
-        },
+    results = store.find_all(
+        {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
         lambda record: validator.is_valid(record) and (record.thorough or not options.thorough),
     )
     hits = {

@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_829,
-    "lines of tests": 68_403,
-    "files": 260,
+    "lines of the package": 56_120,
+    "lines of tests": 68_400,
+    "files": 243,
     "packages": 42,
     "modules below 60 lines": 8,
-    "lines of imports in 1,000 lines": 79,
-    "private functions called once, in 1,000 functions": 194,
+    "lines of imports in 1,000 lines": 77,
+    "private functions called once, in 1,000 functions": 170,
 }
 
 
