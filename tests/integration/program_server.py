@@ -42,7 +42,8 @@ _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CU
 #: A variable that torch sets in each process that exports, such as that of the tests.
 _SET_BY_TORCH = "TORCHINDUCTOR_CACHE_DIR"
 #: Commands that start processes with the modules of workers.
-WORKING = {"add", "evidence", "export", "ops", "publish", "record", "rehearse", "repro", "verify"}
+WORKING = {"add", "doctor", "evidence", "export", "ops", "publish", "record", "rehearse"}
+WORKING |= {"repro", "verify"}
 #: The variable that describes the servers.
 _SERVERS = "TEST_SERVERS"
 #: The output of a server that can be reached.
