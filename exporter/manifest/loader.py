@@ -21,15 +21,8 @@ from exporter.manifest.project_settings import (
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Device, Manifest, Project
+from exporter.manifest.rules import fills, signature, sources
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
-from exporter.manifest.rules.fills import (
-    check_masks,
-    resolve_cases,
-    resolve_comparators,
-    resolve_fill,
-    resolve_inputs_from,
-    resolve_rollout,
-)
 from exporter.manifest.rules.layers import (
     EffectiveSettings,
     EntryContext,
@@ -38,27 +31,6 @@ from exporter.manifest.rules.layers import (
     resolve_conditions,
     resolve_overrides,
     resolve_tolerance,
-)
-from exporter.manifest.rules.signature import (
-    check_inputs,
-    complete_input_names,
-    expand_repeats,
-    resolve_call_paths,
-    resolve_containers,
-    resolve_dtype,
-    resolve_shapes,
-)
-from exporter.manifest.rules.sources import (
-    resolve_artifact,
-    resolve_component,
-    resolve_custom_ops,
-    resolve_depends,
-    resolve_metric,
-    resolve_options,
-    resolve_parameters,
-    resolve_passes,
-    resolve_weights,
-    resolve_weights_hash,
 )
 from exporter.manifest.rules.validation import ManifestFile, validate_manifest
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
@@ -86,22 +58,22 @@ _UNCHANGED_KEYS = (
 _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "devices": add_consumer_devices,
     "source": lambda model: model.check_source(("source",), model.settings.source),
-    "weights": resolve_weights,
-    "weights_sha256": resolve_weights_hash,
-    "passes": resolve_passes,
-    "metric": resolve_metric,
-    "component": resolve_component,
-    "artifact": resolve_artifact,
+    "weights": sources.resolve_weights,
+    "weights_sha256": sources.resolve_weights_hash,
+    "passes": sources.resolve_passes,
+    "metric": sources.resolve_metric,
+    "component": sources.resolve_component,
+    "artifact": sources.resolve_artifact,
     "expect": lambda model: resolve_conditions(model, "expect", Expectation),
     "skip": lambda model: resolve_conditions(model, "skip", Skip),
-    "parameters": resolve_parameters,
-    "options": resolve_options,
-    "custom_ops": resolve_custom_ops,
+    "parameters": sources.resolve_parameters,
+    "options": sources.resolve_options,
+    "custom_ops": sources.resolve_custom_ops,
     "overrides": resolve_overrides,
-    "depends": resolve_depends,
+    "depends": sources.resolve_depends,
     "tolerance": lambda model: resolve_tolerance(model, ("tolerance",), model.settings.tolerance),
-    "containers": resolve_containers,
-    "inputs_from": lambda model: resolve_inputs_from(
+    "containers": signature.resolve_containers,
+    "inputs_from": lambda model: fills.resolve_inputs_from(
         model, ("inputs_from",), model.settings.inputs_from
     ),
 }
@@ -133,13 +105,13 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     settings = model.settings
     inputs: list[dict[str, Any]] = []
     if model.has_valid("inputs"):
-        fills = [
+        values = [
             _resolve_fill(model, ("inputs", index), table)
             for index, table in enumerate(settings.inputs)
         ]
-        call_paths = resolve_call_paths(model)
-        inputs = [{"at": at, "fill": fill} for at, fill in zip(call_paths, fills, strict=True)]
-        check_inputs(model)
+        call_paths = signature.resolve_call_paths(model)
+        inputs = [{"at": at, "fill": fill} for at, fill in zip(call_paths, values, strict=True)]
+        signature.check_inputs(model)
     tolerances = []
     if model.has_valid("outputs"):
         tolerances = [
@@ -150,12 +122,12 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
         ]
     if not model.has_valid("inputs", "outputs"):
         return {}
-    shapes = {shape.path: shape for shape in resolve_shapes(model)}
-    check_masks(model, shapes)
-    comparators = resolve_comparators(model, shapes)
-    rollout = resolve_rollout(model, shapes) if model.has_valid("rollout") else None
+    shapes = {shape.path: shape for shape in signature.resolve_shapes(model)}
+    fills.check_masks(model, shapes)
+    comparators = fills.resolve_comparators(model, shapes)
+    rollout = fills.resolve_rollout(model, shapes) if model.has_valid("rollout") else None
     axes = resolve_axes(model, tuple(shapes.values()))
-    cases = resolve_cases(model, axes) if model.has_valid("cases") else ()
+    cases = fills.resolve_cases(model, axes) if model.has_valid("cases") else ()
     if model.report:
         return {}
     outputs = [
@@ -170,7 +142,7 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
             type.from_fields(
                 table,
                 shape=shapes[key, index].dims,
-                dtype=resolve_dtype(settings, table),
+                dtype=signature.resolve_dtype(settings, table),
                 **others[index],
             )
             for index, table in enumerate(getattr(settings, key))
@@ -183,7 +155,9 @@ def _resolve_fill(model: EffectiveSettings, path: KeyPath, table: InputTable) ->
     has_function = model.settings.inputs_from or not model.has_valid("inputs_from")
     if has_function and "fill" not in table.model_fields_set:
         return Fill(kind="function")
-    return resolve_fill(model, (*path, "fill"), table.fill, resolve_dtype(model.settings, table))
+    return fills.resolve_fill(
+        model, (*path, "fill"), table.fill, signature.resolve_dtype(model.settings, table)
+    )
 
 
 def _check_required_keys(model: EffectiveSettings) -> None:
@@ -414,8 +388,8 @@ def load_layers(
     for entry in graph.entries:
         entry_report = ProblemCollector()
         layers = (*base, *graph.list_layers(entry, entry_report))
-        expanded = expand_repeats(merge_layers(entry.id, layers, entry_report, context))
-        models.append(complete_input_names(expanded))
+        expanded = signature.expand_repeats(merge_layers(entry.id, layers, entry_report, context))
+        models.append(signature.complete_input_names(expanded))
     for file in files:
         check_shared_axes(file.defaults, models)
     specs = [resolve_model(model) for model in models]

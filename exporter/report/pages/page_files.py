@@ -26,17 +26,7 @@ from exporter.records.baseline import Baseline, list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
 from exporter.report.formats import LEGEND, Mark, clean_message
 from exporter.report.pages.browser_data import build_index_data
-from exporter.report.rows.artifacts import (
-    build_check_table,
-    build_measurement_rows,
-    build_metric_rows,
-    build_timing_rows,
-    build_variant_rows,
-    count_operators,
-    group_files,
-    group_notes,
-    group_releases,
-)
+from exporter.report.rows import artifacts, failures, matrix
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,
@@ -53,24 +43,6 @@ from exporter.report.rows.cells import (
     group_cells,
     mask_numbers,
 )
-from exporter.report.rows.failures import (
-    FindingContext,
-    GateContext,
-    build_failure_rows,
-    build_flaky_rows,
-    cluster_cells,
-    cluster_findings,
-    find_context,
-)
-from exporter.report.rows.matrix import (
-    WIDE,
-    build_matrix,
-    build_support_rows,
-    build_tool_table,
-    describe_contract,
-    find_opset_runs,
-    summarize_support,
-)
 
 
 def build_model_page(
@@ -85,19 +57,19 @@ def build_model_page(
     by_device: dict[str, list[Cell]] = {}
     for cell in cells:
         by_device.setdefault(cell.id.device, []).append(cell)
-    tables = tuple(build_check_table(device, each) for device, each in by_device.items())
+    tables = tuple(artifacts.build_check_table(device, each) for device, each in by_device.items())
     used = {cell.mark for cell in cells}.union(*(table["marks"] for table in tables))
-    matrix = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
-    notes = group_notes(cells)
-    is_wide = len(opsets) > WIDE  # too many for columns
+    rows = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
+    notes = artifacts.group_notes(cells)
+    is_wide = len(opsets) > matrix.WIDE  # too many for columns
     return {
         "spec": spec,
-        "contract": describe_contract(spec),
+        "contract": matrix.describe_contract(spec),
         "weights": next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
         "opsets": opsets,
-        "matrix": matrix,
+        "matrix": rows,
         "is_wide": is_wide,
-        "has_gaps": not is_wide and any(None in row["marks"] for row in matrix),
+        "has_gaps": not is_wide and any(None in row["marks"] for row in rows),
         "support": tuple(support),
         "legend": tuple(mark for mark in LEGEND if mark in used),
         "thorough": format_opsets(
@@ -109,13 +81,13 @@ def build_model_page(
             if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
         },
         "checks": tuple(table for table in tables if table["rows"]),
-        "flaky": build_flaky_rows(cells),
-        "failures": build_failure_rows(cells, project, history),
-        "files": group_files(cells),
-        "releases": group_releases(cells),
-        "measurements": build_measurement_rows(cells),
-        "timings": build_timing_rows(cells) if project.timings else (),
-        "operators": count_operators(cells),
+        "flaky": failures.build_flaky_rows(cells),
+        "failures": failures.build_failure_rows(cells, project, history),
+        "files": artifacts.group_files(cells),
+        "releases": artifacts.group_releases(cells),
+        "measurements": artifacts.build_measurement_rows(cells),
+        "timings": artifacts.build_timing_rows(cells) if project.timings else (),
+        "operators": artifacts.count_operators(cells),
         "notes": notes,
         "tracer_warnings": sum(note["text"].startswith(TRACER_PREFIX) for note in notes),
         "trend": list_steps(history.trend, spec.id),
@@ -128,7 +100,7 @@ def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row
     return {
         "device": device,
         "marks": tuple(marks.get(opset) for opset in opsets),
-        "opset_runs": find_opset_runs(cells),
+        "opset_runs": matrix.find_opset_runs(cells),
         "lowest_opset": find_lowest_opset(cells),
     }
 
@@ -158,23 +130,23 @@ def build_overview(
         "green": sum(cell.record is not None and cell.record.status.is_green for cell in cells),
         "legend": tuple(mark for mark in LEGEND if mark in used),
         "runtimes": _describe_runtimes(manifest, by_model, run.tools),
-        "matrix": build_matrix(manifest, by_model, history),
+        "matrix": matrix.build_matrix(manifest, by_model, history),
         "support": tuple(
             row
             for spec in manifest.models
-            for row in [summarize_support(spec, by_model[spec.id])]
+            for row in [matrix.summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
-        "variants": build_variant_rows(manifest.models, by_model),
-        "metrics": build_metric_rows(by_model),
-        "red": {"cells": len(red), "clusters": cluster_cells(red, manifest, history)},
+        "variants": artifacts.build_variant_rows(manifest.models, by_model),
+        "metrics": artifacts.build_metric_rows(by_model),
+        "red": {"cells": len(red), "clusters": failures.cluster_cells(red, manifest, history)},
         "not_run": _build_section(cells, None),
         "expected": _build_section(cells, Status.XFAIL),
-        "flaky": build_flaky_rows(cells),
+        "flaky": failures.build_flaky_rows(cells),
         "unproved": _build_section(cells, Status.SKIP, Status.UNAVAILABLE),
         "routes": _list_routes(cells),
-        "tools": build_tool_table(run),
-        "findings": cluster_findings(findings or ()),
+        "tools": matrix.build_tool_table(run),
+        "findings": failures.cluster_findings(findings or ()),
     }
 
 
@@ -183,7 +155,7 @@ def _describe_runtimes(
 ) -> dict[str, str]:
     versions: dict[str, list[str]] = {}
     for spec in manifest.models:
-        for row in build_support_rows(spec, by_model[spec.id], manifest, tools):
+        for row in matrix.build_support_rows(spec, by_model[spec.id], manifest, tools):
             for device in row["devices"]:
                 versions.setdefault(device, []).append(row["proved_with"])
     last_opsets = {each.name: each.last_opset for each in manifest.project.devices}
@@ -327,7 +299,7 @@ def render_pages(
             by_model[spec.id],
             manifest.project,
             history,
-            build_support_rows(spec, by_model[spec.id], manifest, run.tools),
+            matrix.build_support_rows(spec, by_model[spec.id], manifest, run.tools),
         )
         text = render(_MODEL_TEMPLATE, templates, options, page=model_page)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
@@ -403,7 +375,7 @@ def preload_templates(templates: Path | None, style: Style, command: str) -> Non
 def render_gate(
     findings: Sequence[GateFinding],
     templates: Path | None = None,
-    context: GateContext | None = None,
+    context: failures.GateContext | None = None,
 ) -> str:
     """Return the findings of the gate as markdown, the worst first.
 
@@ -416,7 +388,7 @@ def render_gate(
     from exporter.report.pages.templates import PLAIN, RenderOptions, render
 
     others = [finding for finding in findings if not finding.is_improvement]
-    regressions = cluster_findings([finding for finding in others if finding.is_blocking])
+    regressions = failures.cluster_findings([finding for finding in others if finding.is_blocking])
     options = RenderOptions(command=context.manifest.project.command) if context else PLAIN
     return render(
         "gate.md",
@@ -426,11 +398,15 @@ def render_gate(
         findings=len(findings),
         regressions=regressions,
         contexts=[
-            find_context(cluster.findings, context) if context else FindingContext()
+            failures.find_context(cluster.findings, context)
+            if context
+            else failures.FindingContext()
             for cluster in regressions
         ],
-        improvements=cluster_findings([each for each in findings if each.is_improvement]),
-        warnings=cluster_findings([finding for finding in others if not finding.is_blocking]),
+        improvements=failures.cluster_findings([each for each in findings if each.is_improvement]),
+        warnings=failures.cluster_findings(
+            [finding for finding in others if not finding.is_blocking]
+        ),
     )
 
 
@@ -492,9 +468,9 @@ def render_rehearsal(
         RenderOptions(command=command),
         requirements=requirements,
         comparison=comparison,
-        regressions=cluster_findings(comparison.regressions),
-        improvements=cluster_findings([each for each in others if each.is_improvement]),
-        warnings=cluster_findings([each for each in others if not each.is_improvement]),
+        regressions=failures.cluster_findings(comparison.regressions),
+        improvements=failures.cluster_findings([each for each in others if each.is_improvement]),
+        warnings=failures.cluster_findings([each for each in others if not each.is_improvement]),
         operators=group_operator_changes(comparison),
         outcomes=group_outcomes(comparison) if exporter else (),
         summary=summarize_outcomes(comparison, exporter) if exporter else "",
