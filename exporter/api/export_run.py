@@ -12,14 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from exporter.api.project_store import open_store
 from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
+from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
-from exporter.cache.noop_snapshot import (
-    ExportSummary,
-    NoopInputs,
-    find_build_folder,
-    get_today,
-    read_filesystem_clock,
-)
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.states import ALL_FILES, LISTING, MODULES
 from exporter.cache.store import StoreStatistics
@@ -122,7 +116,7 @@ class ExportOptions:
         plan = make_plan(manifest, self.selection)
         if self.selection.last_failed:
             stored = StoredRecords(BuildFolder.from_project(manifest.project))
-            validator = RecordValidator(manifest, get_today())
+            validator = RecordValidator(manifest, noop_snapshot.get_today())
             records = [(each.cell, stored.get(each.cell)) for each in plan.to_run]
             red = {
                 cell
@@ -228,7 +222,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     manifest = options.adapt(manifest)
     selected = options.make_plan(manifest, environment)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
-    validator = RecordValidator(manifest, get_today())
+    validator = RecordValidator(manifest, noop_snapshot.get_today())
     build_options = options.make_build_options(manifest, environment)
     decisions = decide(selected, stored, validator, build_options)
     store = build_options.store if decisions.to_run or decisions.hits else None
@@ -339,7 +333,7 @@ class ExportResult:
     plan: Plan
     results: Results
     shard: Shard | None = None
-    noop_inputs: NoopInputs | None = None
+    noop_inputs: noop_snapshot.NoopInputs | None = None
     """All inputs, if every cell was up to date; see `save_noop_summary`."""
     statistics: StoreStatistics | None = None
     """The use of the store, or None if there is none."""
@@ -375,7 +369,11 @@ def export(
     """
     if options.fail_fast:
         observer = FailFastObserver(observer)
-    started = 0 if options.build else read_filesystem_clock(find_build_folder(root))
+    started = (
+        0
+        if options.build
+        else noop_snapshot.read_filesystem_clock(noop_snapshot.find_build_folder(root))
+    )
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)
     project = manifest.project
@@ -388,7 +386,7 @@ def export(
     )
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
-    today = get_today()
+    today = noop_snapshot.get_today()
     results = run_plan(
         manifest, plan, engine, _PreloadingObserver(observer, project), today, build_options
     )
@@ -433,7 +431,7 @@ def _choose_engine(
     return DaskEngine(project, settings, environment, observer.on_note, jobs)
 
 
-def save_noop_summary(result: ExportResult, summary: ExportSummary) -> None:
+def save_noop_summary(result: ExportResult, summary: noop_snapshot.ExportSummary) -> None:
     """Store the summary that the next export prints if no input changes."""
     if result.noop_inputs:
         project = result.manifest.project

@@ -9,24 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exporter.api import report_pages
 from exporter.api.evidence import find_evidence_findings
-from exporter.api.report_pages import (
-    BASELINE_FILE,
-    ReportPaths,
-    are_pages_unmodified,
-    find_stale_pages,
-    write_reports,
-)
 from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
-from exporter.gate.baseline_comparison import (
-    ProjectState,
-    accept_all,
-    accept_some,
-    compare_results,
-    compare_with_revision,
-)
+from exporter.gate import baseline_comparison
 from exporter.gate.contract_changes import ContractHashes
 from exporter.gate.finding import (
     CAUSED_KINDS,
@@ -65,7 +53,9 @@ class Acceptance:
     @property
     def findings(self) -> tuple[GateFinding, ...]:
         """The differences between the results and the baseline."""
-        return compare_results(self.before, self.run, self.planned, self.manifest.project.gate)
+        return baseline_comparison.compare_results(
+            self.before, self.run, self.planned, self.manifest.project.gate
+        )
 
 
 def prepare_acceptance(manifest: Manifest) -> Acceptance:
@@ -79,7 +69,7 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
     planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
     # Cells that left the manifests also leave the baseline.
     records = tuple(record for record in run.records if record.cell in planned)
-    path = ReportPaths(manifest.project).baseline
+    path = report_pages.ReportPaths(manifest.project).baseline
     return Acceptance(
         manifest=manifest,
         current=current,
@@ -105,7 +95,9 @@ def accept(
     manifest, before, run = acceptance.manifest, acceptance.before, acceptance.run
     outcomes = extract_outcomes(run)
     if cells is None:
-        accepted = accept_all(before, outcomes, run.tools, manifest.project.gate)
+        accepted = baseline_comparison.accept_all(
+            before, outcomes, run.tools, manifest.project.gate
+        )
     else:
         known = {*outcomes, *before.by_cell(), *before.dropped, *acceptance.planned}
         if unknown := [cell for cell in cells if cell not in known]:
@@ -116,10 +108,10 @@ def accept(
         accepted = before
         for text in dict.fromkeys(reasons.values()):
             equal = [cell for cell, each in reasons.items() if each == text]
-            accepted = accept_some(accepted, outcomes, equal, text)
-    paths = ReportPaths(manifest.project)
+            accepted = baseline_comparison.accept_some(accepted, outcomes, equal, text)
+    paths = report_pages.ReportPaths(manifest.project)
     write_baseline(paths.baseline, accepted)
-    write_reports(manifest, acceptance.current.results.run)
+    report_pages.write_reports(manifest, acceptance.current.results.run)
 
 
 _MISSING = "missing"
@@ -167,7 +159,7 @@ def find_other_tools(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     """Yield a message for each problem of the baseline and of the pages."""
     plan = make_plan(manifest)
-    path = ReportPaths(manifest.project).baseline
+    path = report_pages.ReportPaths(manifest.project).baseline
     if path.exists():  # a new project has no baseline; its gate reports that
         accepted = {outcome.cell for outcome in read_baseline(path).cells}
         planned = {planned.cell for planned in plan.cells}
@@ -178,7 +170,7 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
             for group in group_by_opset(in_order, lambda cell: cell, lambda _: ""):
                 yield f"{group.label} {problem}"
     build = BuildFolder.from_project(manifest.project)
-    if not build.results.exists() or not are_pages_unmodified(manifest.project):
+    if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
         return  # another machine wrote the pages
     results = filter_valid_results(read_run(build.results), manifest, plan)
     results = drop_changed_files(results, build.path)
@@ -186,7 +178,7 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     for changed in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
         reason = changed.first[1]
         yield f"{changed.label}: the tables are stale: {reason}; run `exporter export`"
-    for name in find_stale_pages(manifest, results.run) if not missing else ():
+    for name in report_pages.find_stale_pages(manifest, results.run) if not missing else ():
         yield f"{manifest.project.reports}/{name} is stale; run `exporter report`"
 
 
@@ -228,30 +220,32 @@ def gate(
     """
     current = read_results(manifest)
     run = current.results.run
-    root, path = Path(manifest.project.root), ReportPaths(manifest.project).baseline
+    root, path = Path(manifest.project.root), report_pages.ReportPaths(manifest.project).baseline
     planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
     findings: Iterable[GateFinding]
     if against is None:
         accepted, baseline, revision = manifest, read_baseline(path), ""
-        findings = compare_results(baseline, run, planned, manifest.project.gate)
+        findings = baseline_comparison.compare_results(
+            baseline, run, planned, manifest.project.gate
+        )
     else:
         with check_out(root, against, environment) as checkout:
             state = _read_state(checkout, root)
         accepted, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"
-        branch = ProjectState(
+        branch = baseline_comparison.ProjectState(
             manifest=manifest,
             baseline=read_baseline(path) if path.exists() else Baseline(tools={}, cells=()),
             hashes=_hash_contract(manifest, root),
         )
-        findings = compare_with_revision(state, branch, run, planned)
+        findings = baseline_comparison.compare_with_revision(state, branch, run, planned)
     evidence = find_evidence_findings(manifest, accepted, run, datetime.now(UTC))
     findings = sorted((*findings, *evidence), key=lambda each: each.sort_key)
     if against is None:
         commit = find_last_change(path, environment) if findings else None
         base = commit.id if commit else ""
     else:
-        name = f"{accepted.project.reports}/{BASELINE_FILE}"
+        name = f"{accepted.project.reports}/{report_pages.BASELINE_FILE}"
         base = checkout.commit.id
         commit = find_last_change(root / name, environment, base) or checkout.commit
     return GateResult(
@@ -290,7 +284,7 @@ def _add_causes(
     )
 
 
-def _read_state(checkout: Checkout, root: Path) -> ProjectState:
+def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectState:
     """Read the manifests and the baseline of a revision.
 
     Every entry must be valid, because an unknown promise could be weakened without a finding.
@@ -311,14 +305,16 @@ def _read_state(checkout: Checkout, root: Path) -> ProjectState:
             for link in checkout.omitted
         ]
         raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
-    name = f"{manifest.project.reports}/{BASELINE_FILE}"
+    name = f"{manifest.project.reports}/{report_pages.BASELINE_FILE}"
     try:
         content = (checkout.root / name).read_bytes()
     except OSError as error:
         message = f"{checkout.name}: has no {name}; accept its results first"
         raise ExporterError(ExitCode.RED, message) from error
     baseline = parse_baseline(content, f"{checkout.name}: {name}")
-    return ProjectState(manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root))
+    return baseline_comparison.ProjectState(
+        manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root)
+    )
 
 
 def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:

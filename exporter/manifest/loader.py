@@ -11,13 +11,7 @@ from typing import Any
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
-from exporter.manifest.project_settings import (
-    add_consumer_devices,
-    check_gate,
-    format_unknown_device,
-    list_pinned_devices,
-    read_project,
-)
+from exporter.manifest import project_settings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Device, Manifest, Project
@@ -56,7 +50,7 @@ _UNCHANGED_KEYS = (
 
 #: The rules of the other keys, which run if the value of the key is valid.
 _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
-    "devices": add_consumer_devices,
+    "devices": project_settings.add_consumer_devices,
     "source": lambda model: model.check_source(("source",), model.settings.source),
     "weights": sources.resolve_weights,
     "weights_sha256": sources.resolve_weights_hash,
@@ -175,7 +169,9 @@ def _check_devices(model: EffectiveSettings) -> None:
     names, devices = model.settings.devices, model.context.devices
     for index, name in enumerate(names):
         if name not in devices:
-            model.add_problem(("devices", index), format_unknown_device(name, devices))
+            model.add_problem(
+                ("devices", index), project_settings.format_unknown_device(name, devices)
+            )
         elif name in names[:index]:
             model.add_problem(("devices", index), f"{quote(name)} is listed twice")
 
@@ -339,7 +335,7 @@ def load_settings(root: Path) -> Project:
         ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
     """
     report = ProblemCollector()
-    project = read_project(root.absolute(), report).project
+    project = project_settings.read_project(root.absolute(), report).project
     if report:
         raise ExporterError(ExitCode.MANIFEST, report.list_problems())
     return project
@@ -367,7 +363,7 @@ def load_layers(
     """
     root = root.absolute()
     report, settings_report = ProblemCollector(), ProblemCollector()
-    settings = read_project(root, settings_report)
+    settings = project_settings.read_project(root, settings_report)
     graph = InheritanceGraph()
     folder = manifests or settings.project.manifests
     files = tuple(_read_manifests(root, folder, report))
@@ -375,13 +371,15 @@ def load_layers(
         graph.add(file)
     invalid_ids = _find_invalid_ids(graph)
     if not manifests:
-        check_gate(settings, {entry.id for entry in graph.entries}, settings_report)
+        project_settings.check_gate(
+            settings, {entry.id for entry in graph.entries}, settings_report
+        )
     base = (settings.layer,) if settings.layer else ()
     context = EntryContext(
         root,
         fallback_root,
         devices=settings.project.device_names,
-        pinned=list_pinned_devices(settings.project.devices),
+        pinned=project_settings.list_pinned_devices(settings.project.devices),
         environment=settings.project.environment,
     )
     models = []

@@ -10,13 +10,7 @@ import click
 
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option
-from exporter.cli.output.github import (
-    Annotation,
-    annotate,
-    append_to_step_summary,
-    format_problems,
-    shorten_page,
-)
+from exporter.cli.output import github
 from exporter.cli.output.tables import format_hints, open_project, print_result_notes, show_findings
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Location
@@ -25,12 +19,7 @@ from exporter.core.text import pluralize
 from exporter.gate.finding import GateFinding
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.page_files import render_gate
-from exporter.report.rows.failures import (
-    GateContext,
-    find_context,
-    group_findings,
-    name_subject,
-)
+from exporter.report.rows import failures
 
 #: GitHub rejects a longer comment; in bytes. The job adds the commit.
 _COMMENT_LIMIT = 65_000
@@ -55,7 +44,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         result = gate_run.gate(manifest, os.environ, against)
     except ExporterError as error:
         # The page of an earlier run would be a false verdict.
-        _write_pages(build, format_problems(error.problems, _NO_VERDICT))
+        _write_pages(build, github.format_problems(error.problems, _NO_VERDICT))
         raise
     print_result_notes(result.current)
     if result.revision:
@@ -66,7 +55,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
             "`exporter baseline` to accept the results again"
         )
     findings = result.findings
-    context = GateContext(
+    context = failures.GateContext(
         manifest=manifest,
         records=result.current.results.run.by_cell(),
         accepted_in=result.accepted_in,
@@ -74,7 +63,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     project_root = Path(manifest.project.root)
     page = render_gate(findings, project_root / manifest.project.templates, context)
     _write_pages(build, page)
-    append_to_step_summary(page)
+    github.append_to_step_summary(page)
     if as_json:
         from exporter.cli.output.documents import make_gate_document, print_document
 
@@ -82,7 +71,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         print_document(document)
         red = ExitCode.MANIFEST if result.is_passed else ExitCode.RED
         return ExitCode.OK if document.is_passed else red
-    annotate(_make_annotations(context, findings), project_root)
+    github.annotate(_make_annotations(context, findings), project_root)
     if not findings and manifest.problems:
         print_line("a manifest file has a problem, so its models are unknown", color="red")
         return ExitCode.MANIFEST
@@ -104,18 +93,18 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
 
 
 def _make_annotations(
-    context: GateContext, findings: Sequence[GateFinding]
-) -> Iterator[Annotation]:
+    context: failures.GateContext, findings: Sequence[GateFinding]
+) -> Iterator[github.Annotation]:
     """Yield one annotation for each group that differs only in the opset."""
     entries = {spec.id: spec.location for spec in context.manifest.models}
-    for group in group_findings(findings):
+    for group in failures.group_findings(findings):
         finding = group.first
         change = f"{finding.before} -> {finding.after}"
         text = f"{change}: {finding.reason}" if finding.reason else change
-        yield Annotation(
+        yield github.Annotation(
             level="error" if finding.is_blocking else "warning",
-            title=f"{name_subject(group)}: {finding.kind}",
-            message=". ".join((text, *format_hints(find_context(group.members, context)))),
+            title=f"{failures.name_subject(group)}: {finding.kind}",
+            message=". ".join((text, *format_hints(failures.find_context(group.members, context)))),
             location=_find_location(finding) or entries.get(finding.cell.model),
         )
 
@@ -123,7 +112,7 @@ def _make_annotations(
 def _write_pages(build: Path, page: str) -> None:
     """Write the page, and the form of it that fits into a comment of a pull request."""
     write_text(build / "gate.md", page)
-    write_text(build / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+    write_text(build / "comment.md", github.shorten_page(_COMMENT + page, _COMMENT_LIMIT))
 
 
 def _find_location(finding: GateFinding) -> Location | None:

@@ -20,13 +20,7 @@ from exporter.gate.upgrade_comparison import UpgradeComparison
 from exporter.manifest import Manifest
 from exporter.manifest.resolved.model import ExporterName
 from exporter.planning import Selection
-from exporter.report.pages.page_files import (
-    format_rehearsal_json,
-    group_operator_changes,
-    group_outcomes,
-    render_rehearsal,
-    summarize_outcomes,
-)
+from exporter.report.pages import page_files
 
 
 @click.command()
@@ -80,12 +74,14 @@ def rehearse(
         print_error(f"warning: {cells} without a current result; run `exporter export` first")
     comparison = result.comparison
     if flags["as_json"]:
-        print_line(format_rehearsal_json(requirements, comparison, exporter).rstrip())
+        print_line(page_files.format_rehearsal_json(requirements, comparison, exporter).rstrip())
     elif flags["markdown"]:
         templates = Path(manifest.project.root) / manifest.project.templates
         command = manifest.project.command
         print_line(
-            render_rehearsal(requirements, comparison, templates, command, exporter).rstrip()
+            page_files.render_rehearsal(
+                requirements, comparison, templates, command, exporter
+            ).rstrip()
         )
     else:
         _show(comparison, exporter)
@@ -114,13 +110,13 @@ def _show(comparison: UpgradeComparison, exporter: ExporterName | None) -> None:
     for name, (before, after) in comparison.changed_tools.items():
         print_line(f"{name}: {before} -> {after}")
     if exporter:
-        groups = group_outcomes(comparison)
+        groups = page_files.group_outcomes(comparison)
         print_table((group.label, group.first.text, group.first.message) for group in groups)
-        print_line(summarize_outcomes(comparison, exporter))
+        print_line(page_files.summarize_outcomes(comparison, exporter))
         return
     show_findings(comparison.findings)
     changed = comparison.changed_files
-    operators = group_operator_changes(comparison)
+    operators = page_files.group_operator_changes(comparison)
     if operators:
         print_line("files with other operators:")
         print_table(((group.label, group.first.change) for group in operators), indent="    ")

@@ -25,18 +25,9 @@ from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import choose_mark
+from exporter.report.rows import failures
 from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import group_by_opset, mask_numbers
-from exporter.report.rows.failures import (
-    FindingContext,
-    GateContext,
-    explain_failure,
-    find_context,
-    group_findings,
-    name_subject,
-    shorten_diff,
-    summarize_failure,
-)
 from exporter.report.rows.matrix import format_fill
 
 #: Lines of a summary that refer to the folder of a project, which a test does not have.
@@ -177,12 +168,12 @@ def _format_red_groups(
         yield f"    code: {code}, explained by `exporter guide {code}`", None
         for advice in record.advice:
             yield f"    advice: {join_lines(advice)}", None
-        if (line := summarize_failure(record)) and (record.blame or record.missing):
+        if (line := failures.summarize_failure(record)) and (record.blame or record.missing):
             yield f"    {join_lines(line)}", None
         for obstacle in record.obstacles:
             yield f"    obstacle: {join_lines(obstacle)}", None
         yield f"    promised at {manifest.find_model(record.cell.model).location}", None
-        reasons = explain_failure(record, manifest.project.command)
+        reasons = failures.explain_failure(record, manifest.project.command)
         # `summarize_failure` contains the lines of the model in these two cases.
         if reasons.lines and not record.blame and not record.missing:
             yield f"    in the model at {', '.join(reasons.lines)}", None
@@ -333,30 +324,34 @@ def show_statistics(project: Project, statistics: StoreStatistics | None) -> Non
 _DIFF_LINES = 12
 
 
-def show_findings(findings: Sequence[GateFinding], context: GateContext | None = None) -> None:
+def show_findings(
+    findings: Sequence[GateFinding], context: failures.GateContext | None = None
+) -> None:
     """Print the findings in groups.
 
     The worst one is first. Without a context, there are no hints.
     """
-    for group in group_findings(findings):
+    for group in failures.group_findings(findings):
         finding = group.first
         color = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
         warning = "" if finding.is_blocking else "warning: "
         change = f"{finding.before} -> {finding.after}"
-        print_line(f"{name_subject(group)}: {warning}{finding.kind}: {change}", color=color)
+        print_line(
+            f"{failures.name_subject(group)}: {warning}{finding.kind}: {change}", color=color
+        )
         if finding.cause:
             print_line(f"    {finding.cause}", color=color, wraps=True)
         if finding.message:
             print_line(f"    {finding.message}", wraps=True)
         if context and finding.is_blocking and not finding.is_improvement:
-            for hint in format_hints(find_context(group.members, context)):
+            for hint in format_hints(failures.find_context(group.members, context)):
                 print_line(f"    {hint}", wraps=True)
         if finding.cause:
-            for line in shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
+            for line in failures.shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
                 print_line(f"        {line}")
 
 
-def format_hints(context: FindingContext) -> Iterator[str]:
+def format_hints(context: failures.FindingContext) -> Iterator[str]:
     """Yield the locations, the last green commit and the command to reproduce it."""
     if context.code:
         yield f"code: {context.code}, explained by `exporter guide {context.code}`"

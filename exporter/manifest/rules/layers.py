@@ -37,16 +37,8 @@ from exporter.manifest.schema.entry import (
     SkipTable,
 )
 from exporter.manifest.schema.tables import AxisTable, BoundTable, Table, ToleranceTable
+from exporter.manifest.syntax import python_source
 from exporter.manifest.syntax.fields import FLOATS
-from exporter.manifest.syntax.python_source import (
-    ForwardParameters,
-    UnreadableForward,
-    find_module_file,
-    is_file,
-    list_names,
-    parse_python,
-    read_forward,
-)
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (
     KeyPath,
@@ -93,7 +85,9 @@ class EntryContext:
         return (self.root, self.fallback_root) if self.fallback_root else (self.root,)
 
     def find_file(self, name: str) -> Path | None:
-        file = next((root / name for root in self.roots if is_file(root / name)), None)
+        file = next(
+            (root / name for root in self.roots if python_source.is_file(root / name)), None
+        )
         if file:
             self.files.add(file)
         return file
@@ -186,7 +180,7 @@ class EffectiveSettings:
             # If the package is not installed, nothing is reported: a command that does not export
             # must also work in an environment without the packages of the models. The export
             # reports it.
-            if file := find_module_file(location, self._list_folders()):
+            if file := python_source.find_module_file(location, self._list_folders()):
                 self.context.files.add(file)
                 root = self.context.root
                 name = file.relative_to(root).as_posix() if file.is_relative_to(root) else location
@@ -240,7 +234,7 @@ class EffectiveSettings:
             return text
         return self.relate(path, text) if self._resolve_name(path, text) else text
 
-    def read_forward(self, source: str) -> ForwardParameters:
+    def read_forward(self, source: str) -> python_source.ForwardParameters:
         """Return the parameters of `forward` of a source.
 
         Raises:
@@ -248,15 +242,17 @@ class EffectiveSettings:
         """
         location, _, attribute = source.rpartition(":")
         if not location:
-            raise UnreadableForward("a saved model has no parameters that can be read")
+            raise python_source.UnreadableForward(
+                "a saved model has no parameters that can be read"
+            )
         if location.endswith(".py"):
             folder = self.find_layer(("source",)).folder
             file = self.context.find_file(posixpath.normpath(posixpath.join(folder, location)))
         else:
-            file = find_module_file(location, self._list_folders())
+            file = python_source.find_module_file(location, self._list_folders())
         if file is None:
-            raise UnreadableForward(f"the source of {quote(location)} is not found")
-        forward = read_forward(file, attribute, self._list_folders())
+            raise python_source.UnreadableForward(f"the source of {quote(location)} is not found")
+        forward = python_source.read_forward(file, attribute, self._list_folders())
         self.context.files.update(forward.files)
         return forward
 
@@ -377,8 +373,8 @@ def _read_module(file: Path, name: str) -> _ModuleNames | Problem:
 
 @lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
 def _parse_names(source: bytes) -> _ModuleNames:
-    tree = parse_python(source)
-    names = frozenset(list_names(tree.body))
+    tree = python_source.parse_python(source)
+    names = frozenset(python_source.list_names(tree.body))
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     is_dynamic = any(
         isinstance(func, ast.Name) and func.id in ("globals", "exec") for func in calls

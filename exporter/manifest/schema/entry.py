@@ -31,47 +31,33 @@ from exporter.manifest.schema.tables import (
     Table,
     ToleranceTable,
 )
-from exporter.manifest.syntax.fields import (
-    MODEL_KEYS,
-    CheckNames,
-    Day,
-    ExportDevice,
-    Line,
-    Memory,
-    Name,
-    OpsetCondition,
-    Opsets,
-    PlainField,
-    Sha256,
-    Timeout,
-    VersionRange,
-)
+from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.values import check_consumer, quote
 
 
 class ExpectTable(Table):
     """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
 
-    opset: OpsetCondition | None = None
+    opset: fields.OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
-    device: Line = "*"
+    device: fields.Line = "*"
     """The devices: a name, or a pattern such as `"cu*"`, in all toolchains."""
-    toolchain: Line = "*"
+    toolchain: fields.Line = "*"
     """The toolchains: a name or a pattern. `"current"` is the project's own packages."""
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
     """The stage that fails; without it: any stage."""
-    check: CheckNames | None = None
+    check: fields.CheckNames | None = None
     """The checks that fail: `"parity"` or `["parity", "values"]`. Every check that does not pass
     must be named, in this or another expectation. Without it: a stage fails without a check."""
-    match: Line = Field(default="")
+    match: fields.Line = Field(default="")
     """A part of the message of each of these checks, or of the stage, in any case."""
-    reason: Line
+    reason: fields.Line
     """The reason why the failure is accepted."""
-    issue: Line = Field(default="")
+    issue: fields.Line = Field(default="")
     """The issue that tracks it."""
-    until: Day = Field(default="")
+    until: fields.Day = Field(default="")
     """The last day on which it is accepted; without it there is no end."""
-    torch: VersionRange = Field(default="")
+    torch: fields.VersionRange = Field(default="")
     """The versions of torch with which it fails: `"<2.14"`, `">=2.12, <2.14"`. With other versions,
     such as in `exporter rehearse`, the cell must pass. `==2.13` includes 2.13.1, and a nightly
     build counts as its release. Without it: all versions."""
@@ -84,13 +70,13 @@ class ExpectTable(Table):
 class SkipTable(Table):
     """Cells that are not run. The report shows the reason."""
 
-    opset: OpsetCondition | None = None
+    opset: fields.OpsetCondition | None = None
     """The opsets, as for `expect`."""
-    device: Line = "*"
+    device: fields.Line = "*"
     """The devices, as for `expect`."""
-    toolchain: Line = "*"
+    toolchain: fields.Line = "*"
     """The toolchains, as for `expect`."""
-    reason: Line
+    reason: fields.Line
     """The reason why they are not run."""
 
 
@@ -138,7 +124,7 @@ def _select_form(value: object) -> str | None:
 
 FunctionModules = Annotated[
     Annotated[bool, Tag("<bool>")]
-    | Annotated[Annotated[Items[Line], Field(min_length=1)], Tag("<list>")],
+    | Annotated[Annotated[Items[fields.Line], Field(min_length=1)], Tag("<list>")],
     Discriminator(_select_form, "form", "expected true, false or a list of types of modules"),
 ]
 
@@ -219,7 +205,7 @@ class OutputOverride(Table):
         ("shape", "dtype", "kind"), _ONE_MODEL
     )
 
-    name: Name
+    name: fields.Name
     """The name in the file."""
     tolerance: ToleranceTable
     """Replaces the tolerance of the output."""
@@ -247,9 +233,9 @@ class OverrideTable(Table):
     #: Keys of the file: all devices use the same file of an opset.
     file_keys: ClassVar[tuple[str, ...]] = ("exporter", "capture", "ir_version", "options")
 
-    opset: OpsetCondition | None = None
+    opset: fields.OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
-    device: Line = "*"
+    device: fields.Line = "*"
     """The devices: a name, or a pattern such as `"cu*"`, in all toolchains. Only `tolerance` and
     `outputs` can depend on it, because all devices use the same file of an opset."""
     exporter: Literal["auto", "dynamo", "torchscript"] | None = None
@@ -270,7 +256,7 @@ class OverrideTable(Table):
 _MISPLACED = {
     **{key: text for key, text in OptionsTable.misplaced_keys.items() if key != "dynamic_axes"},
     **{key: f"use `options.{key}`" for key in OptionsTable.model_fields},
-    **MODEL_KEYS,
+    **fields.MODEL_KEYS,
     "latency": 'use `measure = ["latency"]`',
 }
 #: The form of an ID, which is part of folder names and cell names.
@@ -289,31 +275,31 @@ class Settings(Table):
     #: Keys that every resolved model needs.
     required: ClassVar[tuple[str, ...]] = ("source", "inputs", "outputs", "opsets")
 
-    description: Line = Field(default="")
+    description: fields.Line = Field(default="")
     """One line for reports."""
-    owner: Line = Field(default="")
+    owner: fields.Line = Field(default="")
     """The person or team to contact if the model breaks."""
-    tags: Items[Line] = ()
+    tags: Items[fields.Line] = ()
     """Labels for `--tag`."""
-    source: Line = Field(default="")
+    source: fields.Line = Field(default="")
     """`"file.py:attribute"`, relative to the manifest, or `"package.module:attribute"`: a class, a
     function that returns a module, or a module object. A module that TorchScript compiled and a
     `torch.export.ExportedProgram` count as modules. Or a file, relative to the manifest, without
     attribute: `"net.pt2"` contains an `ExportedProgram` (`torch.export.save`) for dynamo,
     `"net.pt"` a TorchScript module (`torch.jit.save`) for TorchScript."""
-    init: dict[str, PlainField] = Field(default_factory=dict)
+    init: dict[str, fields.PlainField] = Field(default_factory=dict)
     """Keyword arguments for the call of the source."""
-    artifact: Line = Field(default="")
+    artifact: fields.Line = Field(default="")
     """An ONNX file `"files/net.onnx"`, relative to the manifest, that is checked in place of an
     export: from a hub, another converter or another branch. PyTorch's outputs still come from
     `source`, and all promises are checked as usual. If there are several opsets, the path needs
     `{opset}`: `"files/net-{opset}.onnx"`. Keys that control an export, such as `exporter`, do not
     apply."""
-    weights: Line = Field(default="")
+    weights: fields.Line = Field(default="")
     """A file, relative to the manifest, that is loaded into the model with
     `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`. From the latter, only
     tensors are read (`weights_only=True`)."""
-    weights_sha256: Sha256 = Field(default="")
+    weights_sha256: fields.Sha256 = Field(default="")
     """The required hash of that file, or of `source` if it is a saved model (`.pt2`, `.pt`). If the
     file has another hash, the model fails before any of its code runs."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -324,7 +310,7 @@ class Settings(Table):
     """Casts the floating weights of the model. It is also the dtype of every input and output
     without a dtype, so a variant in half precision needs only `extends` and this line. Without it,
     nothing is cast."""
-    export_device: ExportDevice = "cpu"
+    export_device: fields.ExportDevice = "cpu"
     """The device on which PyTorch runs and exports the model, and computes its own outputs.
     `devices` sets the devices that check the file. If a machine lacks it, the cells are
     `unavailable`."""
@@ -343,9 +329,9 @@ class Settings(Table):
     capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
     example, and notes each of them: the checks show if the file is right for other values. Without
     it: `export` for dynamo, and `strict` if the export fails; `trace` for TorchScript."""
-    opsets: Opsets = Field(default_factory=tuple)
+    opsets: fields.Opsets = Field(default_factory=tuple)
     """`17`, `"9..21"`, `[13, "17..20"]`: one file for each opset, with exactly that opset."""
-    devices: Annotated[Items[Line], Field(min_length=1)] = ("cpu",)
+    devices: Annotated[Items[fields.Line], Field(min_length=1)] = ("cpu",)
     """The devices that check each file. `"cpu@NAME"` exports and checks it with the packages of
     `[tool.exporter.toolchains.NAME]`."""
     passes: Items[PassField] = ()
@@ -367,7 +353,7 @@ class Settings(Table):
     """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
     1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file
     uses a feature that its IR version lacks, it is red."""
-    consumers: Items[Annotated[Line, AfterValidator(check_consumer)]] = ()
+    consumers: Items[Annotated[fields.Line, AfterValidator(check_consumer)]] = ()
     """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones. It
     is red if its opset or IR version needs a later release; the message contains the setting that
     keeps the promise. If `[tool.exporter.environments]` pins this release (`onnxruntime==1.17.3`),
@@ -391,7 +377,7 @@ class Settings(Table):
     """Fixed arguments of the call."""
     containers: Items[ContainerTable] = ()
     """The types of the call's tuples, lists, dicts and objects, if `at` is not enough."""
-    inputs_from: Line = Field(default="")
+    inputs_from: fields.Line = Field(default="")
     """`"file.py:function"`, relative to the manifest: returns the complete call, `(args, kwargs)`,
     if tables cannot express it. `inputs` then contains the names and types of its tensors, in their
     order; an input with a `fill` gets its values from the fill. If the function has a parameter,
@@ -421,11 +407,11 @@ class Settings(Table):
     inputs, in turns with PyTorch, with one thread each), `"load"` (the time until a session exists)
     and `"memory"` (the growth of memory by the session and its first run). Seconds and bytes depend
     on the machine, so the gate compares only ratios: see `gate.md`."""
-    timeout: Timeout = 600.0
+    timeout: fields.Timeout = 600.0
     """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds. It is CPU time of
     the worker and its child processes, so the load of the machine does not matter. A job that uses
     no CPU time and makes no progress for the same time ends, too."""
-    memory: Memory | None = None
+    memory: fields.Memory | None = None
     """The limit of the job's address space in addition to PyTorch itself: `"8GiB"`, `"500MB"`.
     Cells that need more are `killed`. Without it there is no limit. It works only on Linux, and not
     if `export_device` is a GPU, because its driver reserves more address space than the machine has
@@ -437,9 +423,9 @@ class ModelEntry(Settings):
 
     misplaced_keys: ClassVar[Mapping[str, str]] = _MISPLACED
 
-    extends: Line = Field(default="")
+    extends: fields.Line = Field(default="")
     """The ID of a parent entry."""
-    unset: Items[Line] = ()
+    unset: Items[fields.Line] = ()
     """Keys of the parent and of `[defaults]` that the entry does not inherit: `"tolerance"`, or an
     item of a merged table such as `"init.width"` or `"axes.batch.max"`."""
 

@@ -23,17 +23,7 @@ from exporter.manifest.resolved.project import (
     split_url,
 )
 from exporter.manifest.schema.tables import Table, ToleranceTable
-from exporter.manifest.syntax.fields import (
-    Line,
-    Memory,
-    Opsets,
-    Requirement,
-    RuntimeName,
-    Timeout,
-    Variable,
-    discriminate_form,
-    require_match,
-)
+from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.values import quote, unexpected_value
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
@@ -93,7 +83,7 @@ Age = Annotated[
     PlainValidator(_parse_age),
     WithJsonSchema({"type": "string", "examples": ["12h", "30d", "8w"]}),
 ]
-StorePlace = Annotated[Line, AfterValidator(check_store)]
+StorePlace = Annotated[fields.Line, AfterValidator(check_store)]
 
 
 def _check_command(value: str) -> str:
@@ -117,56 +107,58 @@ def _check_cluster(value: str) -> str:
     return value
 
 
-Command = Annotated[Line, AfterValidator(_check_command)]
+Command = Annotated[fields.Line, AfterValidator(_check_command)]
 SchedulerAddress = Annotated[
-    Line,
-    require_match(
+    fields.Line,
+    fields.require_match(
         r"(tcp|tls|ws|wss)://[^\s/@]+:\d{1,5}",
         'the address of a scheduler, such as "tcp://10.0.0.1:8786"',
     ),
 ]
-ClusterFunction = Annotated[Line, AfterValidator(_check_cluster)]
-Folder = Annotated[Line, AfterValidator(_check_folder)]
+ClusterFunction = Annotated[fields.Line, AfterValidator(_check_cluster)]
+Folder = Annotated[fields.Line, AfterValidator(_check_folder)]
 
 
-OptionValue = bool | int | float | Line
+OptionValue = bool | int | float | fields.Line
 
 
 class DeviceTable(Table):
     """A runtime with its device: `[tool.exporter.devices.NAME]`."""
 
-    runtime: RuntimeName
+    runtime: fields.RuntimeName
     """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"tract"`, `"web"` (ONNX
     Runtime Web in Node), `"backend"` (any
     module that implements the ONNX backend API), or the name of an installed plugin. A plugin is an
     entry point of the group `exporter.runtimes`."""
-    providers: Items[Line] = ()
+    providers: Items[fields.Line] = ()
     """Execution providers of ONNX Runtime, first choice first."""
     strict: bool = False
     """Every node has to run on the first provider. Without it some may run on other providers:
     the report counts and lists them."""
-    module: Line | None = None
+    module: fields.Line | None = None
     """The ONNX backend, such as `"onnxruntime.backend"`: a module with `prepare`, or
     `"package.module:Class"`."""
-    device: Line | None = None
+    device: fields.Line | None = None
     """The device of the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`); without it `"CPU"`."""
-    environment: Line | None = None
+    environment: fields.Line | None = None
     """The environment with the runtime, from `[tool.exporter.environments.NAME]`. The file runs in
     a process of it, which needs only the runtime and numpy. Without it, the workers' environment.
     Plugins and `custom_ops` in Python need the workers' environment."""
     optimization: Optimization | None = None
     """The graph optimizations of ONNX Runtime; without it, its default (`"all"`)."""
-    session_options: dict[Line, OptionValue] = Field(default_factory=dict)
+    session_options: dict[fields.Line, OptionValue] = Field(default_factory=dict)
     """Options of ONNX Runtime's session: attributes of `SessionOptions` such as
     `enable_mem_pattern = false`, and config entries, which contain a dot:
     `"session.set_denormal_as_zero" = true`. With OpenVINO, properties of the compiled model."""
-    provider_options: dict[Line, dict[Line, OptionValue]] = Field(default_factory=dict)
+    provider_options: dict[fields.Line, dict[fields.Line, OptionValue]] = Field(
+        default_factory=dict
+    )
     """Options of the execution providers: `CUDAExecutionProvider = { device_id = 1 }`."""
-    provider_library: Line | None = None
+    provider_library: fields.Line | None = None
     """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
     path from the project's folder, an absolute path, or a function of a package in the environment
     that returns the path, such as `"onnxruntime_ep_openvino:get_library_path"`."""
-    variables: dict[Variable, Line] = Field(default_factory=dict)
+    variables: dict[fields.Variable, fields.Line] = Field(default_factory=dict)
     """Environment variables of the device's process, which needs `environment`, such as
     `VK_ICD_FILENAMES = "/usr/lib/chromium/vk_swiftshader_icd.json"`. Absolute paths must exist,
     otherwise the cells are `unavailable`."""
@@ -182,10 +174,10 @@ class EnvironmentTable(Table):
     It is created at its first use, with `venv` and your configuration of pip.
     """
 
-    requirements: Annotated[Items[Requirement], Field(min_length=1)]
+    requirements: Annotated[Items[fields.Requirement], Field(min_length=1)]
     """The packages as pip reads them: `["onnxruntime==1.17.3", "numpy<2"]`; or packages of npm for
     the runtime `web`: `["npm:onnxruntime-web@1.30"]`."""
-    python: Line | None = None
+    python: fields.Line | None = None
     """The interpreter, a path or a name on `PATH` (`"python3.10"`), at least Python 3.8. Without
     it, the Python of `exporter`."""
 
@@ -197,7 +189,7 @@ class ToolchainTable(Table):
     your configuration of pip, and also has all packages of the current one.
     """
 
-    requirements: Annotated[Items[Requirement], Field(min_length=1)]
+    requirements: Annotated[Items[fields.Requirement], Field(min_length=1)]
     """The packages that differ, as pip reads them: `["onnxscript==0.6.2"]`. They and their
     dependencies replace those of the current environment."""
 
@@ -238,10 +230,10 @@ class EvidenceTable(Table):
     and has no measurement of another machine with its current file, the gate has a finding."""
 
 
-Names = Annotated[Items[Line], Field(min_length=1)]
+Names = Annotated[Items[fields.Line], Field(min_length=1)]
 DevicesField = Annotated[
     Annotated[Names, Tag("<list>")] | Annotated[dict[str, DeviceTable], Tag("<table>")],
-    discriminate_form("expected a list of device names, or a table that defines devices"),
+    fields.discriminate_form("expected a list of device names, or a table that defines devices"),
 ]
 
 
@@ -262,16 +254,16 @@ class ProjectTable(Table):
     checkouts with the same `"~/.cache/exporter"` or `"../store"` share it; `"off"` disables it. A
     URL, such as `"s3://bucket/prefix"`, is a remote store beside the one in the build folder: see
     `remote-store.md`. If the environment variable `EXPORTER_STORE` is set, it takes precedence."""
-    store_size: Memory | None = None
+    store_size: fields.Memory | None = None
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""
     store_age: Age | None = None
     """The maximum age of unused entries in the store, such as `"30d"` or `"8w"`. Without it: 90
     days."""
-    store_timeout: Timeout = DEFAULT_STORE_TIMEOUT
+    store_timeout: fields.Timeout = DEFAULT_STORE_TIMEOUT
     """The time that a run waits for a remote store, in total. After it, the missing cells run and
     the remaining uploads are dropped."""
-    store_key: Line | None = None
+    store_key: fields.Line | None = None
     """The file with the key that signs the entries of a remote store, relative to the project or
     to the home directory (`~`). Entries that are not signed with the key are ignored. If the
     environment variable `EXPORTER_STORE_KEY` is set, it contains the key."""
@@ -284,7 +276,7 @@ class ProjectTable(Table):
     command: Command = DEFAULT_COMMAND
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""
-    environment: Items[Variable] = ()
+    environment: Items[fields.Variable] = ()
     """Environment variables that workers receive, besides `PATH`, `HOME`, `TORCH_*`, `CUDA_*` and
     some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are stale. The locale of
     workers is UTF-8 and their time zone is UTC, unless `LC_*` or `TZ` is listed. Workers receive
@@ -294,7 +286,7 @@ class ProjectTable(Table):
     """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model can write
     only to the folder of its job, has no TCP, and can neither signal nor open other processes. It
     can read all files. SECURITY.md has a command that also hides networks and processes."""
-    opsets: Opsets = Field(default_factory=tuple)
+    opsets: fields.Opsets = Field(default_factory=tuple)
     """Opsets of models without `opsets`."""
     devices: DevicesField = ()
     """A list: devices of models without `devices`. Tables `[tool.exporter.devices.NAME]`:
@@ -312,15 +304,15 @@ class ProjectTable(Table):
     """Tolerance of models without `tolerance`."""
     jobs: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of parallel workers; without it: as many as cores and memory allow."""
-    timeout: Timeout = 600.0
+    timeout: fields.Timeout = 600.0
     """Timeout of models without `timeout`."""
     thorough: bool = False
     """`thorough` of models without it."""
-    memory: Memory | None = None
+    memory: fields.Memory | None = None
     """Memory limit of models without `memory`."""
     engine: EngineTable = Field(default_factory=EngineTable)
     """The machines that run the jobs."""
-    evidence: dict[Line, EvidenceTable] = Field(default_factory=dict)
+    evidence: dict[fields.Line, EvidenceTable] = Field(default_factory=dict)
     """The devices whose unavailable cells need measurements of other machines for the gate:
     `cuda = { age = "30d" }`."""
     gate: GateTable = Field(default_factory=GateTable)

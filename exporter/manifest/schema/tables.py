@@ -20,31 +20,7 @@ from exporter.manifest.resolved.model import (
     Metric,
     Rollout,
 )
-from exporter.manifest.syntax.fields import (
-    AXIS_KEYS,
-    INPUT_KEYS,
-    OUTPUT_KEYS,
-    AxisName,
-    AxisSize,
-    CallPath,
-    DataFile,
-    DimField,
-    Dtype,
-    Example,
-    ImageFile,
-    Index,
-    IndexKey,
-    IntegerRange,
-    Line,
-    Name,
-    Pair,
-    PlainField,
-    Repeat,
-    Size,
-    TensorField,
-    discriminate_case_value,
-    discriminate_form,
-)
+from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.values import join_words, unexpected_value
 
 
@@ -68,9 +44,9 @@ ImageMode = Literal["RGB", "L", "Y"]
 class FillTable(Table):
     """The rule that generates the values of an input: exactly one key, and `mode` of an image."""
 
-    uniform: Pair | None = None
+    uniform: fields.Pair | None = None
     """Uniform random values between two numbers; floating dtypes."""
-    randint: IntegerRange | None = None
+    randint: fields.IntegerRange | None = None
     """Random integers from the first number up to the second, which is excluded: `[0, 10]`. If the
     second is an axis, its size is the end: `[0, "nodes"]` are indices of nodes."""
     bernoulli: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -81,21 +57,21 @@ class FillTable(Table):
     padding. `"random"` mixes both."""
     padding: Side | None = None
     """The opposite of `mask`: 1 (or `true`) for padding, such as `key_padding_mask`."""
-    lengths_of: AxisName | None = None
+    lengths_of: fields.AxisName | None = None
     """Integers from 1 to the size of this axis. One of several lengths is the size itself."""
-    value: TensorField | None = None
+    value: fields.TensorField | None = None
     """One number for all elements, or nested lists of the input's shape."""
-    file: DataFile | None = None
+    file: fields.DataFile | None = None
     """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. If an
     axis has another size, the values are cut, or repeated from the first."""
-    image: ImageFile | None = None
+    image: fields.ImageFile | None = None
     """`"cat.jpg"`: a picture, relative to the manifest. It is scaled to the height and the width of
     the input, which are its last dimensions, and repeated along the batch. Floats are from 0 to 1,
     integers from 0 to 255. It needs the package Pillow."""
     mode: ImageMode | None = None
     """With `image`: `"RGB"` (the default) has three channels; `"L"` (gray) and `"Y"` (the luma of
     YCbCr) have one. The channels precede the height."""
-    python: Line | None = None
+    python: fields.Line | None = None
     """`"file.py:function"`, relative to the manifest; called with shape, dtype and generator."""
 
     @model_validator(mode="after")
@@ -112,34 +88,34 @@ class FillTable(Table):
 FillName = Literal["normal", "zeros", "ones", "arange"]
 FillField = Annotated[
     Annotated[FillName, Tag("<text>")] | Annotated[FillTable, Tag("<table>")],
-    discriminate_form("expected the name of a fill or a table"),
+    fields.discriminate_form("expected the name of a fill or a table"),
 ]
 CaseValue = Annotated[
     Annotated[Literal[FillName, "none"], Tag("<text>")]
     | Annotated[FillTable, Tag("<table>")]
-    | Annotated[TensorField, Tag("<tensor>")],
-    discriminate_case_value("expected a number, true, false, a list of them or a fill"),
+    | Annotated[fields.TensorField, Tag("<tensor>")],
+    fields.discriminate_case_value("expected a number, true, false, a list of them or a fill"),
 ]
 
 
 class InputTable(Table):
     """One input of the graph. The inputs have the order of the exported file."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = INPUT_KEYS
+    misplaced_keys: ClassVar[Mapping[str, str]] = fields.INPUT_KEYS
 
-    name: Name = ""
+    name: fields.Name = ""
     """The name in the file. Without it: the name of the parameter in the model's `forward`, which
     is read from the source without running it. An input inside a container, in `*args` or of
     `inputs_from` needs a name."""
-    shape: Items[DimField]
+    shape: Items[fields.DimField]
     """A size for a static dimension, a name for a dynamic axis; `[]` is a scalar."""
-    dtype: Dtype | None = None
+    dtype: fields.Dtype | None = None
     """The name of a dtype of PyTorch. Without it: the model's `precision`, else float32. An
     explicit dtype does not change with `precision`. ONNX's operators take no complex numbers: if an
     input has `complex64` and `["n", 4]`, then the file and the samples have float32 and
     `["n", 4, 2]`, with real and imaginary parts in the last dimension. Only dynamo exports
     them."""
-    at: CallPath | None = None
+    at: fields.CallPath | None = None
     """The path of the value in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
     `"kwargs.past[0].key"`. Without it: the next position of `args`. Positions create a tuple and
     keys a dict, unless `containers` sets another type."""
@@ -153,7 +129,7 @@ class InputTable(Table):
     """A case may omit the input with `values.NAME = "none"`: the model gets `None`, and the file
     gets no value. Only `capture = "script"` creates such inputs, from opset 15. With another
     capture, the file has an input always or never."""
-    repeat: Repeat = Field(default_factory=dict)
+    repeat: fields.Repeat = Field(default_factory=dict)
     """`{ layer = 12 }` creates 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`, `at`,
     `shape` and `fill.file`. Adjacent tables with the same `repeat` alternate: all of layer 0, then
     all of layer 1."""
@@ -190,21 +166,21 @@ class CompareTable(Comparator, Table):
 
 
 CompareField = Annotated[
-    Annotated[Line, Tag("<text>")] | Annotated[CompareTable, Tag("<table>")],
-    discriminate_form('expected a table of one comparator, or "file.py:function"'),
+    Annotated[fields.Line, Tag("<text>")] | Annotated[CompareTable, Tag("<table>")],
+    fields.discriminate_form('expected a table of one comparator, or "file.py:function"'),
 ]
 
 
 class OutputTable(Table):
     """One output of the graph, in order."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = OUTPUT_KEYS
+    misplaced_keys: ClassVar[Mapping[str, str]] = fields.OUTPUT_KEYS
 
-    name: Name
+    name: fields.Name
     """The name in the file."""
-    shape: Items[DimField]
+    shape: Items[fields.DimField]
     """Sizes and axis names, as for inputs. An axis that only an output has is allowed."""
-    dtype: Dtype | None = None
+    dtype: fields.Dtype | None = None
     """Checked, not cast. Without it: the model's `precision`, else float32. Complex numbers are
     pairs in the file, as for inputs."""
     kind: Kind = "tensor"
@@ -218,11 +194,11 @@ class OutputTable(Table):
     `{ top_k = 5 }` for quantized files, `{ rows = "unordered", along = ["scores"] }` for
     detections, or `"file.py:function"`, relative to the manifest, called with the array of the file
     and the one of PyTorch; it returns an error and its bound. Without it: the tolerance."""
-    masked_by: Name | None = None
+    masked_by: fields.Name | None = None
     """An input with a mask: values are compared only if it is 1 (or `true`) at their position, or 0
     if its fill is `padding`. Every axis of the mask is an axis of the output too; other dimensions
     of the mask have the size 1."""
-    repeat: Repeat = Field(default_factory=dict)
+    repeat: fields.Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `name` and `shape`."""
 
 
@@ -234,47 +210,47 @@ class AxisTable(Table):
     axes: with `axes.total = { sum = ["past", "seq"], max = 64 }`, no larger sum is promised.
     """
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = AXIS_KEYS
+    misplaced_keys: ClassVar[Mapping[str, str]] = fields.AXIS_KEYS
 
-    example: Example | None = None
+    example: fields.Example | None = None
     """The size for the export, at least 2. Without it: a prime that no other axis has."""
-    min: Size = 1
+    min: fields.Size = 1
     """The smallest promised size; 0 if the axis may be empty, such as an initial cache."""
-    max: AxisSize | None = None
+    max: fields.AxisSize | None = None
     """The largest promised size; without it there is no limit."""
-    multiple_of: AxisSize = 1
+    multiple_of: fields.AxisSize = 1
     """Every promised size is a multiple of this number."""
-    probe: Items[AxisSize] = ()
+    probe: Items[fields.AxisSize] = ()
     """Sizes to probe in addition to the chosen ones."""
-    sum: Items[DimField] | None = None
+    sum: Items[fields.DimField] | None = None
     """`["past", "seq"]`: the sum of axes and sizes, such as a mask over old and new tokens."""
-    difference: Items[DimField] | None = None
+    difference: Items[fields.DimField] | None = None
     """`["total", "past"]`: the first axis or size minus all others."""
-    product: Items[DimField] | None = None
+    product: Items[fields.DimField] | None = None
     """`["batch", 4]`: the product of axes and sizes."""
-    of: AxisName | None = None
+    of: fields.AxisName | None = None
     """The axis that is divided: `{ of = "length", stride = 2 }` is `length // 2`. With the other
     four keys, it is the size after a convolution or a pooling of that axis."""
-    stride: AxisSize = 1
+    stride: fields.AxisSize = 1
     """With `of`: the divisor, and the stride of the window."""
-    kernel: AxisSize | None = None
+    kernel: fields.AxisSize | None = None
     """With `of`: the size of the window. Without it: the stride."""
-    padding: Size = 0
+    padding: fields.Size = 0
     """With `of`: the padding on each side."""
-    dilation: AxisSize = 1
+    dilation: fields.AxisSize = 1
     """With `of`: the distance between the elements of the window."""
 
 
 class ConstantTable(Table):
     """A fixed argument of the call that is not an input of the graph."""
 
-    at: CallPath
+    at: fields.CallPath
     """The path in the call, as for inputs."""
-    value: PlainField = None
+    value: fields.PlainField = None
     """Text, a number, true, false, or lists and tables of these."""
     none: bool = False
     """`none = true` instead of `value`: Python's `None`, which TOML lacks."""
-    repeat: Repeat = Field(default_factory=dict)
+    repeat: fields.Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `at`."""
 
     @model_validator(mode="after")
@@ -287,22 +263,22 @@ class ConstantTable(Table):
 class ContainerTable(Container, Table):
     """A tuple, list, dict or object in the call that contains other values."""
 
-    repeat: Repeat = Field(default_factory=dict)
+    repeat: fields.Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `at`."""
 
 
 class CaseTable(Table):
     """An additional input set, compared with PyTorch on every device."""
 
-    name: Name
+    name: fields.Name
     """The name in reports."""
     values: dict[str, CaseValue] = Field(default_factory=dict)
     """Other values for inputs, by name: a fill, such as `"ones"` or `{ randint = [0, 9] }`; the
     values themselves, as in `fill.value`; or `"none"` to omit an optional input. A fill draws
     values at any size of the axes."""
-    axes: dict[str, Size] = Field(default_factory=dict)
+    axes: dict[str, fields.Size] = Field(default_factory=dict)
     """Sizes for axes, by name."""
-    inputs_from: Line = Field(default="")
+    inputs_from: fields.Line = Field(default="")
     """All inputs of this case: `"file.py:function"`, as the model's own `inputs_from`. Neither
     `values` nor the fills of the inputs change them."""
 
@@ -311,15 +287,15 @@ class PassTable(Table):
     """A pass with keyword arguments."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, PlainField] = Field(init=False)
+    __pydantic_extra__: dict[str, fields.PlainField] = Field(init=False)
 
-    call: Line
+    call: fields.Line
     """`"file.py:function"`, relative to the manifest. All other keys are its keyword arguments."""
 
 
 PassField = Annotated[
-    Annotated[Line, Tag("<text>")] | Annotated[PassTable, Tag("<table>")],
-    discriminate_form('expected "file.py:function" or a table with `call`'),
+    Annotated[fields.Line, Tag("<text>")] | Annotated[PassTable, Tag("<table>")],
+    fields.discriminate_form('expected "file.py:function" or a table with `call`'),
 ]
 
 
@@ -370,8 +346,9 @@ class DependsTable(Depends, Table):
 
 
 DynamicAxes = Annotated[
-    Annotated[Items[Index], Tag("<list>")] | Annotated[dict[IndexKey, AxisName], Tag("<table>")],
-    discriminate_form("expected a list of dimensions or a table of their names"),
+    Annotated[Items[fields.Index], Tag("<list>")]
+    | Annotated[dict[fields.IndexKey, fields.AxisName], Tag("<table>")],
+    fields.discriminate_form("expected a list of dimensions or a table of their names"),
 ]
 
 
@@ -383,8 +360,8 @@ def _check_template(value: str) -> str:
 
 
 ParametersField = Annotated[
-    Annotated[Annotated[Name, AfterValidator(_check_template)], Tag("<text>")]
-    | Annotated[Annotated[Items[Name], Field(min_length=1)], Tag("<list>")]
-    | Annotated[Annotated[dict[Line, Name], Field(min_length=1)], Tag("<table>")],
-    discriminate_form("expected a name with a number, a list of names or a table of names"),
+    Annotated[Annotated[fields.Name, AfterValidator(_check_template)], Tag("<text>")]
+    | Annotated[Annotated[Items[fields.Name], Field(min_length=1)], Tag("<list>")]
+    | Annotated[Annotated[dict[fields.Line, fields.Name], Field(min_length=1)], Tag("<table>")],
+    fields.discriminate_form("expected a name with a number, a list of names or a table of names"),
 ]

@@ -19,15 +19,7 @@ from exporter.core.text import (
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
-from exporter.report.formats import (
-    ELSEWHERE,
-    MARKS,
-    NOT_RUN,
-    clean_detail,
-    clean_message,
-    format_count,
-    quote_link_target,
-)
+from exporter.report import formats
 from exporter.report.rows.artifacts import summarize_result
 from exporter.report.rows.cells import (
     AcceptanceHistory,
@@ -126,10 +118,10 @@ def _list_operators(cells: Iterable[Cell]) -> str:
 def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[Row, ...]:
     words = [cell.mark.word for cell in cells]
     marks = []
-    for status, mark in MARKS.items():
+    for status, mark in formats.MARKS.items():
         family = "good" if status.is_green else "bad" if status.is_red else "open"
         marks.append(("foreseen" if status is Status.XFAIL else family, mark))
-    marks += [("open", ELSEWHERE)] if ELSEWHERE.word in words else []
+    marks += [("open", formats.ELSEWHERE)] if formats.ELSEWHERE.word in words else []
     return tuple(
         {
             "word": mark.word,
@@ -138,7 +130,7 @@ def _count_marks(cells: Iterable[Cell], style: Style) -> tuple[Row, ...]:
             "family": family,  # defines the color
             "cells": words.count(mark.word),
         }
-        for family, mark in (*marks, ("open", NOT_RUN))
+        for family, mark in (*marks, ("open", formats.NOT_RUN))
     )
 
 
@@ -201,7 +193,7 @@ def _build_row(
     head = {
         "model": spec.id,
         "device": join_lines(device),
-        "page": f"models/{quote_link_target(spec.id)}.md",
+        "page": f"models/{formats.quote_link_target(spec.id)}.md",
         "location": join_lines(str(spec.location)) if is_red else "",
         "description": join_lines(spec.description),
         "tags": join_lines(", ".join(spec.tags)),
@@ -243,9 +235,9 @@ def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> Row:
             "evidence": reasons.evidence,
             "missing": tuple(_drop_empty(each) for each in missing),
             "advice": tuple(join_lines(line) for line in reasons.advice),
-            "detail": keep_last_lines(clean_detail(record.detail)),
-            "notes": tuple(clean_message(note) for note in record.notes),
-            "flaky": clean_message(record.flaky),
+            "detail": keep_last_lines(formats.clean_detail(record.detail)),
+            "notes": tuple(formats.clean_message(note) for note in record.notes),
+            "flaky": formats.clean_message(record.flaky),
         }
     )
 
@@ -260,8 +252,8 @@ def _describe_result(
     return _drop_empty(
         {
             "check": join_lines(check),
-            "mark": MARKS[status].word,
-            "message": clean_message(message),
+            "mark": formats.MARKS[status].word,
+            "message": formats.clean_message(message),
             "figures": join_lines(", ".join(texts)),
         }
     )
@@ -273,8 +265,8 @@ def _describe_file(record: Record, artifact: Artifact) -> Row:
         "exporter": route.title if route else "",
         "size": format_bytes(artifact.bytes),
         "bytes": int(float(f"{artifact.bytes:.3g}")),
-        "nodes": format_count(artifact.nodes),
-        "parameters": format_count(artifact.parameters),
+        "nodes": formats.format_count(artifact.nodes),
+        "parameters": formats.format_count(artifact.parameters),
         "ir_version": artifact.ir_version,
     }
 

@@ -27,13 +27,7 @@ from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import DEFAULT_COMMAND, format_command, remove_controls
 from exporter.jobs import write_json
 from exporter.manifest import Style
-from exporter.report.formats import (
-    escape_inline,
-    format_code,
-    format_fence,
-    join_escaped,
-    quote_link_target,
-)
+from exporter.report import formats
 
 if TYPE_CHECKING:
     # The functions import it: commands that render nothing need not load it.
@@ -194,20 +188,20 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         loader=jinja2.FileSystemLoader(_list_folders(folder)),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
-        finalize=escape_inline,
+        finalize=formats.escape_inline,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     has_symbols = options.style == "emoji"
     environment.filters.update(
-        code=format_code,
+        code=formats.format_code,
         sign=lambda mark: mark.symbol if has_symbols else mark.word,
         icon=lambda mark: Markup("{} ").format(mark.symbol) if has_symbols else "",
         command=lambda words: format_command(options.command, *words.split(maxsplit=1)),
-        fence=format_fence,
-        join=join_escaped,
-        target=quote_link_target,
+        fence=formats.format_fence,
+        join=formats.join_escaped,
+        target=formats.quote_link_target,
     )
     return environment
 

@@ -13,14 +13,7 @@ from exporter.core.text import format_bytes
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record, Stage, Status
-from exporter.report.formats import (
-    MARKS,
-    Mark,
-    clean_message,
-    format_count,
-    format_limit_share,
-    format_magnitude,
-)
+from exporter.report import formats
 from exporter.report.rows.cells import Cell, Row, group_by_opset
 
 #: The toolchain and the opset of a file.
@@ -34,8 +27,8 @@ def group_files(cells: Iterable[Cell]) -> tuple[Row, ...]:
         row = {
             "exporter": record.route.title if record.route else "",
             "size": format_bytes(artifact.bytes),
-            "nodes": format_count(artifact.nodes),
-            "parameters": format_count(artifact.parameters),
+            "nodes": formats.format_count(artifact.nodes),
+            "parameters": formats.format_count(artifact.parameters),
             "ir_version": artifact.ir_version,
             # Only their number: the names contain a hash.
             "external_data": str(len(artifact.external_data) or ""),
@@ -91,8 +84,12 @@ def _list_sizes(
         share = f" ({artifact.bytes / before - 1:+.0%})" if before and passes else ""
         errors = [item.metrics.get("max_abs") for item in record.checks]
         known = [float(error) for error in errors if isinstance(error, int | float)]
-        error = format_magnitude(max(known)) if known else ""
-        figures = (format_bytes(artifact.bytes) + share, format_count(artifact.nodes), error)
+        error = formats.format_magnitude(max(known)) if known else ""
+        figures = (
+            format_bytes(artifact.bytes) + share,
+            formats.format_count(artifact.nodes),
+            error,
+        )
         opsets.setdefault(figures, []).append(key)
     for (size, nodes, error), group in opsets.items():
         yield {
@@ -140,7 +137,7 @@ def group_notes(cells: Iterable[Cell]) -> tuple[Row, ...]:
         for note in cell.record.notes if cell.record else ():
             if note.startswith(INITIAL_WEIGHTS):
                 continue  # the contract has it
-            opsets.setdefault(clean_message(note), []).append(_find_key(cell))
+            opsets.setdefault(formats.clean_message(note), []).append(_find_key(cell))
     return tuple({"opsets": _format_files(group), "text": text} for text, group in opsets.items())
 
 
@@ -184,7 +181,7 @@ def _describe_releases(artifact: Artifact) -> str:
 class CheckCell:
     """The result of one check."""
 
-    mark: Mark
+    mark: formats.Mark
     figures: tuple[str, ...]
     """`error ≤ 1e-4`: rounded to values that all machines agree on."""
 
@@ -218,7 +215,7 @@ def _list_results(cell: Cell, checks: Sequence[str]) -> tuple[CheckCell | None, 
 def summarize_result(status: Status, metrics: tuple[tuple[str, float | str], ...]) -> CheckCell:
     """Return the mark of a check with the figures that all machines agree on."""
     texts = (_format_figure(name, value) for name, value in metrics)
-    return CheckCell(mark=MARKS[status], figures=tuple(text for text in texts if text))
+    return CheckCell(mark=formats.MARKS[status], figures=tuple(text for text in texts if text))
 
 
 def _format_figure(name: str, value: float | str) -> str:
@@ -226,9 +223,9 @@ def _format_figure(name: str, value: float | str) -> str:
     match name, value:
         case "of_limit", float():
             # An error of 0 and a limit of 0 have no meaningful ratio.
-            return "" if value in (0.0, math.inf) else format_limit_share(value)
+            return "" if value in (0.0, math.inf) else formats.format_limit_share(value)
         case "max_abs", float():
-            return f"error {format_magnitude(value)}"
+            return f"error {formats.format_magnitude(value)}"
         case "nodes", _:  # the optimizer of the runtime depends on the processor
             return ""
         case _, float():

@@ -30,13 +30,7 @@ from exporter.records.record import (
     Stage,
     Status,
 )
-from exporter.report.formats import (
-    MARKS,
-    clean_detail,
-    clean_message,
-    format_magnitude,
-    replace_repetition,
-)
+from exporter.report import formats
 from exporter.report.rows.cells import (
     AS_ACCEPTED,
     AcceptanceHistory,
@@ -117,7 +111,7 @@ class FailureReasons:
 
 def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureReasons:
     blame = record.blame
-    message = clean_message(record.message)
+    message = formats.clean_message(record.message)
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
     has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
     return FailureReasons(
@@ -125,7 +119,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
         culprit=name_culprit(blame.culprit) if blame else "",
         sample=blame.sample if blame else "",
         evidence=tuple(
-            replace_repetition(clean_message(line), message)
+            formats.replace_repetition(formats.clean_message(line), message)
             for line in (blame.evidence if blame else ())
         ),
         divergence=describe_divergence(blame.first) if blame and blame.first else "",
@@ -137,7 +131,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
             }
             for item in record.missing
         ),
-        obstacles=tuple(clean_message(line) for line in record.obstacles),
+        obstacles=tuple(formats.clean_message(line) for line in record.obstacles),
         advice=record.advice,
         lines=find_model_lines(record),
         repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))
@@ -197,7 +191,7 @@ def describe_divergence(first: Divergence) -> str:
     """
     source = f" ({first.source})" if first.source else ""
     among = f", or one of the {first.suspects - 1} nodes before it" if first.suspects > 1 else ""
-    before = format_magnitude(first.error_before) if first.error_before else "no error"
+    before = formats.format_magnitude(first.error_before) if first.error_before else "no error"
     if math.isinf(first.error_after):
         after = "a clearly different result"
     else:
@@ -236,7 +230,7 @@ def build_failure_rows(
     Cells with different accepted outcomes are in different rows.
     """
     groups = group_cells(
-        (cell for cell in cells if cell.mark is not MARKS[Status.PASS]),
+        (cell for cell in cells if cell.mark is not formats.MARKS[Status.PASS]),
         lambda cell: (history.describe(cell), cell.record and cell.record.flaky),
     )
     rows = []
@@ -253,10 +247,10 @@ def build_failure_rows(
                 "reason": describe_reason(group),
                 "expected_reason": cell.expected_reason,
                 "acceptance": history.describe(cell),
-                "flaky": clean_message(record.flaky) if record else "",
+                "flaky": formats.clean_message(record.flaky) if record else "",
                 "reasons": explain_failure(record, project.command) if record else FailureReasons(),
                 "failed_checks": _list_failed_checks(record) if record else (),
-                "detail": keep_last_lines(clean_detail(record.detail)) if record else "",
+                "detail": keep_last_lines(formats.clean_detail(record.detail)) if record else "",
                 "log": f"{project.build}/{record.log}" if record and record.log else "",
                 "export_command": cell.format_command(project.command),
             }
@@ -265,12 +259,12 @@ def build_failure_rows(
 
 
 def _list_failed_checks(record: Record) -> tuple[Row, ...]:
-    message = clean_message(record.message)
+    message = formats.clean_message(record.message)
     return tuple(
         {
             "check": result.check,
-            "mark": MARKS[result.status],
-            "message": replace_repetition(clean_message(result.message), message),
+            "mark": formats.MARKS[result.status],
+            "message": formats.replace_repetition(formats.clean_message(result.message), message),
             "figures": ", ".join(
                 f"{name} {format_two_digits(value)}" for name, value in result.metrics.items()
             ),
@@ -294,7 +288,7 @@ def build_flaky_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
         {
             "mark": group.first[0].mark,
             "label": group.label,
-            "previous": clean_message(group.first[1]),
+            "previous": formats.clean_message(group.first[1]),
         }
         for group in groups
     )

@@ -9,13 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.core.known_names import (
-    RUNTIMES,
-    SOFTWARE,
-    Release,
-    find_first_release,
-    format_release,
-)
+from exporter.core import known_names
 from exporter.manifest import Axis, Bound, Case, Dim, Fill, Manifest, ModelSpec, Output, Tolerance
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
@@ -341,7 +335,7 @@ def build_support_rows(
 
 def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]) -> str:
     settings = manifest.project.find_device(record.cell.device)
-    known_runtime = RUNTIMES.get(settings.runtime)
+    known_runtime = known_names.RUNTIMES.get(settings.runtime)
     name = (known_runtime and known_runtime.title) or settings.module or settings.runtime
     tool = known_runtime.package if known_runtime else ""
     if record.runtime:
@@ -349,8 +343,10 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
         plugin = settings.provider_library.partition(":")[0].replace("_", "-")
         text = f"{name} {versions.get(tool, '')}".strip() if tool else record.runtime
         text += f", {plugin} {versions[plugin]}" if plugin in versions else ""
-        is_software = any(each.metrics.get("hardware") == SOFTWARE for each in record.checks)
-        return f"{text} ({SOFTWARE})" if is_software else text
+        is_software = any(
+            each.metrics.get("hardware") == known_names.SOFTWARE for each in record.checks
+        )
+        return f"{text} ({known_names.SOFTWARE})" if is_software else text
     # A package that is no tool of every cell is a dependency of the record.
     loaded = record.packages.get(tool, "").split(" ")[0]
     has_toolchain = bool(record.cell.device.toolchain)
@@ -361,11 +357,13 @@ def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]
 
 def _describe_releases(passing: Iterable[Record]) -> str:
     """Return the first release that loads one of the files, and the first that loads all."""
-    opsets: dict[Release | None, list[int]] = {}
+    opsets: dict[known_names.Release | None, list[int]] = {}
     domains: set[str] = set()
     for record in passing:
         if artifact := record.artifact:
-            release = find_first_release(artifact.opset_imports.get("", 0), artifact.ir_version)
+            release = known_names.find_first_release(
+                artifact.opset_imports.get("", 0), artifact.ir_version
+            )
             opsets.setdefault(release, []).append(record.cell.opset)
             domains.update(domain for domain in artifact.opset_imports if domain)
     unknown = opsets.pop(None, [])
@@ -381,9 +379,9 @@ def _describe_releases(passing: Iterable[Record]) -> str:
     return "; ".join(texts) + kernels
 
 
-def _format_since(release: Release, opsets: Sequence[int]) -> str:
+def _format_since(release: known_names.Release, opsets: Sequence[int]) -> str:
     suffix = f" ({_format_opsets(opsets)})" if opsets else ""
-    return f"{format_release(release)} and later{suffix}"
+    return f"{known_names.format_release(release)} and later{suffix}"
 
 
 def _format_opsets(opsets: Sequence[int]) -> str:
