@@ -6,11 +6,15 @@ import hashlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benchmarks.audit.__main__ import main
 from tests.integration.project import make_project, run_exporter
+
+Audit = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).parents[3]
 TABLE = """
@@ -64,14 +68,27 @@ def hash_files(folder: Path) -> dict[str, str]:
     }
 
 
-def run_audit(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.audit", "--root", str(project), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.fixture
+def audit(project: Path, capsys: pytest.CaptureFixture[str]) -> Audit:
+    """Return a function that audits cells of the project in this process."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        code = main(["--root", str(project), *arguments])
+        return subprocess.CompletedProcess([*arguments], code, *capsys.readouterr())
+
+    return run
 
 
-def test_the_checks_catch_all_mutants_of_a_linear_layer(project: Path) -> None:
+def test_the_checks_catch_all_mutants_of_a_linear_layer(project: Path, audit: Audit) -> None:
     built = hash_files(project / "build" / "good")
-    command = run_audit(project, "good/17", "--mutants", "40", "--seed", "3")
+    arguments = ("good/17", "--mutants", "40", "--seed", "3")
+    command = subprocess.run(
+        [sys.executable, "-m", "benchmarks.audit", "--root", str(project), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert command.returncode == 0, command.stdout + command.stderr
     assert "good/17/cpu: 40 mutants; caught 100.0% of those" in command.stdout
     assert hash_files(project / "build" / "good") == built
@@ -80,20 +97,19 @@ def test_the_checks_catch_all_mutants_of_a_linear_layer(project: Path) -> None:
     (checks,) = [line for line in command.stdout.splitlines() if line.startswith("caught by ")]
     assert all(name in checks for name in ("opset", "signature", "wellformed", "parity"))
     assert str(project) not in command.stdout
-    again = run_audit(project, "good/17", "--mutants", "40", "--seed", "3")
-    assert again.stdout == command.stdout
+    assert audit(*arguments).stdout == command.stdout
 
 
-def test_a_share_below_the_threshold_fails_and_lists_survivors_with_reasons(project: Path) -> None:
-    command = run_audit(project, "table", "--mutants", "40", "--threshold", "1")
+def test_a_share_below_the_threshold_fails_and_lists_survivors_with_reasons(audit: Audit) -> None:
+    command = audit("table", "--mutants", "40", "--threshold", "1")
     assert command.returncode == 1, command.stdout + command.stderr
     survivors = [line for line in command.stdout.splitlines() if line.startswith("survived: ")]
     assert survivors
     assert all("everywhere: output 'y' differs" in line for line in survivors)
 
 
-def test_rows_that_no_sample_reads_are_compared_with_the_weight(project: Path) -> None:
-    command = run_audit(project, "copied", "--mutants", "40", "--threshold", "0.9")
+def test_rows_that_no_sample_reads_are_compared_with_the_weight(audit: Audit) -> None:
+    command = audit("copied", "--mutants", "40", "--threshold", "0.9")
     assert command.returncode == 0, command.stdout + command.stderr
     caught = re.search(r"^caught by .*tables (\d+)", command.stdout, re.MULTILINE)
     assert caught
@@ -111,8 +127,8 @@ def test_rows_that_no_sample_reads_are_compared_with_the_weight(project: Path) -
         ("godo", "did you mean 'good'?"),
     ],
 )
-def test_only_a_green_cell_is_audited(cell: str, message: str, project: Path) -> None:
-    command = run_audit(project, cell)
+def test_only_a_green_cell_is_audited(cell: str, message: str, audit: Audit) -> None:
+    command = audit(cell)
     assert command.returncode == 2
     assert message in command.stderr
     assert "Traceback" not in command.stderr
