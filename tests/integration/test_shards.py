@@ -140,7 +140,7 @@ def read_records(root: Path) -> dict[str, Record]:
 
 
 def read_files(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (root / "build/layers").glob("*.[od]*")}
+    return {path.name: path.read_bytes() for path in (root / "build/layers").glob("*.[os]*")}
 
 
 def list_job_opsets(root: Path) -> list[int]:
