@@ -149,19 +149,29 @@ def limit_time(seconds: float) -> Iterator[None]:
     def check(_number: int, _frame: FrameType | None) -> None:
         with _blocked_alarm():
             is_over = any(limit.find_excess() for limit in _limits)
+        # Each check starts the next timer: on a loaded machine, a check takes longer than one.
+        _start_timer()
         if is_over:
             raise TimeLimitExceeded
 
-    interval = min(limit.interval for limit in _limits)
     before = signal.signal(signal.SIGALRM, check)
-    outer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
+    outer = _start_timer()
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, *outer)
         _limits.pop()
+        if _limits:
+            _start_timer()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, *outer)
+
+
+def _start_timer() -> tuple[float, float]:
+    """Start the timer of the shortest interval, and return the state of the one before."""
+    interval = min(limit.interval for limit in _limits)
+    return signal.setitimer(signal.ITIMER_REAL, interval)
 
 
 @contextmanager

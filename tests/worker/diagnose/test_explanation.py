@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from exporter.jobs import Sample
 from exporter.manifest import Axis, Device, Fill, Input, ModelSpec, Output, Tolerance
 from exporter.manifest.resolved.call import SizeRule
+from exporter.processes.lifetime import CpuLimit
 from exporter.records.record import Culprit, MissingOperator, Record, Stage
 from exporter.worker.diagnose.explanation import (
     advise_lower_opset,
@@ -179,6 +181,23 @@ def test_outer_limit_continues_after_the_inner_one() -> None:
     with pytest.raises(TimeLimitExceeded), limit_time(0.3):
         stop_inside()
     assert 0.25 < time.process_time() - start < 3
+
+
+def test_a_check_may_take_longer_than_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    depths: list[int] = []
+
+    def find_excess(_: CpuLimit) -> bool:
+        depths.append(len(inspect.stack()))
+        time.sleep(0.03)
+        return False
+
+    monkeypatch.setattr(CpuLimit, "find_excess", find_excess)
+    end = time.monotonic() + 0.5
+    with limit_time(0.1):
+        while time.monotonic() < end:
+            pass
+    assert len(depths) > 3
+    assert len(set(depths)) == 1
 
 
 def test_other_threads_have_no_limit() -> None:
