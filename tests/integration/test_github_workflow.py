@@ -19,7 +19,7 @@ import click
 import pytest
 import yaml
 
-from exporter.cli import registry
+from exporter.cli import entry_point
 from tests.integration.program_server import describe_servers
 from tests.integration.project import MODELS, ROOT, run_git
 
@@ -427,7 +427,7 @@ def list_sessions() -> set[str]:
 
 
 def test_every_command_has_a_nox_session() -> None:
-    commands = registry.exporter.list_commands(click.Context(registry.exporter))
+    commands = entry_point.exporter.list_commands(click.Context(entry_point.exporter))
     assert set(commands) - list_sessions() == set()
 
 
