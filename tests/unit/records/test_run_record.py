@@ -75,3 +75,17 @@ def test_an_invalid_record_is_named_by_its_number() -> None:
     text = HOSTILE.model_dump_json(indent=2).replace('"fail"', '"green"') + "\n"
     with pytest.raises(ValidationError, match=r"records\.1\.status"):
         RunRecord.parse(bytearray(text, "utf-8"))
+
+
+def test_the_tree_of_all_records_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents: list[bytes] = []
+    validate = RunRecord.model_validate_json
+
+    def validate_json(content: bytearray) -> RunRecord:
+        contents.append(bytes(content))
+        return validate(content)
+
+    monkeypatch.setattr(RunRecord, "model_validate_json", validate_json)
+    RunRecord.parse(bytearray(HOSTILE.model_dump_json(indent=2) + "\n", "utf-8"))
+    assert len(contents) == 1
+    assert contents[0].endswith(b'"records": []}')
