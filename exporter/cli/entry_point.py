@@ -7,6 +7,7 @@ import errno
 import gc
 import importlib
 import os
+import select
 import signal
 import sys
 import traceback
@@ -216,6 +217,8 @@ def run(arguments: Sequence[str]) -> int:
         # after it completed a command line for a shell.
         if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
             raise
+        if not _is_output_closed():
+            return _report_bug()  # a pipe to another process
         # Python would print an error at exit when it flushes the closed stdout.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -224,6 +227,16 @@ def run(arguments: Sequence[str]) -> int:
         return _report_system_error(error)
     except Exception:  # noqa: BLE001 - becomes exit code 70, with its traceback
         return _report_bug()
+
+
+def _is_output_closed() -> bool:
+    """Return True if the reader of stdout or stderr ended."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)  # the kernel reports a closed end in any case
+    return bool(poll.poll(0))
 
 
 def _report_interrupt(reason: BaseException) -> int:

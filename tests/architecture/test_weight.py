@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 55_978,
-    "lines of tests": 68_453,
+    "lines of the package": 55_997,
+    "lines of tests": 68_492,
     "files": 243,
     "packages": 42,
     "modules below 60 lines": 8,

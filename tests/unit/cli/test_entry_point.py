@@ -140,6 +140,17 @@ def test_a_removed_current_folder_is_no_bug(tmp_path: Path) -> None:
     assert ended.stderr.startswith("the current folder: does not exist any more")
 
 
+def test_a_closed_pipe_to_another_process_is_a_bug_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(entry.exporter, "main", write)
+    assert entry.run(["list"]) == 70
+    assert "Broken pipe" in capsys.readouterr().err
+
+
 def test_a_checkout_that_is_not_installed_has_no_version(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
+import pytest
+import torch
+
 from exporter.checks.protocol import SampleCache
 from exporter.jobs import (
     SWEEP,
@@ -23,6 +26,7 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Record, Status
 from exporter.worker.export import size_terms
 from exporter.worker.export.attempts import Captures
+from exporter.worker.export.file_samples import choose_revealing_draws
 from exporter.worker.export.size_terms import (
     CapturedConditions,
     choose_breaking_sizes,
@@ -191,3 +195,27 @@ def test_only_files_with_uneven_operators_are_swept() -> None:
     assert list_groups(route, ("custom::Op",)) == ("export inference", SWEEP)
     assert list_groups(route, ("Add", "Shape")) == ("export inference",)
     assert list_groups(None, ()) == ()
+
+
+class _Pool(torch.nn.Module):
+    """A pooling with or without a divisor of its own, which counts its calls."""
+
+    def __init__(self, divisor: int | None) -> None:
+        super().__init__()
+        self.divisor, self.calls = divisor, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return torch.nn.functional.avg_pool2d(x[None], 2, divisor_override=self.divisor)[0]
+
+
+@pytest.mark.parametrize(("divisor", "calls"), [(None, 1), (3, 2), (4, 64)])
+def test_a_call_that_every_file_computes_needs_no_further_draw(
+    divisor: int | None, calls: int
+) -> None:
+    spec, model = declare_picture("Square"), _Pool(divisor)
+    context = cast("Any", SimpleNamespace(spec=spec, root=ROOT, model=model))
+    draws, hidden = choose_revealing_draws(context, choose_route(spec, 18), ["aten.avg_pool2d.out"])
+    assert not draws
+    assert bool(hidden) == (divisor == 4)  # a window of four elements is divided by 4 in any case
+    assert model.calls == calls
