@@ -80,8 +80,23 @@ NEXT_STEPS = {
 }
 
 
+class _ClosedPipe(Exception):
+    """A pipe without a reader, with its BrokenPipeError as the cause."""
+
+
 class Commands(click.Group):
     """A group that imports only the command that is used."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command.
+
+        Raises:
+            _ClosedPipe: click would exit with 1, which means red cells, and without the cause.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ClosedPipe from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of their use."""
@@ -212,9 +227,8 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.MANIFEST
     except (KeyboardInterrupt, click.Abort) as end:
         return _report_interrupt(end.__cause__ or end)
-    except (BrokenPipeError, SystemExit) as end:
-        # click exits with 1 after a BrokenPipeError, which would mean red cells, and otherwise only
-        # after it completed a command line for a shell.
+    except (_ClosedPipe, BrokenPipeError, SystemExit) as end:
+        # click exits if nobody reads its help, or after it completed a command line for a shell.
         if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
             raise
         if not _is_output_closed():

@@ -159,7 +159,9 @@ def open_request(path: str, message: Mapping[str, Any], descriptors: Sequence[in
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         data = json.dumps(message).encode() + b"\n"
-        connection.sendall(data[socket.send_fds(connection, [data], descriptors) :])
+        # A call without bytes fails if the server has already closed its end.
+        if rest := data[socket.send_fds(connection, [data], descriptors) :]:
+            connection.sendall(rest)
         return connection.makefile()
 
 
