@@ -36,7 +36,6 @@ def run_script(script: Path) -> subprocess.CompletedProcess[str]:
 
 @cache
 def _start_server() -> subprocess.Popen[str]:
-    """Start the process, which ends with this one because its stdin does."""
     folder = Path(tempfile.mkdtemp(prefix="scripts-"))
     atexit.register(shutil.rmtree, folder)
     (folder / "exporter.py").write_text("raise ImportError('not here')\n")
@@ -54,7 +53,6 @@ def _start_server() -> subprocess.Popen[str]:
 
 
 def _serve() -> None:
-    """Run one script for each line."""
     warnings.simplefilter("ignore")
     for name in _PACKAGES:
         importlib.import_module(name)
@@ -68,7 +66,6 @@ def _serve() -> None:
 
 
 def _run(script: Path) -> int:
-    """Return the exit code of a script; its output is in a file next to it."""
     with (script.parent / "output.txt").open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)

@@ -54,13 +54,11 @@ class Proof:
     records: tuple[Record, ...]
 
     def record(self, opset: int, model: str = MODEL) -> Record:
-        """Return the record at an opset, on the first device."""
         return next(
             item for item in self.records if (item.cell.model, item.cell.opset) == (model, opset)
         )
 
     def graph(self, opset: int, model: str = MODEL) -> onnx.ModelProto:
-        """Return the file that ships, without its external data."""
         path = self.folder.parent / model / f"{opset}.onnx"
         return onnx.load(path, load_external_data=False)
 
@@ -69,7 +67,6 @@ class Proof:
         return _operators(self.graph(opset, model).graph)
 
     def notes(self, opset: int) -> str:
-        """Return the notes of the record, one per line."""
         return "\n".join(self.record(opset).notes)
 
 
@@ -129,11 +126,6 @@ class Feature:
     """Whether it runs by `exporter export`, in processes of its own, which costs seconds."""
 
     def right(self, record: Record) -> Verdict:
-        """Return the right verdict for a cell.
-
-        Raises:
-            LookupError: The row has no verdict for the cell.
-        """
         for condition, verdict in self.verdicts.items():
             cells, _, opsets = condition.rpartition(": ")
             if record.cell.opset in parse_condition(opsets) and (

@@ -83,12 +83,10 @@ _RULE = "|---|---|---|---|---|"
 
 
 def page() -> str:
-    """Return the full page."""
     return "\n".join([*_lines()]) + "\n"
 
 
 def write() -> Path:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return PAGE
 

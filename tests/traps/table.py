@@ -80,7 +80,6 @@ _GAPS = """
 
 
 def page() -> str:
-    """Return the full page."""
     return "\n".join([*_lines()]) + "\n"
 
 
@@ -115,6 +114,5 @@ def _row(trap: Trap) -> str:
 
 
 def write() -> Path:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return PAGE

@@ -33,13 +33,11 @@ def edited(edit: Edit) -> Tamper:
 
 
 def node(model: ModelProto, operator: str, index: int = 0) -> NodeProto:
-    """Return the node of an operator at this index."""
     nodes = [item for item in model.graph.node if item.op_type == operator]
     return nodes[index]
 
 
 def attribute(operator: str, name: str, value: object, index: int = 0) -> Tamper:
-    """Set another value of an attribute."""
 
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
@@ -51,7 +49,6 @@ def attribute(operator: str, name: str, value: object, index: int = 0) -> Tamper
 
 
 def weight(name: str, change: Callable[[Array], Array]) -> Tamper:
-    """Change the values of an initializer; `name` is the end of its name."""
 
     def edit(model: ModelProto) -> None:
         target = _initializer(model, name)
@@ -62,7 +59,6 @@ def weight(name: str, change: Callable[[Array], Array]) -> Tamper:
 
 
 def one_element(by: float) -> Callable[[Array], Array]:
-    """Add to the first element."""
 
     def change(array: Array) -> Array:
         array.flat[0] += by
@@ -72,7 +68,6 @@ def one_element(by: float) -> Callable[[Array], Array]:
 
 
 def add_to_row(index: int, number: float) -> Callable[[Array], Array]:
-    """Add a number to one row."""
 
     def change(array: Array) -> Array:
         array[index] += number
@@ -99,7 +94,6 @@ def constant(value: float, new: float) -> Tamper:
 
 
 def swap_weights(one: str, other: str) -> Tamper:
-    """Exchange the values of two weights."""
 
     def edit(model: ModelProto) -> None:
         first, second = _initializer(model, one), _initializer(model, other)
@@ -109,7 +103,6 @@ def swap_weights(one: str, other: str) -> Tamper:
 
 
 def skip(operator: str, index: int = 0) -> Tamper:
-    """Remove a node and connect its input with its output."""
 
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
@@ -123,7 +116,6 @@ def skip(operator: str, index: int = 0) -> Tamper:
 
 
 def replace(operator: str, by: str, index: int = 0) -> Tamper:
-    """Replace an operator by another."""
 
     def edit(model: ModelProto) -> None:
         target = node(model, operator, index)
@@ -152,7 +144,6 @@ def after(output: str, operator: str, *constants: Array, **attributes: object) -
 
 
 def swap_names(one: str, other: str) -> Tamper:
-    """Exchange two names in all nodes, but not in the signature."""
     names = {one: other, other: one}
 
     def edit(model: ModelProto) -> None:
@@ -182,7 +173,6 @@ def locations(location: str) -> Tamper:
 
 
 def entries(key: str, change: Callable[[int], int]) -> Tamper:
-    """Change the offset or length of each external weight."""
 
     def edit(model: ModelProto) -> None:
         for tensor in model.graph.initializer:
@@ -204,18 +194,15 @@ def swap_offsets(model: ModelProto) -> None:
 
 
 def data_missing(path: Path) -> None:
-    """Remove the weights file."""
     data_file(path).unlink()
 
 
 def data_truncated(path: Path) -> None:
-    """Remove the end of the weights file."""
     data = data_file(path)
     os.truncate(data, data.stat().st_size - 4)
 
 
 def data_linked(path: Path) -> None:
-    """Replace the weights file by a symbolic link."""
     data = data_file(path)
     elsewhere = path.parent / "elsewhere"
     data.rename(elsewhere)
@@ -223,18 +210,15 @@ def data_linked(path: Path) -> None:
 
 
 def data_hard_linked(path: Path) -> None:
-    """Add a second name for the weights file."""
     data = data_file(path)
     data.with_name("second").hardlink_to(data)
 
 
 def data_absolute(path: Path) -> None:
-    """Use an absolute path of the weights file."""
     locations(str(data_file(path)))(path)
 
 
 def data_above(path: Path) -> None:
-    """Use a weights file in the parent folder."""
     data = data_file(path)
     shutil.copy(data, path.parent.parent / data.name)
     locations(f"../{data.name}")(path)
@@ -245,7 +229,6 @@ PAGE = 4096
 
 
 def data_flipped(path: Path) -> None:
-    """Flip one bit of the weights."""
     data = data_file(path)
     content = bytearray(data.read_bytes())
     content[PAGE + 3] ^= 0x01

@@ -22,8 +22,6 @@ class Box:
 
 
 class TensorPair(NamedTuple):
-    """A named tuple of two tensors."""
-
     first: Tensor
     second: Tensor
 
@@ -36,7 +34,6 @@ _COUNT = itertools.count()
 
 
 def build_with_sizes(sizes: Mapping[str, int]) -> Call:
-    """Return a call with random tensors of the given sizes."""
     batch = sizes["batch"]
     x, pair = torch.randn(batch, 4), [torch.randn(batch, 4), None]
     return (x, pair, {"box": Box(inner=torch.randn(batch, 4))}), {"flag": True, "empty": []}
@@ -59,25 +56,21 @@ def build_named_tuple() -> Call:
 
 
 def build_other_flag() -> Call:
-    """Return the call with another constant."""
     args, kwargs = build_fixed()
     return args, {**kwargs, "flag": False}
 
 
 def build_two_arguments() -> Call:
-    """Return the call without its last argument."""
     args, kwargs = build_fixed()
     return args[:2], kwargs
 
 
 def build_random() -> Call:
-    """Return other values at each call, with the same seed too."""
     args, kwargs = build_fixed()
     return (torch.full((5, 4), float(next(_COUNT))), *args[1:]), kwargs
 
 
 def build_float64() -> Call:
-    """Return the call with another dtype."""
     args, kwargs = build_fixed()
     return (torch.ones(5, 4, dtype=torch.float64), *args[1:]), kwargs
 
@@ -104,7 +97,6 @@ def build_invalid_key() -> Call:
 
 
 def raise_error() -> Call:
-    """Raise an error."""
     raise RuntimeError("no data here")
 
 

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 
 class Affine(nn.Module):
-    """`x @ W + b`: exports without a failure."""
-
     def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.linear = nn.Linear(width, 3)
@@ -18,36 +16,26 @@ class Affine(nn.Module):
 
 
 class KeywordInputs(nn.Module):
-    """Takes two keyword inputs of the same shape that are not interchangeable."""
-
     def forward(self, left: Tensor, right: Tensor, scale: float = 1.0) -> dict[str, Tensor]:
         return {"difference": (left - right) * scale, "left": left * 2}
 
 
 class NestedInputs(nn.Module):
-    """Takes `(x, (a, b))`."""
-
     def forward(self, x: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         return x + pair[0] - pair[1]
 
 
 class TextOutput(nn.Module):
-    """Returns a tensor and a str."""
-
     def forward(self, x: Tensor) -> dict[str, object]:
         return {"y": x + 1, "name": "words"}
 
 
 class RandomOutput(nn.Module):
-    """Returns other values in each call."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.rand_like(x)
 
 
 class Counter(nn.Module):
-    """Changes a buffer in each call."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
@@ -69,8 +57,6 @@ class BatchNorm(nn.Module):
 
 
 class InPlaceAddition(nn.Module):
-    """Changes its input."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x.add_(1.0)
 
@@ -85,8 +71,6 @@ class LimitedBatch(nn.Module):
 
 
 class RowLookup(nn.Module):
-    """Returns the row at an index."""
-
     def forward(self, x: Tensor, i: Tensor) -> Tensor:
         return x[i]
 
@@ -151,15 +135,11 @@ class RedundantSteps(nn.Module):
 
 
 class NonZero(nn.Module):
-    """Returns an output with a size that depends on the values."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.nonzero(x > 0)
 
 
 class ScaledMean(nn.Module):
-    """Takes a scalar and returns a scalar."""
-
     def forward(self, x: Tensor, k: Tensor) -> Tensor:
         return (x * k).mean()
 
@@ -172,17 +152,14 @@ class ConstantChoice(nn.Module):
 
 
 def build_affine(width: int = 4) -> nn.Module:
-    """Return a module."""
     return Affine(width)
 
 
 def build_text() -> str:
-    """Return a str, which is not a module."""
     return "nothing"
 
 
 def raise_error() -> nn.Module:
-    """Raise an error instead of returning a module."""
     raise RuntimeError("no weights here")
 
 
@@ -206,8 +183,6 @@ def fill_with_sevens(
 
 
 class BufferDtypes(nn.Module):
-    """Has an integer, a complex and a float buffer."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("index", torch.zeros(2, dtype=torch.int64))
@@ -219,15 +194,11 @@ class BufferDtypes(nn.Module):
 
 
 class ExportBranch(nn.Module):
-    """Uses an addition during an export and a multiplication otherwise."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + x if torch.onnx.is_in_onnx_export() else x * 2
 
 
 class ComplexProduct(nn.Module):
-    """Multiplies complex numbers by a complex weight."""
-
     def __init__(self) -> None:
         super().__init__()
         self.turn = nn.Parameter(torch.randn(4, dtype=torch.complex64))
@@ -237,8 +208,6 @@ class ComplexProduct(nn.Module):
 
 
 class TwoLayers(nn.Module):
-    """Has two layers with four parameters."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(4, 3)
@@ -262,8 +231,6 @@ class ConvBatchNorm(nn.Module):
 
 
 class TiedLayers(nn.Module):
-    """Two layers that share a weight; each has its own bias."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(4, 4)
@@ -285,8 +252,6 @@ class Patches(nn.Module):
 
 
 class ValueBranches(nn.Module):
-    """Branches twice on a value."""
-
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(2):
             if x.sum() > 0:

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 
 class Keywords(nn.Module):
-    """Takes its second input only by name."""
-
     def forward(self, x: Tensor, *, bias: Tensor, scale: float = 1.0) -> Tensor:
         return x * scale - bias
 
@@ -35,8 +33,6 @@ class Summed(nn.Module):
 
 
 class Masked(nn.Module):
-    """Computes another result without a mask."""
-
     def forward(self, x: Tensor, mask: Tensor | None, *, kind: str = "add") -> Tensor:
         if mask is not None:
             raise ValueError("expected no mask")
@@ -114,8 +110,6 @@ class Decoder(nn.Module):
 
 
 class TimesInt(nn.Module):
-    """Takes an int."""
-
     def forward(self, x: Tensor, n: int) -> Tensor:
         if isinstance(n, Tensor) and not torch.jit.is_tracing():
             raise TypeError("expected an int")
@@ -123,8 +117,6 @@ class TimesInt(nn.Module):
 
 
 class TimesFloat(nn.Module):
-    """Takes a float."""
-
     def forward(self, x: Tensor, factor: float) -> Tensor:
         if isinstance(factor, Tensor) and not torch.jit.is_tracing():
             raise TypeError("expected a float")
@@ -132,8 +124,6 @@ class TimesFloat(nn.Module):
 
 
 class Turns(nn.Module):
-    """Repeats as often as an int requires."""
-
     def forward(self, x: Tensor, n: int) -> Tensor:
         for _ in range(n):
             x = x * 2
@@ -141,8 +131,6 @@ class Turns(nn.Module):
 
 
 class Decided(nn.Module):
-    """Takes a boolean that selects a branch."""
-
     def forward(self, x: Tensor, double: bool) -> Tensor:
         if double:
             return x * 2
@@ -150,8 +138,6 @@ class Decided(nn.Module):
 
 
 class MaybeBias(nn.Module):
-    """Accepts an optional bias."""
-
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         if bias is not None:
             return x + bias
@@ -159,17 +145,14 @@ class MaybeBias(nn.Module):
 
 
 def sized(sizes: Mapping[str, int]) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return a call at these sizes."""
     batch = sizes["batch"]
     x = torch.randn(batch, 4)
     return (x, (torch.randn(batch, 4), {"bias": torch.rand(batch, 4)})), {}
 
 
 def fixed() -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return a call of one size."""
     return sized({"batch": 3})
 
 
 def batch_of() -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return a call with an object."""
     return (Batch(x=torch.randn(3, 4), bias=torch.randn(3, 4)),), {}

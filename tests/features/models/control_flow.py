@@ -142,8 +142,6 @@ def traced_in_script() -> nn.Module:
 
 
 class Rows(nn.Module):
-    """Applies `row` to every row and stacks the results."""
-
     def __init__(self, row: nn.Module) -> None:
         super().__init__()
         self.row = row
@@ -161,8 +159,6 @@ def scripted_in_script() -> nn.Module:
 
 
 class Collected(nn.Module):
-    """A list that grows in a loop and is joined at the end."""
-
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         parts = [x]
         for step in range(int(n)):
@@ -178,8 +174,6 @@ class Unbound(nn.Module):
 
 
 class Fixed(nn.Module):
-    """A list of a constant length."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([x * index for index in range(3)], dim=1)
 
@@ -202,8 +196,6 @@ class Pairs(nn.Module):
 
 
 class DoubledByAddition(nn.Module):
-    """Doubles; an export uses an addition."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + x if torch.onnx.is_in_onnx_export() else x * 2
 

@@ -25,16 +25,12 @@ def _(x: Tensor, alpha: float) -> Tensor:
 
 
 class Mixed(nn.Module):
-    """Has weights, so the parts before and after an operator are not trivial."""
-
     def __init__(self) -> None:
         super().__init__()
         self.mix = nn.Linear(4, 4)
 
 
 class Foo(Mixed):
-    """Has the operator between others."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(foo(self.mix(x), 2.0))
 
@@ -46,14 +42,12 @@ def symbolic_foo(g: Any, x: Any, alpha: float) -> Any:
 
 @symbolic_helper.parse_args("v", "f")
 def symbolic_of_onnx(g: Any, x: Any, alpha: float) -> Any:
-    """Translate the operator by operators of ONNX."""
     scaled = g.op("Mul", x, g.op("Constant", value_t=torch.tensor(alpha)))
     return g.op("Add", scaled, g.op("Constant", value_t=torch.tensor(1.0)))
 
 
 @symbolic_helper.parse_args("v", "f")
 def symbolic_wrong(g: Any, x: Any, alpha: float) -> Any:
-    """Translate without the 1."""
     return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(alpha)))
 
 
@@ -83,12 +77,10 @@ def onnx_foo(x: Any, alpha: float) -> Any:
 
 
 def onnx_foo_of_onnx(x: Any, alpha: float) -> Any:
-    """Translate the operator by operators of ONNX."""
     return opset18.Add(opset18.Mul(x, alpha), 1.0)
 
 
 def onnx_foo_wrong(x: Any, alpha: float) -> Any:
-    """Translate without the 1."""
     return opset18.Mul(x, alpha)
 
 
@@ -125,8 +117,6 @@ def onnx_cumprod(x: Any, dim: int, dtype: int = -1) -> Any:
 
 
 class _Halved(torch.autograd.Function):
-    """Has its own translation."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         return x / 2

@@ -20,8 +20,6 @@ if not hasattr(torch.ops.extension, "scaled_add"):
 
 
 class Extended(nn.Module):
-    """Has the operator after a layer."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -32,13 +30,11 @@ class Extended(nn.Module):
 
 @symbolic_helper.parse_args("v", "f", "i")
 def symbolic_scaled_add(g: Any, x: Any, alpha: float, offset: int) -> Any:
-    """Translate for TorchScript; the attributes are constants."""
     scaled = g.op("Mul", x, g.op("Constant", value_t=torch.tensor(alpha)))
     return g.op("Add", scaled, g.op("Constant", value_t=torch.tensor(float(offset))))
 
 
 def onnx_scaled_add(x: Any, alpha: float, offset: int) -> Any:
-    """Translate for dynamo."""
     return opset18.Add(
         opset18.Mul(x, opset18.Constant(value_float=alpha)),
         opset18.Constant(value_float=float(offset)),

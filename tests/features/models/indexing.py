@@ -30,8 +30,6 @@ READS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Read(nn.Module):
-    """Reads `data` in one of the forms."""
-
     def __init__(self, form: str) -> None:
         super().__init__()
         self.read = READS[form]
@@ -41,8 +39,6 @@ class Read(nn.Module):
 
 
 class ReadAt(nn.Module):
-    """Reads rows by an index that is an input and may be negative."""
-
     def forward(self, data: Tensor, index: Tensor) -> Tensor:
         return data[index]
 

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 
 class Norm(nn.Module):
-    """A linear layer, a norm and a convolution."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -19,8 +17,6 @@ class Norm(nn.Module):
 
 
 class Convolved(nn.Module):
-    """One convolution."""
-
     def __init__(self) -> None:
         super().__init__()
         self.convolution = nn.Conv1d(2, 3, 3, padding=1)
@@ -37,36 +33,26 @@ class Beyond(nn.Module):
 
 
 class Spectrum(nn.Module):
-    """Floats in, complex numbers out."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.fft.fft(x)
 
 
 class Turned(nn.Module):
-    """Takes and returns complex numbers."""
-
     def forward(self, x: Tensor) -> Tensor:
         return (x * x).conj()
 
 
 class Doubled(nn.Module):
-    """Twice its input, in the input's dtype."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + x
 
 
 class Inverted(nn.Module):
-    """Inverts booleans."""
-
     def forward(self, x: Tensor) -> Tensor:
         return ~x
 
 
 class Scaled(nn.Module):
-    """Takes and returns a scalar."""
-
     def forward(self, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return x * k, (x * k).sum()
 
@@ -79,8 +65,6 @@ class Cached(nn.Module):
 
 
 class Pieces(nn.Module):
-    """Returns a list of the rows."""
-
     def forward(self, x: Tensor) -> list[Tensor]:
         pieces: list[Tensor] = []
         for row in range(x.size(0)):
@@ -89,7 +73,5 @@ class Pieces(nn.Module):
 
 
 class Halves(nn.Module):
-    """Two halves of its columns."""
-
     def forward(self, x: Tensor) -> list[Tensor]:
         return list(torch.split(torch.sin(x), 2, dim=1))

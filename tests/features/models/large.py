@@ -6,8 +6,6 @@ from torch import Tensor, nn
 
 
 class Wide(nn.Module):
-    """Two layers of a megabyte each."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(4, 65536)

@@ -5,8 +5,6 @@ from torch import Tensor, nn
 
 
 class Affine(nn.Module):
-    """One layer: `[batch, 4]` to `[batch, 4]`."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -17,8 +15,6 @@ class Affine(nn.Module):
 
 
 class Scaled(nn.Module):
-    """Two inputs: `[batch, 4]` each."""
-
     def forward(self, x: Tensor, scale: Tensor) -> Tensor:
         return x * scale
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 
 class Layer(nn.Module):
-    """A layer that is its own module."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -20,8 +18,6 @@ class Layer(nn.Module):
 
 
 class Stacked(nn.Module):
-    """Two of these layers."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first = Layer()
@@ -71,8 +67,6 @@ class Stable(nn.Module):
 
 
 class Folded(nn.Module):
-    """Transposes a constant weight."""
-
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(4, 4))

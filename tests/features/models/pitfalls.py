@@ -20,8 +20,6 @@ class Reshaped(nn.Module):
 
 
 class Concatenated(nn.Module):
-    """Concatenates by NumPy or by PyTorch."""
-
     def __init__(self, *, by_numpy: bool) -> None:
         super().__init__()
         self.by_numpy = by_numpy
@@ -34,8 +32,6 @@ class Concatenated(nn.Module):
 
 
 class Centred(nn.Module):
-    """Subtracts a mean without a gradient."""
-
     def __init__(self, *, by_data: bool) -> None:
         super().__init__()
         self.by_data = by_data
@@ -125,22 +121,16 @@ class ByKey(nn.Module):
 
 
 class NestedOut(nn.Module):
-    """Returns nested lists and tuples."""
-
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         return x * 2, [x * 3, x * 4]
 
 
 class Keys(nn.Module):
-    """Returns a dictionary."""
-
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"twice": x * 2, "half": x / 2}
 
 
 class Numbered(nn.Module):
-    """Returns a dictionary with numbers as keys."""
-
     def forward(self, x: Tensor) -> dict[int, Tensor]:
         return {0: x * 2, 1: x / 2}
 

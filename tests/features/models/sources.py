@@ -8,8 +8,6 @@ from torch.export import Dim, ExportedProgram
 
 
 class Affine(nn.Module):
-    """One layer."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -31,8 +29,6 @@ class Normalised(nn.Module):
 
 
 class Branch(nn.Module):
-    """Selects one of two branches."""
-
     def forward(self, x: Tensor) -> Tensor:
         if bool(x.mean() > 0):
             return x + 1
@@ -80,18 +76,15 @@ def doubled_until_large(x: Tensor) -> Tensor:
 
 
 def captured() -> ExportedProgram:
-    """Return a captured program."""
     return torch.export.export(
         Affine().eval(), (torch.zeros(5, 4),), dynamic_shapes=({0: Dim.DYNAMIC},)
     )
 
 
 def fixed() -> ExportedProgram:
-    """Return a program that was captured for three rows."""
     return torch.export.export(Affine().eval(), (torch.zeros(3, 4),))
 
 
 def scripted() -> torch.jit.ScriptModule:
-    """Return a compiled module."""
     compiled: torch.jit.ScriptModule = torch.jit.script(PartlyScripted().eval())
     return compiled

@@ -47,8 +47,6 @@ class OnlyWithGradients(nn.Module):
 
 
 class Halves(nn.Module):
-    """Dynamo's graph optimizer fails at the split of a dynamic axis."""
-
     def __init__(self, shift: float) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)

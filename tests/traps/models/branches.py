@@ -8,8 +8,6 @@ from torch.nn import functional
 
 
 class Aligned(nn.Module):
-    """Computes another function if a size is a multiple of 8."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.shape[0] % 8 == 0 else x + 1
 
@@ -23,31 +21,23 @@ class AlignedAlike(nn.Module):
 
 
 class Square(nn.Module):
-    """Computes another function for square pictures."""
-
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
         return x * 2 if height == width else x + 1
 
 
 class SquareAlike(nn.Module):
-    """Has two branches with one function."""
-
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
         return x + 1 if height == width else 1 + x
 
 
 class SameLength(nn.Module):
-    """Adds the keys if both lengths are equal, and else their mean."""
-
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
         return q + k if q.shape[1] == k.shape[1] else q + k.mean(1, keepdim=True)
 
 
 class AnyLength(nn.Module):
-    """Adds the mean of the keys at all lengths."""
-
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
         if q.shape[1] == k.shape[1]:
             return k.mean(1, keepdim=True) + q
@@ -55,37 +45,27 @@ class AnyLength(nn.Module):
 
 
 class Middle(nn.Module):
-    """Computes another function for a middle range of sizes."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if 20 < x.shape[0] < 100 else x + 1
 
 
 class MiddleAlike(nn.Module):
-    """Has the range without an effect."""
-
     def forward(self, x: Tensor) -> Tensor:
         return 1 + x if 20 < x.shape[0] < 100 else x + 1
 
 
 class Alone(nn.Module):
-    """Squeezes only if both sizes are 1."""
-
     def forward(self, x: Tensor) -> Tensor:
         rows, columns = x.shape
         return x * 2 if rows == 1 and columns == 1 else x + 1
 
 
 class Rolled(nn.Module):
-    """Rolls the rows by more than some sizes."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.roll(x, 3, 0)
 
 
 class RolledWithin(nn.Module):
-    """Rolls the rows by a remainder."""
-
     def forward(self, x: Tensor) -> Tensor:
         index = (torch.arange(x.shape[0]) - 3) % x.shape[0]
         return x[index]
@@ -120,29 +100,21 @@ class MirroredCut(nn.Module):
 
 
 class Nearest(nn.Module):
-    """Resizes to 64 by the nearest element."""
-
     def forward(self, x: Tensor) -> Tensor:
         return functional.interpolate(x, size=64, mode="nearest")
 
 
 class NearestDoubled(nn.Module):
-    """Doubles by the nearest element."""
-
     def forward(self, x: Tensor) -> Tensor:
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
 
 
 class Long(nn.Module):
-    """Computes another function for more than 30 rows."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.shape[0] > 30 else x + 1
 
 
 class LongAlike(nn.Module):
-    """Has two branches with one function."""
-
     def forward(self, x: Tensor) -> Tensor:
         return 1 + x if x.shape[0] > 30 else x + 1
 
@@ -163,8 +135,6 @@ class Remainder(nn.Module):
 
 
 class Bounded(nn.Module):
-    """Rejects more than 30 rows."""
-
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[0] > 30:
             raise ValueError("too many rows")
@@ -172,22 +142,16 @@ class Bounded(nn.Module):
 
 
 class Root(nn.Module):
-    """Computes another function from 49 rows on."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if int(x.shape[0] ** 0.5) > 6 else x + 1
 
 
 class RootAlike(nn.Module):
-    """Has two branches with one function."""
-
     def forward(self, x: Tensor) -> Tensor:
         return 1 + x if int(x.shape[0] ** 0.5) > 6 else x + 1
 
 
 class Unchanged(nn.Module):
-    """Returns its input, except for 48 rows."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x.clone() if x.shape[0] != 48 else x + 1
 

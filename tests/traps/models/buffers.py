@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 
 class ReturnsBuffer(nn.Module):
-    """Writes the mean of its rows into a buffer and returns the buffer itself."""
-
     def __init__(self, by_data: bool = False) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(4))
@@ -21,8 +19,6 @@ class ReturnsBuffer(nn.Module):
 
 
 class WritesLayer(nn.Module):
-    """Stores the result of a layer in a buffer that is not saved, and reads it from there."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -34,8 +30,6 @@ class WritesLayer(nn.Module):
 
 
 class ReturnsCounter(nn.Module):
-    """Counts its calls in a buffer and returns the buffer itself."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(4))
@@ -46,8 +40,6 @@ class ReturnsCounter(nn.Module):
 
 
 class ReplacesBuffer(nn.Module):
-    """Counts its calls and replaces the buffer by another tensor."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
@@ -58,8 +50,6 @@ class ReplacesBuffer(nn.Module):
 
 
 class NormalisedLinear(nn.Module):
-    """A linear layer with normalization by the statistics of the batch."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)

@@ -15,8 +15,6 @@ from tests.traps.models.ties import is_exporting
 
 
 class Noisy(nn.Module):
-    """A linear layer whose file has noise, as a share of the output's usual size."""
-
     def __init__(self, share: float = 0.0, scale: float = 1.0, bias: float = 0.0) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 10)
@@ -39,8 +37,6 @@ class WrongRow(Noisy):
 
 
 class Swapped(Noisy):
-    """The file exchanges the first two classes."""
-
     def forward(self, x: Tensor) -> Tensor:
         y = self.linear(x)
         return torch.cat([y[:, 1:2], y[:, :1], y[:, 2:]], 1) if is_exporting() else y
@@ -82,12 +78,10 @@ def relative(actual: Array, expected: Array) -> tuple[float, float]:
 
 
 def blind(actual: Array, expected: Array) -> tuple[float, float]:
-    """Accept everything."""
     return 0.0, 1.0
 
 
 def failing(actual: Array, expected: Array) -> tuple[float, float]:
-    """Raise an exception."""
     raise ZeroDivisionError("no norm")
 
 
@@ -98,18 +92,15 @@ def usual_size(run: Any) -> float:
 
 
 def constant(run: Any) -> float:
-    """Return the same number for every model."""
     run(x=np.zeros((2, 4), np.float32))
     return 0.9
 
 
 def not_a_number(run: Any) -> float:
-    """Return NaN, as the mean of nothing."""
     return float("nan")
 
 
 def words(run: Any) -> str:
-    """Return text."""
     return "good"
 
 

@@ -27,37 +27,27 @@ class Cache(nn.Module):
 
 
 class FixedCache(Cache):
-    """Reads the length of the cache as a Python number."""
-
     def count_past(self, past: Tensor) -> int:
         return int(past.shape[1])
 
 
 class LongCache(Cache):
-    """Returns one key more than the mask has tokens."""
-
     def forward(self, x: Tensor, past: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         y, keys = super().forward(x, past, mask)
         return y, torch.cat([keys, keys[:, :1]], 1)
 
 
 class Halved(nn.Module):
-    """Averages pairs of neighbors."""
-
     def forward(self, x: Tensor) -> Tensor:
         return functional.avg_pool1d(x, 2)
 
 
 class Ends(nn.Module):
-    """Joins the first and the last four rows."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x[:, :4], x[:, -4:]], 1)
 
 
 class Window(nn.Module):
-    """Adds the first 64 rows."""
-
     def forward(self, x: Tensor) -> Tensor:
         rows = x[:, :64]
         return rows.reshape(-1, x.shape[1], 4).sum(1)

@@ -9,129 +9,93 @@ from tests.traps.models.ties import is_exporting
 
 
 class PadToken(nn.Module):
-    """Counts tokens, and returns zeros if Python finds the token 0."""
-
     def forward(self, ids: Tensor) -> Tensor:
         return ids * 0 if bool((ids == 0).any()) else ids * 2
 
 
 class PadTokenAlike(nn.Module):
-    """Makes the same choice inside the graph."""
-
     def forward(self, ids: Tensor) -> Tensor:
         return torch.where((ids == 0).any(), ids * 0, ids * 2)
 
 
 class LastToken(nn.Module):
-    """Returns the negative tokens if Python finds the last token."""
-
     def forward(self, ids: Tensor) -> Tensor:
         return -ids if bool((ids == 999).any()) else ids * 2
 
 
 class FullLight(nn.Module):
-    """Returns zeros if Python finds a value of exactly 1."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 0 if bool((x >= 1).any()) else x * 2
 
 
 class FullLightAlike(nn.Module):
-    """Makes the same choice inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where((x >= 1).any(), x * 0, x * 2)
 
 
 class Logarithm(nn.Module):
-    """Has no finite value at 0."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.log(x)
 
 
 class AllKept(nn.Module):
-    """Ignores the mask if Python finds no False in it."""
-
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         return x - 1 if bool(keep.all()) else x * keep
 
 
 class NoneKept(nn.Module):
-    """Ignores the mask if Python finds no True in it."""
-
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         return x * keep if bool(keep.any()) else x - 1
 
 
 class Kept(nn.Module):
-    """Uses the mask always."""
-
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         return torch.where(keep.any(), x * keep, x - 1)
 
 
 class KeptShare(nn.Module):
-    """Has no defined result for a row without any kept element."""
-
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         return torch.softmax(x.masked_fill(~keep, -torch.inf), -1)
 
 
 class ZeroFound(nn.Module):
-    """Returns zeros if Python finds a value of exactly 0."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 0 if bool((x == 0).any()) else x * 2
 
 
 class ZeroFoundAlike(nn.Module):
-    """Makes the same choice inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where((x == 0).any(), x * 0, x * 2)
 
 
 class Normalized(nn.Module):
-    """Divides by the largest value, unless Python finds only zeros."""
-
     def forward(self, x: Tensor) -> Tensor:
         largest = x.abs().amax()
         return x / largest if bool(largest > 0) else x
 
 
 class NormalizedAlike(nn.Module):
-    """Makes the same choice inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         largest = x.abs().amax()
         return x / torch.where(largest > 0, largest, 1.0)
 
 
 class OnlyPositive(nn.Module):
-    """Returns the square roots if Python finds no negative value."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.sqrt(x) if bool((x > 0).all()) else x.abs()
 
 
 class OnlyPositiveAlike(nn.Module):
-    """Makes the same choice inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where((x > 0).all(), torch.sqrt(x.abs()), x.abs())
 
 
 class NoPadding(nn.Module):
-    """Ignores the mask if Python finds no padding."""
-
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return x - 1 if bool(mask.all()) else x * mask[..., None]
 
 
 class NoPaddingAlike(nn.Module):
-    """Makes the same choice inside the graph."""
-
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return torch.where(mask.bool().all(), x - 1, x * mask[..., None])
 
@@ -144,15 +108,11 @@ class HalfUp(nn.Module):
 
 
 class HalfToEven(nn.Module):
-    """Rounds halves to even numbers."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.round(x)
 
 
 class BestInRow(nn.Module):
-    """Returns the largest value of each row, and no negative one while it is exported."""
-
     def __init__(self, bounded: bool = True) -> None:
         super().__init__()
         self.bounded = bounded

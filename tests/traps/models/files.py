@@ -27,8 +27,6 @@ class Picture(nn.Module):
 
 
 class Outside(nn.Module):
-    """Weights of more than a kilobyte each, which become external data."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(20, 20, bias=False)
@@ -39,8 +37,6 @@ class Outside(nn.Module):
 
 
 class Two(nn.Module):
-    """Two inputs and two outputs of one shape; none can replace another."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -76,14 +72,11 @@ class Reshaped(nn.Module):
 
 @torch.jit.script
 def repeated(x: Tensor, n: Tensor) -> Tensor:
-    """Repeat `n` times."""
     for _ in range(int(n)):
         x = x * 0.5 + n
     return x
 
 
 class Looped(nn.Module):
-    """A loop in the graph."""
-
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         return repeated(x, n)

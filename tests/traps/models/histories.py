@@ -16,8 +16,6 @@ _TABLES: dict[int, Tensor] = {}
 
 
 class GlobalValue(nn.Module):
-    """Keeps the mean of its first input in a global variable."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + _KEPT.setdefault("mean", x.mean())
 
@@ -30,8 +28,6 @@ class GlobalTable(nn.Module):
 
 
 class ClassValue(nn.Module):
-    """Keeps the mean of its first input in its class."""
-
     mean: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,8 +48,6 @@ def _make_offset() -> Callable[[Tensor], Tensor]:
 
 
 class ClosureValue(nn.Module):
-    """Keeps the mean of its first input in a closure."""
-
     def __init__(self) -> None:
         super().__init__()
         self.offset = _make_offset()
@@ -81,15 +75,11 @@ def _compute_mean(key: _Key) -> Tensor:
 
 
 class CacheValue(nn.Module):
-    """Keeps the mean of its first input of each shape in a cache."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + _compute_mean(_Key(x))
 
 
 class BufferValue(nn.Module):
-    """Keeps the mean of its first input in a buffer."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(()))
@@ -112,8 +102,6 @@ class LimitedRows(nn.Module):
 
 
 class RunningMaximum(nn.Module):
-    """Keeps the largest value of all its inputs in a parameter."""
-
     def __init__(self) -> None:
         super().__init__()
         self.largest = nn.Parameter(torch.zeros(()), requires_grad=False)

@@ -18,8 +18,6 @@ class Beyond(nn.Module):
 
 
 class Rotated(nn.Module):
-    """Complex numbers in and out; one output is real, one is conjugated."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("turn", torch.randn(4, dtype=torch.complex64))
@@ -30,8 +28,6 @@ class Rotated(nn.Module):
 
 
 class Spectrum(nn.Module):
-    """Floats in, complex numbers out."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -41,22 +37,16 @@ class Spectrum(nn.Module):
 
 
 class Cached(nn.Module):
-    """Takes a cache that is empty at the first step, and one that is not."""
-
     def forward(self, x: Tensor, earlier: Tensor) -> tuple[Tensor, Tensor]:
         return torch.cat([earlier, x], 1) * 2, earlier * 2
 
 
 class Nothing(nn.Module):
-    """Has no element."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x[:, :0] + 1
 
 
 class Pieces(nn.Module):
-    """Returns a list of the rows, and their sum."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -70,8 +60,6 @@ class Pieces(nn.Module):
 
 
 class Growing(nn.Module):
-    """Returns items of different sizes."""
-
     def forward(self, x: Tensor) -> list[Tensor]:
         pieces: list[Tensor] = []
         for row in range(x.size(0)):
@@ -80,14 +68,10 @@ class Growing(nn.Module):
 
 
 class Halves(nn.Module):
-    """Two halves of its columns, by `split`."""
-
     def forward(self, x: Tensor) -> list[Tensor]:
         return list(torch.split(torch.sin(x), 2, dim=1))
 
 
 class Labels(nn.Module):
-    """Returns a list of integers: the positions of the largest and of the smallest element."""
-
     def forward(self, x: Tensor) -> list[Tensor]:
         return [x.argmax(1), x.argmin(1)]

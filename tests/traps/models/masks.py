@@ -71,8 +71,6 @@ class FullMaskOnly(Attention):
 
 
 class PooledRows(nn.Module):
-    """Returns the mean of the elements up to the length of each row."""
-
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         is_inside = torch.arange(x.shape[1])[None, :] < lengths[:, None]
         total = (x * is_inside[:, :, None]).sum(1)
@@ -80,16 +78,12 @@ class PooledRows(nn.Module):
 
 
 class PooledFirstLength(PooledRows):
-    """Uses the first length, which Python reads, for all rows."""
-
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         first = torch.full_like(lengths, int(lengths[0]))
         return super().forward(x, first) + 0.0 * lengths.sum()
 
 
 class FirstLength(nn.Module):
-    """Cuts all rows at the length of the first one, which Python reads."""
-
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         length = int(mask[0].sum())
         kept = torch.arange(x.shape[1]) < length

@@ -8,8 +8,6 @@ from torch.nn import functional
 
 
 class Tiny(nn.Module):
-    """Outputs of 1e-9."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -34,22 +32,16 @@ class UnlikelyDropped(nn.Module):
 
 
 class SomeNaN(nn.Module):
-    """Takes the root of negative numbers, on both sides."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.sqrt(x)
 
 
 class AllNaN(nn.Module):
-    """Returns only NaN."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.sqrt(-1 - x * x)
 
 
 class SomeInf(nn.Module):
-    """Returns positive and negative infinity on both sides."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x > 0.5, x / 0.0, x)
 
@@ -69,8 +61,6 @@ class HalfOverflow(nn.Module):
 
 
 class Half(nn.Module):
-    """Weights and inputs in float16."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 4).half()
@@ -80,8 +70,6 @@ class Half(nn.Module):
 
 
 class Noisy(nn.Module):
-    """Returns other numbers in each call."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.rand_like(x)
 
@@ -120,8 +108,6 @@ class FreshWeights(nn.Module):
 
 
 class Normalised(nn.Module):
-    """BatchNorm with running statistics that are not 0 and 1."""
-
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(4)
@@ -133,8 +119,6 @@ class Normalised(nn.Module):
 
 
 class CallCounter(nn.Module):
-    """Counts the calls in a buffer, and the output depends on it."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
@@ -145,8 +129,6 @@ class CallCounter(nn.Module):
 
 
 class QuietCounter(nn.Module):
-    """Counts the calls in a buffer, and no output depends on it."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
@@ -157,8 +139,6 @@ class QuietCounter(nn.Module):
 
 
 class PythonCounter(nn.Module):
-    """Counts the calls in a plain attribute."""
-
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
@@ -169,8 +149,6 @@ class PythonCounter(nn.Module):
 
 
 class Remembers(nn.Module):
-    """Keeps a value of its first input."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first: Tensor | None = None
@@ -182,8 +160,6 @@ class Remembers(nn.Module):
 
 
 class CachedTable(nn.Module):
-    """Creates its table in the first call, the same for all inputs."""
-
     def __init__(self) -> None:
         super().__init__()
         self.table: Tensor | None = None
@@ -195,15 +171,11 @@ class CachedTable(nn.Module):
 
 
 class WritesInput(nn.Module):
-    """Changes the caller's input, and returns it."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x.add_(1.0) * 2
 
 
 class WritesView(nn.Module):
-    """Changes a column through a view."""
-
     def forward(self, x: Tensor) -> Tensor:
         y = x * 1
         column = y[:, 0]
@@ -212,8 +184,6 @@ class WritesView(nn.Module):
 
 
 class WritesSlice(nn.Module):
-    """Overwrites a column."""
-
     def forward(self, x: Tensor) -> Tensor:
         y = x.clone()
         y[:, 1] = 7.0
@@ -230,8 +200,6 @@ class WritesAt(nn.Module):
 
 
 class WritesEllipsis(nn.Module):
-    """Overwrites by `[..., index]`."""
-
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         y = x.clone()
         y[..., index] = 7.0
@@ -239,29 +207,21 @@ class WritesEllipsis(nn.Module):
 
 
 class ReadsAt(nn.Module):
-    """Reads a column by its number, which may count from the end."""
-
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         return x[:, index]
 
 
 class ReadsLast(nn.Module):
-    """The last column."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * x[:, -1:]
 
 
 class Exponential(nn.Module):
-    """A large range in one output."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.exp(x * 5)
 
 
 class Softmaxed(nn.Module):
-    """Over the middle axis."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.softmax(x, dim=1)
 
@@ -326,8 +286,6 @@ class SmallColumn(nn.Module):
 
 
 class SmallColumnAlike(nn.Module):
-    """Computes the same inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([x * 5e3, x + 1e-3 * x[0, 0]], -1)
 
@@ -341,8 +299,6 @@ class SmallRow(nn.Module):
 
 
 class SmallRowAlike(nn.Module):
-    """Computes the same inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         factor = torch.cat([torch.full_like(x[:1], 2e3), torch.ones_like(x[1:])])
         return x * factor + 1e-5 * x[0, 0].sign()
@@ -369,14 +325,10 @@ class SmallDifference(nn.Module):
 
 
 class RareHalf(nn.Module):
-    """Halves one negative number, and leaves all others."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x == -71, x // 2, x)
 
 
 class RarePositiveHalf(nn.Module):
-    """Halves one positive number, and leaves all others."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x == 71, x // 2, x)

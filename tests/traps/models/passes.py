@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 
 class Net(nn.Module):
-    """A convolution and a head, as in a small classifier."""
-
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(3, 8, 3, padding=1)
@@ -31,7 +29,6 @@ def _edit(source: Path, target: Path, change: Any) -> None:
 
 
 def same(source: Path, target: Path) -> None:
-    """Copy the file."""
     target.write_bytes(source.read_bytes())
 
 
@@ -46,13 +43,11 @@ def rename_nodes(source: Path, target: Path) -> None:
 
 
 def move_weights(source: Path, target: Path) -> None:
-    """Store the weights in a file beside the target."""
     model = onnx.load(source)
     onnx.save(model, target, save_as_external_data=True, location="own.bin", size_threshold=64)
 
 
 def lose_weights(source: Path, target: Path) -> None:
-    """Store the weights in a file that is then lost."""
     move_weights(source, target)
     (target.parent / "own.bin").unlink()
 
@@ -85,7 +80,6 @@ def freeze_batch(source: Path, target: Path) -> None:
 
 
 def rename_output(source: Path, target: Path) -> None:
-    """Give the output another name."""
 
     def change(model: ModelProto) -> None:
         model.graph.node[-1].output[0] = model.graph.output[0].name = "result"
@@ -94,7 +88,6 @@ def rename_output(source: Path, target: Path) -> None:
 
 
 def raise_opset(source: Path, target: Path) -> None:
-    """Convert the file to another opset."""
     onnx.save(onnx.version_converter.convert_version(onnx.load(source), 19), target)
 
 
@@ -144,21 +137,17 @@ def nothing(source: Path, target: Path) -> None:
 
 
 def text(source: Path, target: Path) -> None:
-    """Write a file that is no ONNX file."""
     target.write_text("no model")
 
 
 def beside(source: Path, target: Path) -> None:
-    """Write a file with another name."""
     (target.parent / "model.onnx").write_bytes(source.read_bytes())
 
 
 def failing(source: Path, target: Path) -> None:
-    """Raise an exception."""
     raise ValueError("no rule for Conv")
 
 
 def in_place(source: Path, target: Path) -> None:
-    """Change the source, too."""
     rename_output(source, target)
     source.write_bytes(target.read_bytes())

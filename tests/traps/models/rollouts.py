@@ -9,8 +9,6 @@ from tests.traps.models.ties import is_exporting
 
 
 class Lstm(nn.Module):
-    """A cell with two states."""
-
     def __init__(self) -> None:
         super().__init__()
         self.cell = nn.LSTMCell(4, 6)

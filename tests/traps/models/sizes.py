@@ -8,22 +8,16 @@ from torch.nn import functional
 
 
 class ViewTwo(nn.Module):
-    """Writes a batch of 2 into a view."""
-
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).view(2, -1)
 
 
 class ViewInt(nn.Module):
-    """Reads the batch as a Python number."""
-
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).reshape(int(x.shape[0]), 2, 2).flatten(1)
 
 
 class ViewSize(nn.Module):
-    """Uses the batch from the shape."""
-
     def forward(self, x: Tensor) -> Tensor:
         return (x * 2).reshape(x.shape[0], 2, 2).flatten(1)
 
@@ -54,8 +48,6 @@ class InPlaceShape(nn.Module):
 
 
 class RowLoop(nn.Module):
-    """A Python loop over a dynamic size."""
-
     def forward(self, x: Tensor) -> Tensor:
         total = torch.zeros_like(x[0])
         for index in range(x.shape[0]):
@@ -64,37 +56,27 @@ class RowLoop(nn.Module):
 
 
 class Cumulative(nn.Module):
-    """A sum over rows inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.cumsum(x, dim=0)
 
 
 class HalfSplit(nn.Module):
-    """Splits the rows at a Python number."""
-
     def forward(self, x: Tensor) -> Tensor:
         half = len(x) // 2
         return torch.cat([x[half:], x[:half]])
 
 
 class FixedMask(nn.Module):
-    """Uses a mask of the example's length."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.arange(3.0).reshape(3, 1)
 
 
 class Positions(nn.Module):
-    """Positions of as many columns as there are."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.arange(x.shape[1], dtype=x.dtype)
 
 
 class FixedZeros(nn.Module):
-    """Has a state with the batch of the example, broadcast at 1."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("state", torch.ones(3, 4))
@@ -104,8 +86,6 @@ class FixedZeros(nn.Module):
 
 
 class BatchOfOne(nn.Module):
-    """Computes another function for a batch of 1."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x - 5 if x.shape[0] == 1 else x * 2
 
@@ -125,8 +105,6 @@ class SqueezedAt(nn.Module):
 
 
 class Table(nn.Module):
-    """A position table of `length` rows."""
-
     def __init__(self, length: int) -> None:
         super().__init__()
         self.words = nn.Embedding(20, 4)
@@ -157,29 +135,21 @@ class Pooled(nn.Module):
 
 
 class Paired(nn.Module):
-    """Adds two inputs, which must have equal numbers of rows."""
-
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         return left + right * 2
 
 
 class Crossed(nn.Module):
-    """Takes `[rows, columns]` and returns `[columns, rows]`."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x.transpose(0, 1) * 2
 
 
 class Upsampled(nn.Module):
-    """Twice as long."""
-
     def forward(self, x: Tensor) -> Tensor:
         return functional.interpolate(x.unsqueeze(1), scale_factor=2.0).squeeze(1)
 
 
 class Recurrent(nn.Module):
-    """A GRU over a dynamic length."""
-
     def __init__(self) -> None:
         super().__init__()
         self.cells = nn.GRU(4, 4, batch_first=True)
@@ -203,7 +173,5 @@ class Shuffled(nn.Module):
 
 
 class SizeByValues(nn.Module):
-    """An output whose size depends on values."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.nonzero(x > 0)

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 
 class LoopCount(nn.Module):
-    """Repeats `n` times, and adds `n`."""
-
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         for _ in range(int(n)):
             x = x * 0.5 + n
@@ -16,8 +14,6 @@ class LoopCount(nn.Module):
 
 
 class OnlyCounted(nn.Module):
-    """Repeats `n` times and has no other use of `n`."""
-
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         for _ in range(int(n)):
             x = x * 0.5 + 1
@@ -49,57 +45,41 @@ class WhileLoop(nn.Module):
 
 
 class BranchOnSum(nn.Module):
-    """Selects a branch by the sum of values."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.sum() > 0 else x - 1
 
 
 class BranchOnElement(nn.Module):
-    """Selects a branch by one element."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x[0, 0] > 0 else x - 1
 
 
 class Selected(nn.Module):
-    """Selects inside the graph."""
-
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x.sum() > 0, x * 2, x - 1)
 
 
 class FlagOnly(nn.Module):
-    """Selects a branch by a boolean input."""
-
     def forward(self, x: Tensor, flag: Tensor) -> Tensor:
         return x * 2 if bool(flag) else x - 1
 
 
 class ItemRead(nn.Module):
-    """Divides by a number that Python reads."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x / x.abs().max().item()
 
 
 class ItemKept(nn.Module):
-    """Divides by the same number as a tensor."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x / x.abs().max()
 
 
 class NumpyMean(nn.Module):
-    """Subtracts a mean that numpy computes."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x - torch.from_numpy(x.detach().numpy().mean(keepdims=True))
 
 
 class ListConstant(nn.Module):
-    """Copies values through a Python list."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x + torch.tensor(x[0].tolist())
 
@@ -129,8 +109,6 @@ class DataWritten(nn.Module):
 
 
 class SizeByValue(nn.Module):
-    """Reads a value as the number of columns."""
-
     def forward(self, x: Tensor, n: Tensor) -> Tensor:
         return x * n + x[:, : int(n)].sum()
 
@@ -157,14 +135,10 @@ class Gate(nn.Module):
 
 
 class LastRow(nn.Module):
-    """Returns a row by a number that Python reads, and the number."""
-
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         return x[:, int(index)] + index
 
 
 class Remainders(nn.Module):
-    """Divides negative integers, and PyTorch rounds down."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x // 4 + 100 * (x % 3)

@@ -37,7 +37,6 @@ from exporter.worker.dependencies.source_files import (
 
 
 def start_job(folder: Path) -> JobStart:
-    """Start a job now."""
     mark = folder / "begin"
     mark.touch()
     return JobStart.measure(mark)
@@ -57,7 +56,6 @@ def digest(
 
 
 def digest_modules(root: Path, since: JobStart) -> tuple[Source, ...]:
-    """Return the files of the loaded modules."""
     return digest(root, since).sources
 
 

@@ -87,8 +87,6 @@ class Written(nn.Module):
 
 
 class Three(nn.Module):
-    """Accepts three rows only."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x.view(3, 4) * 2
 
@@ -146,8 +144,6 @@ class Attends(nn.Module):
 
 
 class Signs(nn.Module):
-    """A branch that depends on values."""
-
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.sum() > 0 else x - 1
 

@@ -91,8 +91,6 @@ class StoredSize(nn.Module):
 
 
 class Turns(nn.Module):
-    """Repeats as often as an integer requires; strict capture replaces it by its value."""
-
     def forward(self, x: Tensor, n: int) -> Tensor:
         for _ in range(n):
             x = x * 2

@@ -33,7 +33,6 @@ BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
 
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckContext:
-    """Write the file with renamed weights, as the worker does."""
     model = load_model(spec, ROOT)
     names = resolve_weight_names(model, spec)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)

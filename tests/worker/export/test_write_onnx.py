@@ -29,7 +29,6 @@ SPEC = make_contract(
 
 
 def write(folder: Path, opset: int, **weights: ir.TensorProtocol) -> Path:
-    """Write a model that returns its input and has these weights."""
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(["batch", 3]))
     values = []
     for name, tensor in weights.items():
@@ -150,7 +149,6 @@ def test_file_contains_bytes_of_the_tensor(tmp_path: Path, kind: str) -> None:
 
 
 def offsets(path: Path) -> dict[str, int]:
-    """Return the offset of each external tensor."""
     entries = {
         tensor.name: {entry.key: entry.value for entry in tensor.external_data}
         for tensor in onnx.load(path, load_external_data=False).graph.initializer

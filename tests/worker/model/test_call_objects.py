@@ -35,8 +35,6 @@ class Affine(nn.Module):
 
 
 class Recorder(nn.Module):
-    """Records the arguments of its last call."""
-
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         self.call = (args, kwargs)
         return torch.ones(1)
@@ -127,8 +125,6 @@ def test_omitted_optional_inputs_are_none() -> None:
 
 @dataclass
 class Result:
-    """The output of a model."""
-
     logits: Tensor
     extra: Tensor | None = None
 

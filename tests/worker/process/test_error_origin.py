@@ -25,10 +25,7 @@ HERE = Path(__file__).relative_to(ROOT).as_posix()
 
 
 class AddNet(torch.nn.Module):
-    """A model with one operator."""
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the input plus one."""
         return x + 1
 
 

@@ -26,7 +26,6 @@ class Table(torch.nn.Module):
         self.table = torch.nn.Embedding(6, 3)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the selected rows."""
         return self.table(ids.relu())
 
 
@@ -38,7 +37,6 @@ class Positions(torch.nn.Module):
         self.register_buffer("table", torch.randn(6, 4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Add one row for each position."""
         positions = torch.arange(x.shape[0])
         return x + self.table[positions]
 
@@ -47,7 +45,6 @@ class Halves(torch.nn.Module):
     """A model that needs an even batch."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sums of neighbors."""
         return x.reshape(2, -1, 4).sum(0)
 
 
@@ -55,7 +52,6 @@ class Labels(torch.nn.Module):
     """A model with a float and an integer output."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the input and its largest column."""
         labels = x.argmax(1)
         return x * 2, labels
 
@@ -152,7 +148,6 @@ class Masked(torch.nn.Module):
     """A model with two arguments that fails inside."""
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Call a layer without its argument."""
         return torch.nn.Linear(4, 4)() + mask
 
 

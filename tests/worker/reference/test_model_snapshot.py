@@ -8,8 +8,6 @@ from exporter.worker.reference.python_state import ModelSnapshot
 
 
 class Holder(torch.nn.Module):
-    """A model with a buffer and attributes."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("count", torch.zeros(1))

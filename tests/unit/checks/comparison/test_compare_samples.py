@@ -127,39 +127,28 @@ def test_the_proposed_tolerance_passes_and_a_smaller_one_fails(
     assert compare_with(less).status is Status.FAIL
 
 
-def test_no_tolerance_is_proposed_if_none_would_pass(tmp_path: Path) -> None:
-    context, x = two_outputs(tmp_path), draw(2)
-    swapped = parity(context, ConstantSession(x - 1, x + 1, names=("y", "z")))
-    assert "needs" in swapped.metrics
-    broken = parity(context, ConstantSession(x - 1, (x - 1)[:1], names=("y", "z")))
-    assert broken.status is Status.FAIL
-    assert "needs" not in broken.metrics
+def raise_failure(x: Any) -> Any:
+    raise RunFailure("no kernel for this")
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_nan_and_inf_fail_under_any_tolerance(bad: float, tmp_path: Path) -> None:
-    context = subject(tmp_path, declared(tmp_path), tolerance=Tolerance(atol=1e30, outside=0.9))
-    wrong = doubled(2)[1][0]
-    wrong[1, 2] = bad
-    result = parity(context, ConstantSession(wrong))
-    assert result.status is Status.FAIL
-    assert "NaN or Inf differ in 1 of 6 elements, first at [1, 2]" in result.message
+RIGHT = doubled(2)[1][0]
 
 
-@pytest.mark.parametrize("outputs", [(), (doubled(2)[1][0],) * 2])
-def test_another_count_of_outputs_fails(outputs: tuple[Any, ...], tmp_path: Path) -> None:
-    result = parity(subject(tmp_path, declared(tmp_path)), ConstantSession(*outputs))
-    assert result.status is Status.FAIL
-    assert result.message == f"the runtime gives {len(outputs)} outputs, declared 1"
-
-
-@pytest.mark.parametrize("names", [("z",), (), ("y", "y"), ("y", "z")])
-def test_other_names_of_outputs_fail(names: tuple[str, ...], tmp_path: Path) -> None:
-    result = parity(
-        subject(tmp_path, declared(tmp_path)), ConstantSession(doubled(2)[1][0], names=names)
-    )
-    assert result.status is Status.FAIL
-    assert result.message == f"the file's outputs are {', '.join(names) or 'none'}, declared y"
+@pytest.mark.parametrize(
+    ("session", "message"),
+    [
+        (ConstantSession(), "the runtime gives 0 outputs, declared 1"),
+        (ConstantSession(RIGHT, RIGHT), "the runtime gives 2 outputs, declared 1"),
+        (ConstantSession(RIGHT, names=("z",)), "the file's outputs are z, declared y"),
+        (ConstantSession(RIGHT, names=()), "the file's outputs are none, declared y"),
+        (ConstantSession(RIGHT, names=("y", "y")), "the file's outputs are y, y, declared y"),
+        (ConstantSession(RIGHT, names=("y", "z")), "the file's outputs are y, z, declared y"),
+        (FunctionSession(raise_failure), "the runtime fails: no kernel for this"),
+    ],
+)
+def test_outputs_without_a_comparison_fail(session: Any, message: str, tmp_path: Path) -> None:
+    result = parity(subject(tmp_path, declared(tmp_path)), session)
+    assert (result.status, result.message) == (Status.FAIL, message)
 
 
 def two_outputs(folder: Path) -> CheckContext:
@@ -171,27 +160,23 @@ def two_outputs(folder: Path) -> CheckContext:
     )
 
 
-def test_swapped_outputs_fail(tmp_path: Path) -> None:
+def test_all_outputs_are_compared_by_name(tmp_path: Path) -> None:
     context, x = two_outputs(tmp_path), draw(2)
-    assert parity(context, ConstantSession(x + 1, x - 1, names=("y", "z"))).status is Status.PASS
-    result = parity(context, ConstantSession(x - 1, x + 1, names=("y", "z")))
-    assert result.status is Status.FAIL
-    assert result.message.startswith("output 'y': error 2.00e+00")
-    assert result.message.endswith("; 1 more problem")
 
+    def compare(y: Array, z: Array) -> CheckResult:
+        return parity(context, ConstantSession(y, z, names=("y", "z")))
 
-def test_the_second_output_is_compared_too(tmp_path: Path) -> None:
-    context, x = two_outputs(tmp_path), draw(2)
-    result = parity(context, ConstantSession(x + 1, x, names=("y", "z")))
-    assert result.message.startswith("output 'z': error 1.00e+00")
-
-
-def test_a_failing_run_is_a_failing_check(tmp_path: Path) -> None:
-    def raise_failure(x: Any) -> Any:
-        raise RunFailure("no kernel for this")
-
-    result = parity(subject(tmp_path, declared(tmp_path)), FunctionSession(raise_failure))
-    assert (result.status, result.message) == (Status.FAIL, "the runtime fails: no kernel for this")
+    assert compare(x + 1, x - 1).status is Status.PASS
+    assert compare(x + 1, x).message.startswith("output 'z': error 1.00e+00")
+    swapped = compare(x - 1, x + 1)
+    assert swapped.status is Status.FAIL
+    assert swapped.message.startswith("output 'y': error 2.00e+00")
+    assert swapped.message.endswith("; 1 more problem")
+    # A tolerance is proposed if one would pass.
+    assert "needs" in swapped.metrics
+    broken = compare(x - 1, (x - 1)[:1])
+    assert broken.status is Status.FAIL
+    assert "needs" not in broken.metrics
 
 
 def test_inputs_are_passed_by_name(tmp_path: Path) -> None:
@@ -297,16 +282,15 @@ def test_a_file_nearer_to_float64_than_pytorch_passes(tmp_path: Path) -> None:
     assert parity(measured(tmp_path, 1e-3 / 4), session_with_error(0.0)).metrics["of_noise"] < 1e-3
 
 
-def test_without_noise_float64_is_not_the_reference(tmp_path: Path) -> None:
-    """The worker measured no noise because float64 computes another function."""
-    result = parity(measured(tmp_path, None), session_with_error(0.0))
-    assert result.status is Status.FAIL
-    assert "at [7, 1]" in result.message
-
-
-def test_an_explicit_tolerance_compares_with_pytorchs_own_outputs(tmp_path: Path) -> None:
-    context = measured(tmp_path, 1e-3 / 4, tolerance=Tolerance(atol=5e-4))
-    result = parity(context, session_with_error(0.0))
+@pytest.mark.parametrize(
+    ("noise", "fields"),
+    [(None, {}), (1e-3 / 4, {"tolerance": Tolerance(atol=5e-4)})],
+    ids=["float64 computes another function", "explicit tolerance"],
+)
+def test_pytorchs_own_outputs_are_the_reference(
+    noise: float | None, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    result = parity(measured(tmp_path, noise, **fields), session_with_error(0.0))
     assert result.status is Status.FAIL
     assert "at [7, 1]" in result.message
 

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from exporter.checks.comparison.compare_arrays import compare_arrays, measure_scale
 from exporter.checks.comparison.tolerance import (
+    Limit,
     OutputContext,
     compute_limit,
     compute_limit_without_float64,
@@ -32,6 +33,8 @@ from tests.unit.checks.contexts import contract, make_reference, value
 SAMPLE = Sample(index=0, name="declared", kind="declared", axes={"batch": 16}, scales=(1.0,))
 ZERO = SAMPLE.model_copy(update={"scales": (0.0,)})
 FLOAT32 = 2.0**-23
+#: The largest value of the outputs in a few tests.
+SCALE = 4.0
 
 
 def subject(
@@ -52,6 +55,13 @@ def subject(
     )
 
 
+def limit_of(
+    scale: float, noise: float | None, device: str = "cpu", exact: bool = True, **fields: Any
+) -> Limit:
+    """Return the limit of an output with this scale, of a subject with these fields."""
+    return compute_limit(OutputContext(subject(noise, **fields), 0, device), scale, exact=exact)
+
+
 # --- measured -------------------------------------------------------------------------------------
 
 
@@ -69,25 +79,43 @@ def test_no_bound_below_the_rounding_of_the_declared_scale(
     declared: float, scale: float, least: float, noise: float | None
 ) -> None:
     sample = SAMPLE.model_copy(update={"scales": (declared,)})
-    limit = compute_limit(OutputContext(subject(noise, samples=(sample,)), 0, "cpu"), scale)
+    limit = limit_of(scale, noise, samples=(sample,))
     assert limit.atol >= least * 0.999
     if noise is not None:
         assert limit.atol == pytest.approx(least)
 
 
-def test_manifest_bound_below_the_rounding_of_the_declared_scale() -> None:
-    limit = compute_limit(
-        OutputContext(subject(1e-9, model=Tolerance(atol=1e-12)), 0, "cpu"), 1e-16
-    )
-    assert limit.atol == 1e-12
+@pytest.mark.parametrize(
+    ("noise", "fields", "expected", "reason"),
+    [
+        (1e-5, {}, (8e-5, 0, 0), "8 x PyTorch's own float32 noise"),
+        (1e-5, {"noise": 20.0}, (2e-4, 0, 0), "20 x PyTorch's own float32 noise"),
+        # A tiny factor does not go below the floor.
+        (1e-5, {"noise": 1e-9}, (8 * FLOAT32, 0, 0), ""),
+        (1e-5, {"outside": 0.1}, (8e-5, 0, 0.1), ""),
+        (
+            1e-9,
+            {"atol": 1e-3, "rtol": 1e-2, "outside": 0.5},
+            (1e-3 / SCALE, 1e-2, 0.5),
+            "atol 0.001, rtol 0.01 from the manifest",
+        ),
+        (1e-3, {"atol": 1e-3}, (1e-3 / SCALE, 0, 0), ""),
+        (1e-3, {"rtol": 1e-2}, (0, 1e-2, 0), ""),
+        (1e-3, {"atol": 0.0}, (0, 0, 0), ""),
+    ],
+)
+def test_the_limit_of_a_tolerance(
+    noise: float, fields: dict[str, float], expected: tuple[float, ...], reason: str
+) -> None:
+    """`expected` is atol at the scale 1, rtol and the share outside."""
+    limit = limit_of(SCALE, noise, model=Tolerance(**fields))
+    assert (limit.atol / SCALE, limit.rtol, limit.outside) == pytest.approx(expected)
+    assert limit.noise == pytest.approx(SCALE * noise)
+    assert reason in limit.reason
 
 
-def test_eight_times_the_noise_at_the_scale() -> None:
-    limit = compute_limit(OutputContext(subject(1e-5), 0, "cpu"), 4.0)
-    assert limit.atol == pytest.approx(8 * 1e-5 * 4)
-    assert (limit.rtol, limit.outside) == (0.0, 0.0)
-    assert limit.noise == pytest.approx(4e-5)
-    assert limit.reason == "8 x PyTorch's own float32 noise"
+def test_a_bound_of_the_manifest_may_be_below_the_rounding() -> None:
+    assert limit_of(1e-16, 1e-9, model=Tolerance(atol=1e-12)).atol == 1e-12
 
 
 @pytest.mark.parametrize(
@@ -100,26 +128,10 @@ def test_eight_times_the_noise_at_the_scale() -> None:
     ],
 )
 def test_the_floor_is_a_few_units_in_the_last_place(dtype: str, places: float) -> None:
-    limit = compute_limit(OutputContext(subject(0.0, dtype=dtype), 0, "cpu"), 5.0)
+    limit = limit_of(5.0, 0.0, dtype=dtype)
     assert limit.atol == pytest.approx(5 * places, abs=0)
     assert "units in " in limit.reason
     assert dtype in limit.reason
-
-
-def test_an_explicit_factor() -> None:
-    limit = compute_limit(OutputContext(subject(1e-5, model=Tolerance(noise=20.0)), 0, "cpu"), 1.0)
-    assert limit.atol == pytest.approx(2e-4)
-    assert limit.reason == "20 x PyTorch's own float32 noise"
-
-
-def test_a_tiny_factor_does_not_go_below_the_floor() -> None:
-    limit = compute_limit(OutputContext(subject(1e-5, model=Tolerance(noise=1e-9)), 0, "cpu"), 1.0)
-    assert limit.atol == pytest.approx(8 * FLOAT32)
-
-
-def test_an_explicit_share_outside_keeps_the_measured_limit() -> None:
-    limit = compute_limit(OutputContext(subject(1e-5, model=Tolerance(outside=0.1)), 0, "cpu"), 1.0)
-    assert (limit.atol, limit.outside) == (pytest.approx(8e-5), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +147,10 @@ def test_an_explicit_share_outside_keeps_the_measured_limit() -> None:
 def test_few_elements_have_a_larger_limit(shape: str, batch: int, few: bool) -> None:
     """One error may be small by luck: a correct file would be red once in thirteen models."""
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
-    limit = compute_limit(
-        OutputContext(subject(1e-9, shape=shape, samples=(sample,)), 0, "cpu"), 2.0
-    )
+    limit = limit_of(2.0, 1e-9, shape=shape, samples=(sample,))
     assert limit.atol == pytest.approx(2 * (1.13e-5 if few else 8 * FLOAT32))
     assert ("elements are few" in limit.reason) is few
+    assert limit_of(1.0, 1e-4, shape=shape, samples=(sample,)).atol == pytest.approx(8e-4)
 
 
 def test_a_short_proof_has_the_limit_of_the_full_one() -> None:
@@ -154,27 +165,9 @@ def test_a_short_proof_has_the_limit_of_the_full_one() -> None:
 
 
 def test_only_elements_of_samples_that_ran_count() -> None:
-    scalar = {"shape": "4"}
-    enough = compute_limit(
-        OutputContext(subject(0.0, samples=(SAMPLE,) * 8, **scalar), 0, "cpu"), 1.0
-    )
+    enough = limit_of(1.0, 0.0, samples=(SAMPLE,) * 8, shape="4")
     failed = SAMPLE.model_copy(update={"error": "refused"})
-    fewer = compute_limit(
-        OutputContext(subject(0.0, samples=(SAMPLE,) * 7 + (failed,), **scalar), 0, "cpu"), 1.0
-    )
-    assert enough.atol < fewer.atol
-
-
-def test_a_large_noise_also_sets_the_limit_of_few_elements() -> None:
-    assert compute_limit(
-        OutputContext(subject(1e-4, shape=""), 0, "cpu"), 1.0
-    ).atol == pytest.approx(8e-4)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_at_scale_0_the_limit_is_0(dtype: str) -> None:
-    limit = compute_limit(OutputContext(subject(0.0, dtype=dtype, samples=(ZERO,)), 0, "cpu"), 0.0)
-    assert 0 < limit.atol <= 8 * 2.0**-24
+    assert enough.atol < limit_of(1.0, 0.0, samples=(SAMPLE,) * 7 + (failed,), shape="4").atol
 
 
 @pytest.mark.parametrize(
@@ -187,12 +180,8 @@ def test_at_scale_0_the_limit_is_0(dtype: str) -> None:
     ],
 )
 def test_tiny_outputs_have_a_floor_of_subnormal_numbers(dtype: str, floor: float) -> None:
-    assert (
-        compute_limit(
-            OutputContext(subject(0.0, dtype=dtype, samples=(ZERO,)), 0, "cpu"), floor
-        ).atol
-        == floor
-    )
+    assert limit_of(floor, 0.0, dtype=dtype, samples=(ZERO,)).atol == floor
+    assert 0 < limit_of(0.0, 0.0, dtype=dtype, samples=(ZERO,)).atol <= 8 * 2.0**-24
 
 
 @settings(max_examples=50)
@@ -207,9 +196,7 @@ def test_pytorch_itself_always_passes(exact: Any, dtype: Any) -> None:
     scale = measure_scale(exact)
     error = np.abs(rounded.astype(np.float64) - exact)
     noise = float(error[np.isfinite(error)].max(initial=0.0) / scale) if scale else 0.0
-    limit = compute_limit(
-        OutputContext(subject(noise, dtype=np.dtype(dtype).name), 0, "cpu"), scale
-    )
+    limit = limit_of(scale, noise, dtype=np.dtype(dtype).name)
     assert compare_arrays(rounded, rounded, limit, exact).problem == ""
 
 
@@ -227,7 +214,7 @@ def test_pytorch_itself_always_passes(exact: Any, dtype: Any) -> None:
     ],
 )
 def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rtol: float) -> None:
-    limit = compute_limit(OutputContext(subject(None, dtype=dtype), 0, "cpu"), 30.0)
+    limit = limit_of(30.0, None, dtype=dtype)
     assert (limit.atol, limit.rtol) == (pytest.approx(30 * atol), rtol)
     assert limit.noise is None
     assert limit.reason.startswith("torch.testing's default for")
@@ -235,40 +222,26 @@ def test_the_defaults_of_torch_testing_at_the_scale(dtype: str, atol: float, rto
 
 
 def test_a_sample_without_float64_cannot_be_measured() -> None:
-    limit = compute_limit(OutputContext(subject(1e-3), 0, "cpu"), 1.0, exact=False)
-    assert limit.atol == pytest.approx(1e-5)
+    assert limit_of(1.0, 1e-3, exact=False).atol == pytest.approx(1e-5)
 
 
 # --- explicit -------------------------------------------------------------------------------------
 
 
-def test_explicit_atol_and_rtol() -> None:
-    by_hand = Tolerance(atol=1e-3, rtol=1e-2, outside=0.5)
-    limit = compute_limit(OutputContext(subject(1e-9, model=by_hand), 0, "cpu"), 7.0)
-    assert (limit.atol, limit.rtol, limit.outside) == (1e-3, 1e-2, 0.5)
-    assert limit.reason == "atol 0.001, rtol 0.01 from the manifest"
-    assert limit.noise == pytest.approx(7e-9)
-
-
 @pytest.mark.parametrize(
-    ("bound", "atol", "rtol"),
+    ("noise", "fields", "is_measured"),
     [
-        (Tolerance(atol=1e-3), 1e-3, 0.0),
-        (Tolerance(rtol=1e-2), 0.0, 1e-2),
-        (Tolerance(atol=0.0), 0.0, 0.0),
+        (1e-5, {}, True),
+        (1e-5, {"model": Tolerance(noise=3.0)}, True),
+        (None, {}, False),
+        (1e-5, {"model": Tolerance(atol=1.0)}, False),
+        (1e-5, {"output": Tolerance(rtol=1.0)}, False),
     ],
 )
-def test_a_missing_atol_or_rtol_is_0(bound: Tolerance, atol: float, rtol: float) -> None:
-    limit = compute_limit(OutputContext(subject(1e-3, model=bound), 0, "cpu"), 1.0)
-    assert (limit.atol, limit.rtol) == (atol, rtol)
-
-
-def test_an_explicit_limit_is_not_measured() -> None:
-    assert is_limit_measured(OutputContext(subject(1e-5), 0, "cpu"))
-    assert is_limit_measured(OutputContext(subject(1e-5, model=Tolerance(noise=3.0)), 0, "cpu"))
-    assert not is_limit_measured(OutputContext(subject(None), 0, "cpu"))
-    assert not is_limit_measured(OutputContext(subject(1e-5, model=Tolerance(atol=1.0)), 0, "cpu"))
-    assert not is_limit_measured(OutputContext(subject(1e-5, output=Tolerance(rtol=1.0)), 0, "cpu"))
+def test_an_explicit_limit_is_not_measured(
+    noise: float | None, fields: dict[str, Any], is_measured: bool
+) -> None:
+    assert is_limit_measured(OutputContext(subject(noise, **fields), 0, "cpu")) is is_measured
 
 
 #: From the most to the least specific.
@@ -280,8 +253,7 @@ def test_the_most_specific_setting_applies(first: int) -> None:
     """The settings from `first` on are set, the more specific ones are not."""
     atols = {key: float(n + 1) for n, key in enumerate(KEYS) if n >= first}
     model, output = (_tolerance(side, atols) for side in ("model", "output"))
-    context = subject(None, model=model, output=output)
-    assert compute_limit(OutputContext(context, 0, "cuda"), 1.0).atol == first + 1
+    assert limit_of(1.0, None, "cuda", model=model, output=output).atol == first + 1
 
 
 def _tolerance(side: str, atols: dict[str, float]) -> Tolerance:
@@ -301,7 +273,7 @@ def test_settings_for_other_devices_and_dtypes_are_ignored() -> None:
 
 def test_a_more_specific_setting_replaces_all_fields() -> None:
     model = Tolerance(atol=1.0, rtol=1.0, outside=0.5, by_device={"cuda": Bound(rtol=0.25)})
-    limit = compute_limit(OutputContext(subject(None, model=model), 0, "cuda"), 1.0)
+    limit = limit_of(1.0, None, "cuda", model=model)
     assert (limit.atol, limit.rtol, limit.outside) == (0.0, 0.25, 0.0)
 
 
@@ -311,22 +283,16 @@ def test_each_field_alone_is_a_setting(key: Bound) -> None:
     assert select_bound(context.spec, context.spec.outputs[0], "cuda") == key
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
-def test_floats_have_limits(dtype: str) -> None:
-    assert is_float(dtype)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "bool", "str"])
-def test_other_dtypes_are_exact(dtype: str) -> None:
-    assert not is_float(dtype)
+def test_only_floats_have_limits() -> None:
+    assert all(map(is_float, ("float16", "bfloat16", "float32", "float64", "complex64")))
+    assert not any(map(is_float, ("int8", "int64", "uint8", "bool", "str")))
 
 
 def test_only_a_measured_limit_grows_beyond_the_scale() -> None:
-    measured = compute_limit(OutputContext(subject(1e-6), 0, "cpu"), 2.0)
+    measured = limit_of(2.0, 1e-6)
     assert measured.allowed_error(200.0) == pytest.approx(100 * measured.allowed_error(2.0))
     assert measured.allowed_error(0.01) == measured.allowed_error(2.0)
-    by_hand = compute_limit(OutputContext(subject(1e-6, model=Tolerance(atol=0.5)), 0, "cpu"), 2.0)
-    assert by_hand.allowed_error(200.0) == 0.5
+    assert limit_of(2.0, 1e-6, model=Tolerance(atol=0.5)).allowed_error(200.0) == 0.5
 
 
 # --- without float64 for this sample --------------------------------------------------------------
@@ -346,22 +312,16 @@ def test_a_file_that_passes_without_float64_passes_with_it(
     model = Tolerance(noise=factor)
     sample = SAMPLE.model_copy(update={"axes": {"batch": batch}})
     first = subject(part * noise, model=model, samples=(sample,))
-    all_samples = subject(noise, model=model, samples=(sample,))
     narrow = compute_limit_without_float64(OutputContext(first, 0, "cpu"), scale).atol
-    allowed = compute_limit(OutputContext(all_samples, 0, "cpu"), scale).atol
+    allowed = limit_of(scale, noise, model=model, samples=(sample,)).atol
     # The largest distance from float64 of a file that passes: PyTorch errs the other way.
     assert narrow == 0 or narrow + noise * scale <= allowed * (1 + 1e-9)
 
 
 def test_a_file_within_pytorchs_own_noise_passes_without_float64() -> None:
-    context = subject(1e-5)
-    assert compute_limit_without_float64(
-        OutputContext(context, 0, "cpu"), 1.0
-    ).atol == pytest.approx(7e-5)
-    assert (
-        "less PyTorch's own error"
-        in compute_limit_without_float64(OutputContext(context, 0, "cpu"), 1.0).reason
-    )
+    limit = compute_limit_without_float64(OutputContext(subject(1e-5), 0, "cpu"), 1.0)
+    assert limit.atol == pytest.approx(7e-5)
+    assert "less PyTorch's own error" in limit.reason
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -386,5 +346,4 @@ def test_steps_of_a_quantized_output(integers: int, *, passes: bool) -> None:
 
 
 def test_steps_without_a_known_step_require_equal_values() -> None:
-    context = subject(None, model=Tolerance(steps=1.0))
-    assert compute_limit(OutputContext(context, 0, "cpu"), 1.0).allowed_error(1.0) == 0.0
+    assert limit_of(1.0, None, model=Tolerance(steps=1.0)).allowed_error(1.0) == 0.0
