@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.manifest import Manifest
-from exporter.records.record import (
-    Blame,
-    CheckResult,
-    Culprit,
-    MissingOperator,
-    Status,
-)
+from exporter.records.record import Blame, CheckResult, Culprit, MissingOperator, Status
 from tests.browser.conftest import Opener
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 

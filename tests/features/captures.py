@@ -6,15 +6,7 @@ import warnings
 from pathlib import Path
 
 from exporter.records.record import Stage, Status
-from tests.features.feature import (
-    Feature,
-    Section,
-    Support,
-    Verdict,
-    parity,
-    refused,
-    structure,
-)
+from tests.features.feature import Feature, Section, Support, Verdict, parity, refused, structure
 
 _BY_TORCHSCRIPT = 'exporter = "torchscript"\nopsets = [13, 18]'
 

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from exporter.records.record import Stage
-from tests.features.feature import (
-    SOUND,
-    Feature,
-    Section,
-    Support,
-    parity,
-    refused,
-    structure,
-)
+from tests.features.feature import SOUND, Feature, Section, Support, parity, refused, structure
 
 _SINCE_10 = {"<10": refused(Stage.CONVERT, "added in version 10"), "10..17": SOUND}
 

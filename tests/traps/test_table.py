@@ -6,12 +6,7 @@ from collections import Counter
 
 import pytest
 
-from exporter.records.record import (
-    CellId,
-    Record,
-    Stage,
-    Status,
-)
+from exporter.records.record import CellId, Record, Stage, Status
 from tests.traps.table import ALL, PAGE, SOUND_MODELS, page
 from tests.traps.trap import Verdict, parity
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from exporter.manifest import (
-    Axis,
-    Device,
-    Input,
-    Manifest,
-    ModelSpec,
-    Output,
-    Project,
-)
+from exporter.manifest import Axis, Device, Input, Manifest, ModelSpec, Output, Project
 from exporter.records.baseline import parse_cell
 from exporter.records.record import (
     Artifact,

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.manifest import (
-    Axis,
-    Fill,
-    Input,
-    ModelSpec,
-    Output,
-)
+from exporter.manifest import Axis, Fill, Input, ModelSpec, Output
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,18 +7,8 @@ import contextlib
 import numpy as np
 import pytest
 
-from benchmarks.audit.counterexamples import (
-    NoSuchInput,
-    Trial,
-    draw_inputs,
-    plan_trials,
-)
-from exporter.manifest import (
-    Axis,
-    Fill,
-    Input,
-    ModelSpec,
-)
+from benchmarks.audit.counterexamples import NoSuchInput, Trial, draw_inputs, plan_trials
+from exporter.manifest import Axis, Fill, Input, ModelSpec
 from tests.unit.factory import make_spec
 
 

@@ -11,13 +11,7 @@ from benchmarks.audit.mutators.mutants import Mutant
 from benchmarks.audit.results import MutantOutcome
 from benchmarks.audit.verdict import find_first_failure, search_difference
 from exporter.checks.protocol import CheckContext
-from exporter.manifest import (
-    Device,
-    Fill,
-    Input,
-    ModelSpec,
-    Output,
-)
+from exporter.manifest import Device, Fill, Input, ModelSpec, Output
 from tests.unit.checks.contexts import DOUBLE, at, contract, declared, make_reference, make_subject
 
 CPU = Device(name="cpu", runtime="onnxruntime")

@@ -31,19 +31,9 @@ from exporter.cache.states import (
     read_tool_versions,
     read_variable_state,
 )
-from exporter.manifest import (
-    Device,
-    Expectation,
-    Output,
-    Tolerance,
-)
+from exporter.manifest import Device, Expectation, Output, Tolerance
 from exporter.processes.environment import TORCH_PRIVATE
-from exporter.records.record import (
-    CellId,
-    Record,
-    Source,
-    Status,
-)
+from exporter.records.record import CellId, Record, Source, Status
 from tests.unit.factory import make_record
 from tests.unit.planning.test_plan import spec
 

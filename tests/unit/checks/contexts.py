@@ -16,12 +16,7 @@ from onnx import parser
 
 from exporter.checks.protocol import CheckContext, write_sample
 from exporter.jobs import JobFolder, Reference, Sample
-from exporter.manifest import (
-    Axis,
-    Input,
-    ModelSpec,
-    Output,
-)
+from exporter.manifest import Axis, Input, ModelSpec, Output
 from exporter.runtimes import Placement
 from exporter.runtimes.session import OnnxValue
 from tests.unit.factory import make_spec

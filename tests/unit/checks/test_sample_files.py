@@ -9,12 +9,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.checks.protocol import (
-    DamagedSample,
-    SampleCache,
-    read_sample,
-    write_sample,
-)
+from exporter.checks.protocol import DamagedSample, SampleCache, read_sample, write_sample
 from exporter.manifest import Input, Output
 from tests.unit.checks.contexts import contract, value
 

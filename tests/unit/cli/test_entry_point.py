@@ -20,12 +20,7 @@ from exporter.cli import entry_point as entry
 from exporter.cli.entry_point import NEXT_STEPS
 from exporter.cli.entry_point import exporter as commands
 from exporter.cli.output import terminal
-from exporter.core.errors import (
-    ExitCode,
-    ExporterError,
-    Location,
-    Problem,
-)
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 
 ROOT = Path(__file__).parents[3]
 

@@ -18,12 +18,7 @@ from exporter.gate.baseline_comparison import (
     find_drift,
 )
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding, select_blocking
-from exporter.manifest import (
-    DEFAULT_GATE,
-    Gate,
-    GatePolicy,
-    ModelPolicy,
-)
+from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, ModelPolicy
 from exporter.records.baseline import (
     Baseline,
     CellOutcome,

@@ -10,19 +10,9 @@ from typing import Any
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Manifest, ModelSpec
 from exporter.pipeline.decisions import Decisions
-from exporter.pipeline.engine import (
-    ExitKind,
-    JobEvents,
-    JobResult,
-    Task,
-)
+from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
 from exporter.planning.plan import choose_route
-from exporter.records.record import (
-    CellId,
-    Record,
-    Stage,
-    Status,
-)
+from exporter.records.record import CellId, Record, Stage, Status
 from tests.unit.factory import key_by_text, make_artifact, make_manifest, make_spec
 
 

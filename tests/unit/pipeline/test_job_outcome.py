@@ -12,12 +12,7 @@ import exporter
 from exporter.jobs import Announcement, JobFolder
 from exporter.pipeline.engine import ExitKind
 from exporter.pipeline.supervisor import evaluate_job, read_log_tail, restrict_job
-from exporter.records.record import (
-    CellId,
-    Record,
-    Stage,
-    Status,
-)
+from exporter.records.record import CellId, Record, Stage, Status
 from tests.unit.pipeline.builders import announcement, job, outcome, spec
 
 SPEC = spec(devices=("cpu", "reference"))

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from exporter.jobs import OpsetJob
 from exporter.manifest import Device
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.schedule import (
-    Cost,
-    count_parts,
-    divide_opsets,
-    estimate_costs,
-    make_tasks,
-)
+from exporter.pipeline.schedule import Cost, count_parts, divide_opsets, estimate_costs, make_tasks
 from exporter.records.record import Record
 from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
 from tests.unit.pipeline.builders import job, spec

@@ -15,12 +15,7 @@ from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.pipeline.supervisor import join_folders
 from exporter.planning.plan import make_plan
-from exporter.records.record import (
-    Record,
-    Stage,
-    Status,
-    read_run,
-)
+from exporter.records.record import Record, Stage, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,

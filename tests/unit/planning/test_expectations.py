@@ -9,13 +9,7 @@ import pytest
 
 from exporter.manifest import Expectation
 from exporter.planning.plan import apply_expectations, is_foreseen
-from exporter.records.record import (
-    CellId,
-    CheckResult,
-    Record,
-    Stage,
-    Status,
-)
+from exporter.records.record import CellId, CheckResult, Record, Stage, Status
 from tests.unit.planning.test_plan import spec
 
 TODAY = date(2026, 11, 20)

@@ -17,13 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from exporter.checks.validity_checks import PlacementCheck
 from exporter.manifest import Device
 from exporter.records.record import Status
-from exporter.runtimes import (
-    LoadFailure,
-    RunFailure,
-    RuntimeUnavailable,
-    Session,
-    open_session,
-)
+from exporter.runtimes import LoadFailure, RunFailure, RuntimeUnavailable, Session, open_session
 from tests.unit.checks.contexts import make_subject
 
 # The import of `onnxruntime.backend` reads the version of onnx in a deprecated way.

@@ -10,12 +10,7 @@ import pytest
 from onnx import parser
 
 from exporter.manifest import Device
-from exporter.runtimes import (
-    LoadFailure,
-    RuntimeUnavailable,
-    Session,
-    open_session,
-)
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, Session, open_session
 
 openvino = pytest.importorskip("openvino", reason="an optional runtime")
 

@@ -18,13 +18,7 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.drivers.onnxruntime_driver as ours
 from exporter.manifest import Device
-from exporter.runtimes import (
-    LoadFailure,
-    Placement,
-    RunFailure,
-    RuntimeUnavailable,
-    open_session,
-)
+from exporter.runtimes import LoadFailure, Placement, RunFailure, RuntimeUnavailable, open_session
 from exporter.runtimes.drivers.driver import name_module
 from exporter.runtimes.runtime_registry import DriverSession, describe_missing_kernel
 

@@ -22,15 +22,7 @@ from exporter.manifest import (
     ModelSpec,
     Output,
 )
-from exporter.records.record import (
-    Blame,
-    Culprit,
-    OutputLimit,
-    Record,
-    Route,
-    Source,
-    Stage,
-)
+from exporter.records.record import Blame, Culprit, OutputLimit, Record, Route, Source, Stage
 from exporter.tools.repro import ReproducedCell, write_anonymous_reproducer, write_reproducer
 from exporter.tools.repro_script import (
     format_call,

@@ -11,14 +11,7 @@ import torch
 from onnx import numpy_helper
 from safetensors.torch import save_file
 
-from exporter.manifest import (
-    Axis,
-    Case,
-    Constant,
-    Fill,
-    InputsFrom,
-    ModelSpec,
-)
+from exporter.manifest import Axis, Case, Constant, Fill, InputsFrom, ModelSpec
 from exporter.manifest.resolved.call import SizeRule
 from exporter.worker.inputs.call import (
     build_call,

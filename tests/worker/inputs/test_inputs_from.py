@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.manifest import (
-    Axis,
-    Case,
-    Fill,
-    InputsFrom,
-    ModelSpec,
-)
+from exporter.manifest import Axis, Case, Fill, InputsFrom, ModelSpec
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs

@@ -10,12 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from exporter.checks.protocol import hash_sample, read_sample
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, ModelSpec
-from exporter.records.record import (
-    CheckResult,
-    Record,
-    Stage,
-    Status,
-)
+from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference import review
 from exporter.worker.reference.reference_run import compute_reference

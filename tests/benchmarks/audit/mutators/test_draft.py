@@ -10,12 +10,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from benchmarks.audit.mutators.draft import (
-    FLOATS,
-    Draft,
-    Patch,
-    apply_patches,
-)
+from benchmarks.audit.mutators.draft import FLOATS, Draft, Patch, apply_patches
 from tests.benchmarks.audit.models import small, with_data_outside
 
 

@@ -14,13 +14,7 @@ from exporter.checks.comparison.compare_samples import describe_inputs, list_alt
 from exporter.checks.protocol import CheckContext, SampleData
 from exporter.checks.sample_checks import PARITY
 from exporter.jobs import JobFolder
-from exporter.manifest import (
-    Case,
-    Device,
-    Input,
-    Output,
-    Tolerance,
-)
+from exporter.manifest import Case, Device, Input, Output, Tolerance
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import RunFailure, open_session
 from exporter.runtimes.session import Array, OnnxValue

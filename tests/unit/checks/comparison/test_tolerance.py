@@ -22,12 +22,7 @@ from exporter.checks.comparison.tolerance import (
 from exporter.checks.protocol import CheckContext
 from exporter.checks.sample_checks import select_samples
 from exporter.jobs import JobFolder, Sample
-from exporter.manifest import (
-    Bound,
-    Output,
-    Tolerance,
-    select_bound,
-)
+from exporter.manifest import Bound, Output, Tolerance, select_bound
 from tests.unit.checks.contexts import contract, make_reference, value
 
 SAMPLE = Sample(index=0, name="declared", kind="declared", axes={"batch": 16}, scales=(1.0,))

@@ -7,12 +7,7 @@ from typing import Literal
 
 import pytest
 
-from exporter.cli.output.github import (
-    Annotation,
-    annotate,
-    format_commands,
-    shorten_page,
-)
+from exporter.cli.output.github import Annotation, annotate, format_commands, shorten_page
 from exporter.core.errors import Location
 
 ROOT = Path("/work/checkout/project")

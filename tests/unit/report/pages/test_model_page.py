@@ -1,11 +1,6 @@
 from __future__ import annotations
 
-from exporter.records.record import (
-    Blame,
-    CheckResult,
-    Culprit,
-    Status,
-)
+from exporter.records.record import Blame, CheckResult, Culprit, Status
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import build_model_page
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells

@@ -11,17 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate.baseline_comparison import compare_results
-from exporter.manifest import (
-    Axis,
-    Case,
-    Constant,
-    Device,
-    Fill,
-    Input,
-    Manifest,
-    Output,
-    Project,
-)
+from exporter.manifest import Axis, Case, Constant, Device, Fill, Input, Manifest, Output, Project
 from exporter.records.baseline import Baseline, make_baseline
 from exporter.records.record import (
     Blame,

@@ -2,16 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.manifest import (
-    Axis,
-    Bound,
-    Case,
-    Constant,
-    Fill,
-    Input,
-    Output,
-    Tolerance,
-)
+from exporter.manifest import Axis, Bound, Case, Constant, Fill, Input, Output, Tolerance
 from exporter.manifest.resolved.call import SizeRule
 from exporter.report.rows.matrix import MEASURED, describe_contract
 from tests.unit.factory import make_spec

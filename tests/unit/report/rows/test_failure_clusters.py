@@ -21,12 +21,7 @@ from exporter.records.record import (
 )
 from exporter.report.pages.page_files import render_gate, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
-from exporter.report.rows.failures import (
-    GateContext,
-    cluster_cells,
-    cluster_findings,
-    find_context,
-)
+from exporter.report.rows.failures import GateContext, cluster_cells, cluster_findings, find_context
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.rendering import Page
 

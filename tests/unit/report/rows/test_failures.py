@@ -6,14 +6,7 @@ import math
 
 import pytest
 
-from exporter.records.record import (
-    Blame,
-    Culprit,
-    Divergence,
-    MissingOperator,
-    Record,
-    Stage,
-)
+from exporter.records.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.failures import (
     describe_divergence,

@@ -15,13 +15,7 @@ from exporter.report.formats import LEGEND, MARKS, NOT_RUN
 from exporter.report.pages.page_files import build_overview, render_pages
 from exporter.report.pages.templates import render
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
-from exporter.report.rows.matrix import (
-    LONG,
-    WIDE,
-    build_matrix,
-    build_tool_table,
-    find_opset_runs,
-)
+from exporter.report.rows.matrix import LONG, WIDE, build_matrix, build_tool_table, find_opset_runs
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page

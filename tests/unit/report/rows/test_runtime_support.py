@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.manifest import (
-    Axis,
-    Device,
-    Manifest,
-    Project,
-)
+from exporter.manifest import Axis, Device, Manifest, Project
 from exporter.manifest.resolved.call import SizeRule
 from exporter.records.record import CheckResult, Record, Status
 from exporter.report.pages.page_files import render_pages

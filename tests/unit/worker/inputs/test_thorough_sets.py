@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exporter.manifest import (
-    Axis,
-    Fill,
-    Input,
-    ModelSpec,
-)
+from exporter.manifest import Axis, Fill, Input, ModelSpec
 from exporter.worker.inputs.input_sets import choose_all_sets, choose_usual_sets
 from tests.unit.planning.test_plan import spec
 

@@ -7,12 +7,7 @@ import time
 import pytest
 
 from exporter.records.record import CheckResult, Stage, Status
-from exporter.worker.verify.run_checks import (
-    REFERENCE,
-    StageTimes,
-    _find_verdict,
-    _run_timed,
-)
+from exporter.worker.verify.run_checks import REFERENCE, StageTimes, _find_verdict, _run_timed
 
 
 def result(check: str, status: Status) -> CheckResult:
