@@ -9,10 +9,11 @@ from typing import Any
 
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Manifest, ModelSpec
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
 from exporter.planning.plan import choose_route
-from exporter.records.record import CellId, Record, Stage, Status
+from exporter.records.record import CellId, Record, RunRecord, Stage, Status, read_run
 from tests.unit.factory import key_by_text, make_artifact, make_manifest, make_spec
 
 
@@ -24,6 +25,10 @@ def spec(id: str = "tiny", **values: Any) -> ModelSpec:
 def manifest(root: Path, *models: ModelSpec) -> Manifest:
     """Return a project with these models."""
     return make_manifest(*(models or (spec(),)), root=str(root))
+
+
+def read_results(of: Manifest) -> RunRecord:
+    return read_run(BuildFolder.from_project(of.project).results)
 
 
 def job(folder: Path, of: ModelSpec) -> Job:

@@ -27,6 +27,7 @@ from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,
     FakeEngine,
+    Worker,
     announcement,
     die_at,
     finish,
@@ -34,6 +35,7 @@ from tests.unit.pipeline.builders import (
     job,
     manifest,
     outcome,
+    read_results,
     record,
     spec,
     write,
@@ -83,13 +85,29 @@ def test_a_record_that_is_stale_after_its_own_export_is_reported_as_a_bug(tmp_pa
     assert log.notes == [f"tiny/17/cpu: no result, since {reason}; {states}; {fix}"]
 
 
-def test_a_crash_fails_one_cell(tmp_path: Path) -> None:
-    engine = FakeEngine(die_at(18), finish)
+def crash_at_once(of: Job) -> JobResult:
+    return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[:1]))
+
+
+@pytest.mark.parametrize(
+    ("ways", "statuses", "opsets"),
+    [
+        ((die_at(18), finish), "pass crash pass", [[17, 18, 19], [19]]),
+        ((die_at(18, ExitKind.TIMEOUT),), "pass timeout timeout", [[17, 18, 19]]),
+        ((crash_at_once,), "crash crash crash", [[17, 18, 19], [18, 19], [19]]),
+        # the code of an unusable environment
+        ((die_at(17, ExitKind.EXITED, 4), finish), "crash pass pass", [[17, 18, 19], [18, 19]]),
+    ],
+)
+def test_a_dead_worker_fails_one_cell_and_a_timeout_the_rest(
+    tmp_path: Path, ways: tuple[Worker, ...], statuses: str, opsets: list[list[int]]
+) -> None:
+    engine = FakeEngine(*ways)
     results, log = export(manifest(tmp_path), engine)
-    assert results == {"tiny/17/cpu": "pass", "tiny/18/cpu": "crash", "tiny/19/cpu": "pass"}
+    assert list(results.values()) == statuses.split()
     assert log.statuses() == results
-    assert [[str(c) for c in task.job.cells()] for task in engine.tasks][1] == ["tiny/19/cpu"]
-    assert engine.tasks[1].job.folder == engine.tasks[0].job.folder
+    assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == opsets
+    assert len({task.job.folder for task in engine.tasks}) == 1
 
 
 def test_a_job_whose_build_folder_is_removed_runs_again(tmp_path: Path) -> None:
@@ -147,20 +165,6 @@ def test_retries_share_the_time_of_the_model(tmp_path: Path) -> None:
     assert [task.seconds for task in engine.tasks] == [60.0, 35.0, 10.0]
 
 
-def test_a_model_that_always_crashes_runs_once_for_each_cell(tmp_path: Path) -> None:
-    engine = FakeEngine(lambda of: outcome(of, ExitKind.EXITED, 0, announcement(of.cells()[:1])))
-    results, _ = export(manifest(tmp_path), engine)
-    assert set(results.values()) == {"crash"}
-    assert len(engine.tasks) == 3
-
-
-def test_a_timeout_is_not_retried(tmp_path: Path) -> None:
-    engine = FakeEngine(die_at(18, ExitKind.TIMEOUT))
-    results, _ = export(manifest(tmp_path), engine)
-    assert results == {"tiny/17/cpu": "pass", "tiny/18/cpu": "timeout", "tiny/19/cpu": "timeout"}
-    assert len(engine.tasks) == 1
-
-
 def test_an_unusable_environment_stops_the_run_with_its_message(tmp_path: Path) -> None:
     def unable(of: Job) -> JobResult:
         log = JobFolder(Path(of.folder)).log(None)
@@ -171,13 +175,6 @@ def test_an_unusable_environment_stops_the_run_with_its_message(tmp_path: Path) 
     with pytest.raises(ExporterError, match="No module named 'torch'") as caught:
         export(manifest(tmp_path), FakeEngine(unable))
     assert caught.value.exit_code is ExitCode.ENVIRONMENT
-
-
-def test_a_model_that_exits_with_the_code_of_an_unusable_environment_is_a_crash(
-    tmp_path: Path,
-) -> None:
-    results, _ = export(manifest(tmp_path), FakeEngine(die_at(17, ExitKind.EXITED, 4), finish))
-    assert results["tiny/17/cpu"] == "crash"
 
 
 def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> None:
@@ -191,18 +188,23 @@ def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         run_plan(project, make_plan(project), FakeEngine(interrupted), log, TODAY)
     assert log.statuses() == {"tiny/17/cpu": "pass"}
-    build = BuildFolder.from_project(project.project)
-    assert [str(r.cell) for r in read_run(build.results).records] == ["tiny/17/cpu"]
+    assert [str(r.cell) for r in read_results(project).records] == ["tiny/17/cpu"]
     assert (tmp_path / "build/tiny/17.onnx").exists()
     assert not (tmp_path / "build/tiny/18.onnx").exists()
 
 
-def test_ctrl_c_before_the_first_cell_keeps_the_old_results(tmp_path: Path) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
+@pytest.fixture
+def project(tmp_path: Path) -> Manifest:
+    """Return a project with three proved cells."""
+    of = manifest(tmp_path)
+    export(of, FakeEngine(finish))
+    return of
+
+
+def test_ctrl_c_before_the_first_cell_keeps_the_old_results(project: Manifest) -> None:
     with pytest.raises(KeyboardInterrupt):
         export(project, FakeEngine(die_at(17, ExitKind.INTERRUPTED)), force=True)
-    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 3
+    assert len(read_results(project).records) == 3
 
 
 def test_a_selection_keeps_the_other_opsets_of_the_same_model(tmp_path: Path) -> None:
@@ -252,13 +254,11 @@ def never(of: Job) -> JobResult:
     raise AssertionError(f"{of.spec.id} runs")
 
 
-def test_unchanged_cells_are_reused(tmp_path: Path) -> None:
-    project = manifest(tmp_path)
-    before, _ = export(project, FakeEngine(finish))
+def test_unchanged_cells_are_reused(project: Manifest) -> None:
+    before = {str(r.cell): r.status.value for r in read_results(project).records}
     again, log = export(project, FakeEngine(never))
     assert again == before
-    assert log.reasons == {}
-    assert log.models == []
+    assert (log.reasons, log.models) == ({}, [])
 
 
 def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
@@ -269,15 +269,6 @@ def test_one_more_opset_exports_that_one(tmp_path: Path) -> None:
     assert log.reasons == {"tiny/20/cpu": "it has not been exported yet"}
     assert [[cell.opset for cell in task.job.cells()] for task in engine.tasks] == [[20]]
     assert len(list((tmp_path / "build/tiny").glob("*.onnx"))) == 4
-
-
-@pytest.mark.parametrize("ended", [ExitKind.SIGNAL, ExitKind.TIMEOUT])
-def test_transient_results_are_retried_by_the_next_run(tmp_path: Path, ended: ExitKind) -> None:
-    project = manifest(tmp_path, spec(opsets=(18,)))
-    export(project, FakeEngine(die_at(18, ended)))
-    results, log = export(project, FakeEngine(finish))
-    assert results == {"tiny/18/cpu": "pass"}
-    assert log.reasons["tiny/18/cpu"].startswith("its previous result was ")
 
 
 def test_a_deterministic_failure_is_reused(tmp_path: Path) -> None:
@@ -350,14 +341,14 @@ def test_skipped_cells_are_records_with_their_reason_and_are_not_run(tmp_path: P
     results, _ = export(project, engine)
     assert results["tiny/17/cpu"] == "skip"
     assert [cell.opset for cell in engine.tasks[0].job.cells()] == [18, 19]
-    by_cell = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
+    by_cell = key_by_text(read_results(project).by_cell())
     assert by_cell["tiny/17/cpu"].message == "too old"
 
 
 def test_a_skip_that_was_removed_from_the_manifest_has_no_result(tmp_path: Path) -> None:
     project = manifest(tmp_path, spec(skip=(Skip(opsets=(17,), reason="too old"),)))
     export(project, FakeEngine(finish))
-    run = read_run(BuildFolder.from_project(project.project).results)
+    run = read_results(project)
     assert not filter_valid_results(run, project, make_plan(project)).missing
     promised = manifest(tmp_path)
     missing = filter_valid_results(run, promised, make_plan(promised)).missing
@@ -374,7 +365,7 @@ def test_opsets_beyond_a_pinned_runtime_are_records_without_a_job(tmp_path: Path
     results, _ = export(project, engine)
     assert results == {"tiny/18/cpu": "pass", "tiny/18/old": "unavailable"}
     assert [str(cell) for task in engine.tasks for cell in task.job.cells()] == ["tiny/18/cpu"]
-    run = read_run(BuildFolder.from_project(project.project).results)
+    run = read_results(project)
     assert run.records[1].message == "ONNX Runtime 1.12 loads opsets up to 17"
     assert not filter_valid_results(run, project, make_plan(project)).missing
 
@@ -401,10 +392,10 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     assert key_by_text(run.by_cell())["tiny/18/cpu"].status is Status.ERROR
 
 
-def test_results_of_a_changed_model_are_missing_with_a_reason(tmp_path: Path) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
-    run = read_run(BuildFolder.from_project(project.project).results)
+def test_results_of_a_changed_model_are_missing_with_a_reason(
+    project: Manifest, tmp_path: Path
+) -> None:
+    run = read_results(project)
     assert not filter_valid_results(run, project, make_plan(project)).missing
     changed = manifest(tmp_path, spec(seed=1, opsets=(17, 20)))
     results = filter_valid_results(run, changed, make_plan(changed))
@@ -414,10 +405,8 @@ def test_results_of_a_changed_model_are_missing_with_a_reason(tmp_path: Path) ->
     assert "tiny/17/cpu" not in key_by_text(results.run.by_cell())
 
 
-def test_other_tools_do_not_invalidate_read_results(tmp_path: Path) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
-    run = read_run(BuildFolder.from_project(project.project).results)
+def test_other_tools_do_not_invalidate_read_results(project: Manifest) -> None:
+    run = read_results(project)
     records = [
         r.model_copy(update={"fingerprint": {**r.fingerprint, "tool.torch": "x"}})
         for r in run.records
@@ -442,7 +431,7 @@ def test_the_thorough_option_runs_other_cells_and_its_results_stay(tmp_path: Pat
     _, log = export(project, engine, "*/18", thorough=True)
     assert log.reasons == {"tiny/18/cpu": "it was not proved thoroughly"}
     assert engine.tasks[0].job.spec.thorough
-    records = key_by_text(read_run(BuildFolder.from_project(project.project).results).by_cell())
+    records = key_by_text(read_results(project).by_cell())
     assert {name: each.thorough for name, each in records.items()} == {
         "tiny/17/cpu": False,
         "tiny/18/cpu": True,
@@ -475,23 +464,14 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return reads
 
 
-def test_an_export_without_work_reads_each_record_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_record_is_read_once(
+    project: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
     reads = count_reads(monkeypatch)
     run_plan(project, make_plan(project), FakeEngine(never), BuildLog(), TODAY)
     assert reads == {f"tiny/{opset}/cpu": 1 for opset in (17, 18, 19)}
-
-
-def test_an_export_of_one_cell_reads_the_other_records_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = manifest(tmp_path)
-    export(project, FakeEngine(finish))
     (tmp_path / "build/tiny/18.onnx").unlink()
-    reads = count_reads(monkeypatch)
+    reads.clear()
     run_plan(project, make_plan(project), FakeEngine(finish), BuildLog(), TODAY)
     # The old record, the new one as the engine reports it, and the new one when the job has ended.
     assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}

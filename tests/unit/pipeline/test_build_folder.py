@@ -24,7 +24,6 @@ from exporter.pipeline.build_folder import (
     repair_folder,
 )
 from exporter.planning.plan import remove_shard_note
-from exporter.records.record import Record
 from exporter.tools.doctor import examine_build
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import job, manifest, record, spec, write, write_reference
@@ -112,14 +111,16 @@ def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "tiny").glob("*.onnx")] == ["17.onnx"]
 
 
-def make_folder(path: Path, opsets: tuple[int, ...], **names: str) -> JobFolder:
+def make_folder(
+    path: Path, *opsets: int, reference: str = "same", data: str = "weights-1.data"
+) -> JobFolder:
     """Create a folder with records, ONNX files and external data."""
     of = job(path, spec(opsets=opsets))
-    write_reference(of, names.get("reference", "same"))
+    write_reference(of, reference)
     for cell in of.cells():
         value = record(of, cell)
         assert value.artifact is not None
-        artifact = value.artifact.model_copy(update={"external_data": (names["data"],)})
+        artifact = value.artifact.model_copy(update={"external_data": (data,)})
         write(of, value.model_copy(update={"artifact": artifact}))
     (path / "weights-1.data").write_text("weights")
     JobFolder(path).log(opsets[0]).parent.mkdir()
@@ -127,17 +128,30 @@ def make_folder(path: Path, opsets: tuple[int, ...], **names: str) -> JobFolder:
     return JobFolder(path)
 
 
-def always(record: Record) -> bool:
-    return True
+@pytest.fixture
+def fresh(tmp_path: Path) -> JobFolder:
+    """Return the new folder, with opset 18."""
+    return make_folder(tmp_path / "fresh", 18)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> JobFolder:
+    """Return the old folder, with opset 9."""
+    return make_folder(tmp_path / "old", 9)
+
+
+def carry(old: JobFolder, fresh: JobFolder, is_valid: bool = True) -> list[int]:
+    """Carry over what is valid, and return the opsets of the dropped records."""
+    dropped = carry_over(FolderRecords(old), FolderRecords(fresh), lambda _: is_valid)
+    return [record.cell.opset for record in dropped]
 
 
 def test_files_weights_and_logs_are_carried_over_and_the_old_folder_stays_complete(
-    tmp_path: Path,
+    tmp_path: Path, fresh: JobFolder
 ) -> None:
-    old = make_folder(tmp_path / "old", (9, 10), data="weights-1.data")
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
+    old = make_folder(tmp_path / "old", 9, 10)
     before = sorted(path.name for path in old.path.rglob("*"))
-    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
+    assert carry(old, fresh) == []
     assert {"9.onnx", "10.onnx", "18.onnx"} <= {path.name for path in fresh.path.iterdir()}
     assert fresh.log(9).read_text() == "log"
     assert len(fresh.read_records()) == 3
@@ -145,47 +159,38 @@ def test_files_weights_and_logs_are_carried_over_and_the_old_folder_stays_comple
 
 
 @pytest.mark.parametrize("data", ["gone.data", "../secret", "link.data"])
-def test_a_record_with_a_missing_or_linked_file_is_dropped(tmp_path: Path, data: str) -> None:
+def test_a_record_with_a_missing_or_linked_file_is_dropped(
+    tmp_path: Path, data: str, fresh: JobFolder
+) -> None:
     (tmp_path / "secret").write_text("secret")
-    old = make_folder(tmp_path / "old", (9,), data=data)
+    old = make_folder(tmp_path / "old", 9, data=data)
     (old.path / "link.data").symlink_to(tmp_path / "secret")
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert [
-        record.cell.opset for record in carry_over(FolderRecords(old), FolderRecords(fresh), always)
-    ] == [9]
+    assert carry(old, fresh) == [9]
     assert not (fresh.path / "9.onnx").exists()
     assert not (fresh.path / data).exists() or data == "../secret"
 
 
-def test_a_stale_record_is_dropped(tmp_path: Path) -> None:
-    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert len(carry_over(FolderRecords(old), FolderRecords(fresh), lambda record: False)) == 1
+def test_a_stale_record_or_one_without_a_reference_is_dropped(
+    old: JobFolder, fresh: JobFolder
+) -> None:
+    assert carry(old, fresh, is_valid=False) == [9]
     assert not (fresh.path / "9.onnx").exists()
-
-
-def test_without_references_files_are_dropped(tmp_path: Path) -> None:
-    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
     fresh.reference.unlink()
     old.reference.unlink()
-    assert len(carry_over(FolderRecords(old), FolderRecords(fresh), always)) == 1
+    assert carry(old, fresh) == [9]
 
 
-def test_damaged_records_are_ignored(tmp_path: Path) -> None:
-    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
+def test_damaged_records_are_ignored(old: JobFolder, fresh: JobFolder) -> None:
     (old.records / "9.cpu.json").write_text("{")
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
+    assert carry(old, fresh) == []
     assert set(key_by_text(fresh.read_records())) == {"tiny/18/cpu"}
 
 
-def test_the_new_record_has_priority(tmp_path: Path) -> None:
-    old = make_folder(tmp_path / "old", (18,), data="weights-1.data")
+def test_the_new_record_has_priority(tmp_path: Path, fresh: JobFolder) -> None:
+    old = make_folder(tmp_path / "old", 18)
     [stored] = old.read_records().values()
     write_json(old.record(stored.cell), stored.model_copy(update={"message": "old"}))
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
-    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
+    assert carry(old, fresh) == []
     assert key_by_text(fresh.read_records())["tiny/18/cpu"].message == ""
 
 
@@ -214,24 +219,25 @@ def make_reference(*names: str, scale: float = 1.0, exact: bool = True, **fields
 def test_a_reference_with_other_samples_of_the_same_model_drops_nothing(
     tmp_path: Path, before: str, now: str, stays: bool
 ) -> None:
-    old = make_folder(tmp_path / "old", (9,), data="weights-1.data", reference=before)
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data", reference=now)
-    assert (carry_over(FolderRecords(old), FolderRecords(fresh), always) == []) is stays
+    old = make_folder(tmp_path / "old", 9, reference=before)
+    fresh = make_folder(tmp_path / "fresh", 18, reference=now)
+    assert (carry(old, fresh) == []) is stays
     assert (fresh.path / "9.onnx").exists() is stays
 
 
-def test_reports_of_the_exporter_are_carried_over_with_their_opset(tmp_path: Path) -> None:
-    old = make_folder(tmp_path / "old", (9,), data="weights-1.data")
-    fresh = make_folder(tmp_path / "fresh", (18,), data="weights-1.data")
+def test_reports_of_the_exporter_are_carried_over_with_their_opset(
+    tmp_path: Path, old: JobFolder, fresh: JobFolder
+) -> None:
     old.artifacts(9).mkdir(parents=True)
     (old.artifacts(9) / "report.md").write_text("said")
     (old.artifacts(9) / "link.md").symlink_to(tmp_path / "elsewhere")
-    assert carry_over(FolderRecords(old), FolderRecords(fresh), always) == []
+    assert carry(old, fresh) == []
     assert [path.name for path in fresh.artifacts(9).iterdir()] == ["report.md"]
 
 
 def test_a_file_with_the_path_of_the_build_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("mine")
+    remove_shard_note(tmp_path / "build")
     for path in (tmp_path / "build", tmp_path / "build" / "below"):
         with (
             pytest.raises(ExporterError, match="is not a folder") as caught,
@@ -287,16 +293,6 @@ def test_a_symlink_with_the_path_of_a_model_is_refused_before_its_job(tmp_path: 
             build.create_folder("tiny")
 
 
-def test_a_file_with_the_path_of_the_build_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "build").write_text("no folder")
-    remove_shard_note(tmp_path / "build")
-    with (
-        pytest.raises(ExporterError, match="is not a folder"),
-        BuildFolder(tmp_path / "build").lock(),
-    ):
-        pass
-
-
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "geteuid"), reason="this system has no owners and modes of files"
 )
@@ -331,16 +327,11 @@ def root() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def private_leftover(build: Path) -> None:
-    (build / ".work/tiny-abc/inner").mkdir(parents=True)
-    (build / ".work/tiny-abc/inner").chmod(0)
-    (build / ".work").chmod(0)
-
-
-def killed_leftover(build: Path) -> None:
-    (build / ".killed/tiny-abc/inner").mkdir(parents=True)
-    (build / ".killed/tiny-abc/inner").chmod(0)
-    (build / ".killed").chmod(0)
+def leftover(build: Path) -> None:
+    for name in (".work", ".killed"):
+        (build / name / "tiny-abc/inner").mkdir(parents=True)
+        (build / name / "tiny-abc/inner").chmod(0)
+        (build / name).chmod(0)
 
 
 def model_folder(build: Path) -> None:
@@ -363,9 +354,7 @@ def everything(build: Path) -> None:
     build.chmod(0)
 
 
-@pytest.mark.parametrize(
-    "spoil", [private_leftover, killed_leftover, model_folder, records, files, everything]
-)
+@pytest.mark.parametrize("spoil", [leftover, model_folder, records, files, everything])
 def test_a_build_folder_without_permissions_is_repaired(
     root: Path, spoil: Callable[[Path], None]
 ) -> None:

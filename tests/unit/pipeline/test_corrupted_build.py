@@ -196,15 +196,8 @@ def test_a_damaged_sample_is_written_again(
 CHANGED = {"tiny/18/cpu": "its record was changed or damaged"}
 
 
-def test_a_truncated_record_is_rebuilt(tmp_path: Path) -> None:
-    of = manifest(tmp_path)
-    export(of)
-    path = tmp_path / "build/tiny/records/18.cpu.json"
-    content = path.read_bytes()
-    for size in range(0, len(content), 1 if IS_LONG else 13):
-        path.write_bytes(content[:size])
-        assert export(of).reasons == CHANGED
-    assert_complete(of)
+def truncated(content: bytes, step: int) -> Iterator[bytes]:
+    return (content[:size] for size in range(0, len(content), step))
 
 
 def flipped(content: bytes, step: int) -> Iterator[bytes]:
@@ -215,12 +208,14 @@ def flipped(content: bytes, step: int) -> Iterator[bytes]:
         yield bytes(data)
 
 
-def test_a_record_with_a_flipped_bit_is_rebuilt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_record_is_rebuilt(
+    tmp_path: Path, damage: Callable[[bytes, int], Iterator[bytes]]
+) -> None:
     of = manifest(tmp_path)
     export(of)
     path = tmp_path / "build/tiny/records/18.cpu.json"
-    content = path.read_bytes()
-    for data in flipped(content, 1 if IS_LONG else 17):
+    for data in damage(path.read_bytes(), 1 if IS_LONG else 15):
         path.write_bytes(data)
         assert export(of).reasons == CHANGED
     assert_complete(of)

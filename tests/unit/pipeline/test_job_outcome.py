@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 import exporter
 from exporter.jobs import Announcement, JobFolder
 from exporter.pipeline.engine import ExitKind
-from exporter.pipeline.supervisor import evaluate_job, read_log_tail, restrict_job
+from exporter.pipeline.supervisor import Verdict, evaluate_job, read_log_tail, restrict_job
 from exporter.records.record import CellId, Record, Stage, Status
 from tests.unit.pipeline.builders import announcement, job, outcome, spec
 
@@ -25,31 +26,43 @@ def passing(*cells: CellId) -> dict[CellId, Record]:
     return {cell: Record(cell=cell, status=Status.PASS) for cell in cells}
 
 
+def evaluate(
+    ended: ExitKind, code: int = 0, at_work: Sequence[CellId] = (), done: Sequence[CellId] = ()
+) -> Verdict:
+    """Evaluate the end of the job with these announced and these passing cells."""
+    announced = announcement(at_work) if at_work else None
+    return evaluate_job(outcome(JOB, ended, code, announced), passing(*done))
+
+
 def test_everything_counts_when_the_worker_finished() -> None:
-    verdict = evaluate_job(
-        outcome(JOB, ExitKind.EXITED, 0, announcement(CELLS[-1:])), passing(*CELLS)
-    )
+    verdict = evaluate(ExitKind.EXITED, 0, CELLS[-1:], CELLS)
     assert verdict.records == passing(*CELLS)
     assert verdict.retry == ()
 
 
-@pytest.mark.parametrize("ended", [ExitKind.TIMEOUT, ExitKind.SIGNAL])
-def test_announced_cells_of_an_ended_worker_are_not_finished(ended: ExitKind) -> None:
-    at_work = announcement([CELL["tiny/19/reference"]])
-    verdict = evaluate_job(outcome(JOB, ended, 0, at_work), passing(*CELLS))
-    red = [
-        str(cell)
-        for cell, record_of_cell in verdict.records.items()
-        if record_of_cell.status is not Status.PASS
-    ]
-    assert red == ["tiny/19/reference"]
-    assert set(verdict.records) == set(CELLS)
+@pytest.mark.parametrize(
+    ("ended", "code", "status"),
+    [
+        (ExitKind.TIMEOUT, 0, Status.TIMEOUT),
+        (ExitKind.SIGNAL, 0, Status.CRASH),
+        (ExitKind.SIGNAL, signal.SIGSEGV, Status.CRASH),
+        (ExitKind.EXITED, 1, Status.CRASH),
+    ],
+)
+def test_announced_cells_of_an_ended_worker_are_not_finished(
+    ended: ExitKind, code: int, status: Status
+) -> None:
+    records = evaluate(ended, code, CELLS[-1:], CELLS).records
+    statuses = {cell: record.status for cell, record in records.items()}
+    assert statuses == {**dict.fromkeys(CELLS[:-1], Status.PASS), CELLS[-1]: status}
+    if code == signal.SIGSEGV:
+        message = "the worker was terminated by SIGSEGV while at convert"
+        assert records[CELLS[-1]].message == message
 
 
 def test_code_0_with_cells_missing_is_a_crash() -> None:
-    at_work = announcement([CELL["tiny/18/cpu"], CELL["tiny/18/reference"]])
-    written = passing(CELLS[0], CELLS[1], CELL["tiny/18/cpu"])
-    verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0, at_work), written)
+    at_work = [CELL["tiny/18/cpu"], CELL["tiny/18/reference"]]
+    verdict = evaluate(ExitKind.EXITED, 0, at_work, [*CELLS[:2], at_work[0]])
     for name in ("tiny/18/cpu", "tiny/18/reference"):
         crash = verdict.records[CELL[name]]
         assert (crash.status, crash.stage) == (Status.CRASH, Stage.CONVERT)
@@ -59,36 +72,15 @@ def test_code_0_with_cells_missing_is_a_crash() -> None:
     assert [str(cell) for cell in verdict.retry] == ["tiny/19/cpu", "tiny/19/reference"]
 
 
-def test_the_record_of_an_announced_cell_does_not_count_after_a_crash() -> None:
-    verdict = evaluate_job(
-        outcome(JOB, ExitKind.SIGNAL, signal.SIGSEGV, announcement(CELLS[-1:])), passing(*CELLS)
-    )
-    assert verdict.records[CELLS[-1]].status is Status.CRASH
-    assert (
-        verdict.records[CELLS[-1]].message
-        == "the worker was terminated by SIGSEGV while at convert"
-    )
-    assert [r.status for r in verdict.records.values()].count(Status.PASS) == len(CELLS) - 1
-
-
-def test_a_code_other_than_0_does_not_count_even_with_every_record() -> None:
-    verdict = evaluate_job(
-        outcome(JOB, ExitKind.EXITED, 1, announcement(CELLS[-1:])), passing(*CELLS)
-    )
-    assert verdict.records[CELLS[-1]].status is Status.CRASH
-
-
 def test_sigkill_from_another_process_is_the_status_killed() -> None:
-    verdict = evaluate_job(
-        outcome(JOB, ExitKind.SIGNAL, signal.SIGKILL, announcement(CELLS[:1])), {}
-    )
+    verdict = evaluate(ExitKind.SIGNAL, signal.SIGKILL, CELLS[:1])
     assert verdict.records[CELLS[0]].status is Status.KILLED
     assert "memory" in verdict.records[CELLS[0]].message
     assert verdict.retry == CELLS[1:]
 
 
 def test_a_crash_before_the_first_stage_fails_every_cell() -> None:
-    verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 1), {})
+    verdict = evaluate(ExitKind.EXITED, 1)
     assert {r.status for r in verdict.records.values()} == {Status.CRASH}
     assert verdict.retry == ()
     assert verdict.records[CELLS[0]].stage is None
@@ -118,17 +110,14 @@ def test_a_silent_job_has_a_timeout_with_that_reason() -> None:
 
 
 def test_an_interruption_decides_only_finished_cells() -> None:
-    verdict = evaluate_job(
-        outcome(JOB, ExitKind.INTERRUPTED, 0, announcement(CELLS[1:2])), passing(*CELLS[:2])
-    )
+    verdict = evaluate(ExitKind.INTERRUPTED, 0, CELLS[1:2], CELLS[:2])
     assert verdict.records == passing(CELLS[0])
     assert verdict.retry == ()
 
 
 def test_records_of_other_cells_are_ignored() -> None:
     stranger = CellId(model="tiny", opset=9, device="cpu")
-    verdict = evaluate_job(outcome(JOB, ExitKind.EXITED, 0), passing(*CELLS, stranger))
-    assert stranger not in verdict.records
+    assert stranger not in evaluate(ExitKind.EXITED, 0, (), [*CELLS, stranger]).records
 
 
 announcements = st.none() | st.builds(

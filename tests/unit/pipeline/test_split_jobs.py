@@ -25,6 +25,7 @@ from tests.unit.pipeline.builders import (
     job,
     manifest,
     outcome,
+    read_results,
     record,
     spec,
     write,
@@ -69,6 +70,18 @@ def export(
     return engine, log, key_by_text(read_run(build.results).by_cell())
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Manifest:
+    """Return a project with six cells of known times, and the files `old`."""
+    of = manifest(tmp_path, six())
+    export(of, worker("old"))
+    return of
+
+
+def killed(of: Job) -> JobResult:
+    return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
+
+
 def statuses(records: dict[str, Record]) -> list[str]:
     return [records[f"tiny/{opset}/cpu"].status.value for opset in OPSETS]
 
@@ -97,9 +110,7 @@ def test_a_model_with_earlier_records_is_divided_and_joined(tmp_path: Path) -> N
     assert len(log.records) == 6
 
 
-def test_one_worker_divides_nothing(tmp_path: Path) -> None:
-    project = manifest(tmp_path, six())
-    export(project, worker())
+def test_one_worker_divides_nothing(project: Manifest) -> None:
     engine, _, _ = export(project, worker(), force=True, workers=1)
     assert opsets(engine) == [list(OPSETS)]
 
@@ -118,9 +129,7 @@ def test_rechecks_of_one_part_find_their_files_after_the_end_of_the_other(tmp_pa
     assert statuses(records) == ["pass"] * 6
 
 
-def test_parts_with_different_references_are_rebuilt_by_one_worker(tmp_path: Path) -> None:
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
+def test_parts_with_different_references_are_rebuilt_by_one_worker(project: Manifest) -> None:
     engine, _, records = export(
         project, worker("new", reference=lambda of: f"part {of.part}"), force=True
     )
@@ -131,60 +140,47 @@ def test_parts_with_different_references_are_rebuilt_by_one_worker(tmp_path: Pat
     assert statuses(records) == ["pass"] * 6
 
 
-def test_a_model_without_a_stable_reference_needs_a_limited_number_of_jobs(tmp_path: Path) -> None:
+def test_a_model_without_a_stable_reference_needs_a_limited_number_of_jobs(
+    project: Manifest,
+) -> None:
     numbers = iter(range(100))
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
-    engine, _, records = export(
-        project, worker(reference=lambda of: str(next(numbers))), force=True, workers=2
-    )
+    ways = worker(reference=lambda of: str(next(numbers)))
+    engine, _, records = export(project, ways, force=True)
     assert len(engine.tasks) == 3
     assert statuses(records) == ["pass"] * 6
 
 
-def test_parts_without_a_reference_keep_their_failures(tmp_path: Path) -> None:
-    def write_failures(of: Job) -> JobResult:
-        for cell in of.cells():
-            seconds = {"source": 1.0, "convert": 1.0}
-            failed = Record(
-                cell=cell,
-                status=Status.ERROR,
-                stage=Stage.SOURCE,
-                seconds=seconds,
-                fingerprint=of.make_fingerprint(cell),
-            )
-            write(of, failed)
-        return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()))
+def fail(of: Job) -> JobResult:
+    for cell in of.cells():
+        failed = Record(
+            cell=cell,
+            status=Status.ERROR,
+            stage=Stage.SOURCE,
+            seconds={"source": 1.0, "convert": 1.0},
+            fingerprint=of.make_fingerprint(cell),
+        )
+        write(of, failed)
+    return outcome(of, ExitKind.EXITED, 0, announcement(of.cells()))
 
-    project = manifest(tmp_path, six())
-    export(project, worker())
-    engine, _, records = export(project, write_failures, force=True)
+
+def test_parts_without_a_reference_keep_their_failures(project: Manifest) -> None:
+    engine, _, records = export(project, fail, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23]]
     assert statuses(records) == ["error"] * 6
 
 
-def test_a_file_is_not_carried_over_to_parts_without_a_reference(tmp_path: Path) -> None:
+def test_a_file_is_not_carried_over_to_parts_without_a_reference(
+    project: Manifest, tmp_path: Path
+) -> None:
     """Files with a lost reference are not files of a failed model."""
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
     (tmp_path / "build/tiny/reference.json").unlink()
-
-    def fails_at_once(of: Job) -> JobResult:
-        for cell in of.cells():
-            write(of, Record(cell=cell, status=Status.ERROR, fingerprint=of.make_fingerprint(cell)))
-        return outcome(of, ExitKind.EXITED, 0)
-
-    some = manifest(tmp_path, six())
-    plan = make_plan(some)
-    engine, log = FakeEngine(fails_at_once), BuildLog()
-    run_plan(some, plan, engine, log, TODAY)
-    built = [opset for group in opsets(engine) for opset in group]
-    assert sorted(built) == [18, 19, 20, 21, 22, 23]
+    engine, log, _ = export(project, fail)
+    assert sorted(opset for group in opsets(engine) for opset in group) == list(OPSETS)
     assert set(log.reasons.values()) == {"tiny/reference.json is missing or damaged"}
 
 
 @pytest.mark.parametrize("itself", [False, True], ids=["by the system", "by its own word"])
-def test_a_killed_part_is_retried_alone(tmp_path: Path, *, itself: bool) -> None:
+def test_a_killed_part_is_retried_alone(project: Manifest, *, itself: bool) -> None:
     def killed(of: Job) -> JobResult:
         if of.part == 0:
             return worker("new")(of)
@@ -200,8 +196,6 @@ def test_a_killed_part_is_retried_alone(tmp_path: Path, *, itself: bool) -> None
         assert {path.stat().st_nlink for path in paths} == {1}, "onnx refuses weights of two names"
         return worker("new")(of)
 
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
     ways = (killed, killed, alone) if itself else (killed, killed, worker("new"), alone)
     engine, log, records = export(project, *ways, force=True)
     assert opsets(engine)[-1] == [19]
@@ -210,24 +204,17 @@ def test_a_killed_part_is_retried_alone(tmp_path: Path, *, itself: bool) -> None
     assert log.statuses() == dict.fromkeys(records, "pass")
 
 
-def test_a_part_that_is_killed_alone_has_the_status_killed(tmp_path: Path) -> None:
+def test_a_part_that_is_killed_alone_has_the_status_killed(project: Manifest) -> None:
     def killed_at_19(of: Job) -> JobResult:
         return worker(status=lambda _, o: Status.KILLED if o == 19 else Status.PASS)(of)
 
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
     engine, log, records = export(project, killed_at_19, force=True)
     assert opsets(engine) == [[18, 20, 22], [19, 21, 23], [19]]
     assert statuses(records) == ["pass", "killed", "pass", "pass", "pass", "pass"]
     assert log.statuses()["tiny/19/cpu"] == "killed"
 
 
-def test_every_killed_cell_of_a_part_is_retried_alone(tmp_path: Path) -> None:
-    def killed(of: Job) -> JobResult:
-        return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
-
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
+def test_every_killed_cell_of_a_part_is_retried_alone(project: Manifest) -> None:
     engine, _, records = export(project, killed, killed, worker("new"), force=True)
     assert sorted(opsets(engine)[-1]) == list(OPSETS)
     assert statuses(records) == ["pass"] * 6
@@ -235,69 +222,54 @@ def test_every_killed_cell_of_a_part_is_retried_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_part_without_results_is_rebuilt_in_the_folder_of_the_other(
-    tmp_path: Path, which: int
+    project: Manifest, tmp_path: Path, which: int
 ) -> None:
-    def killed(of: Job) -> JobResult:
-        if of.part == which:
-            return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
-        return worker("new")(of)
+    def kill_one(of: Job) -> JobResult:
+        return killed(of) if of.part == which else worker("new")(of)
 
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
-    engine, _, records = export(project, killed, killed, worker("alone"), force=True)
+    engine, _, records = export(project, kill_one, kill_one, worker("alone"), force=True)
     assert opsets(engine)[-1] == opsets(engine)[which]
     assert statuses(records) == ["pass"] * 6
     texts = {opset: text(tmp_path, opset) for opset in OPSETS}
     assert texts == {o: "alone" if o in opsets(engine)[which] else "new" for o in OPSETS}
 
 
-def test_ctrl_c_keeps_the_finished_part(tmp_path: Path) -> None:
-    def interrupted(of: Job) -> JobResult:
-        return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[:1]))
+def interrupt(of: Job) -> JobResult:
+    return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()))
 
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
+
+def finish_and_interrupt(of: Job) -> JobResult:
+    """Interrupt the run before the start of the other part."""
+    worker("new")(of)
+    # The record of the last announced cell does not count.
+    return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[-1:]))
+
+
+@pytest.mark.parametrize(
+    ("ways", "expected"),
+    [
+        ((worker("new"), interrupt), ["new", "old", "new", "old", "new", "old"]),
+        ((finish_and_interrupt,), ["new", "old", "new", "old", "old", "old"]),
+        ((killed, interrupt), ["old"] * 6),
+    ],
+    ids=["in the other part", "before the other part", "before the retry of a killed part"],
+)
+def test_ctrl_c_keeps_the_finished_cells_and_the_old_ones(
+    project: Manifest, tmp_path: Path, ways: tuple[Worker, ...], expected: list[str]
+) -> None:
     with pytest.raises(KeyboardInterrupt):
-        export(project, worker("new"), interrupted, force=True)
-    texts = [text(tmp_path, opset) for opset in OPSETS]
-    assert texts == ["new", "old", "new", "old", "new", "old"]
-    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 6
-
-
-def test_ctrl_c_before_the_start_of_the_other_part_keeps_the_finished_one(tmp_path: Path) -> None:
-    def done_and_interrupted(of: Job) -> JobResult:
-        worker("new")(of)
-        # The record of the last announced cell does not count.
-        return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()[-1:]))
-
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
-    with pytest.raises(KeyboardInterrupt):
-        export(project, done_and_interrupted, force=True)
-    texts = [text(tmp_path, opset) for opset in OPSETS]
-    assert texts == ["new", "old", "new", "old", "old", "old"]
-
-
-def test_ctrl_c_before_the_retry_of_a_killed_part_keeps_the_old_results(tmp_path: Path) -> None:
-    def killed(of: Job) -> JobResult:
-        return outcome(of, ExitKind.SIGNAL, 9, announcement(of.cells()))
-
-    def interrupted(of: Job) -> JobResult:
-        return outcome(of, ExitKind.INTERRUPTED, 0, announcement(of.cells()))
-
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
-    with pytest.raises(KeyboardInterrupt):
-        export(project, killed, interrupted, force=True)
-    assert {text(tmp_path, opset) for opset in OPSETS} == {"old"}
-    assert len(read_run(BuildFolder.from_project(project.project).results).records) == 6
+        export(project, *ways, force=True)
+    assert [text(tmp_path, opset) for opset in OPSETS] == expected
+    assert len(read_results(project).records) == 6
 
 
 class Killed(BaseException):
     """The end of the parent, as by a kill: no handler catches it."""
 
 
-def test_a_run_killed_in_its_second_part_keeps_the_first_part(tmp_path: Path) -> None:
+def test_a_run_killed_in_its_second_part_keeps_the_first_part(
+    project: Manifest, tmp_path: Path
+) -> None:
     def kills(of: Job) -> JobResult:
         folder = JobFolder(Path(of.folder))
         write_json(folder.job, of)
@@ -307,8 +279,6 @@ def test_a_run_killed_in_its_second_part_keeps_the_first_part(tmp_path: Path) ->
         write_json(folder.announcement, Announcement(stage=Stage.CONVERT, cells=(cell,), log=""))
         raise Killed
 
-    project = manifest(tmp_path, six())
-    export(project, worker("old"))
     edited = manifest(tmp_path, six(seed=1))
     with pytest.raises(Killed):
         export(edited, worker("new"), kills)
