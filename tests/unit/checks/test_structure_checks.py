@@ -35,47 +35,38 @@ twice (a) => (b) { b = Add(a, a) }
 """
 
 
-def test_the_requested_opset_passes(tmp_path: Path) -> None:
-    result = check_opset(make_subject(tmp_path))
-    assert (result.check, result.status, result.message) == ("opset", Status.PASS, "")
-
-
-def test_another_opset_fails_with_both_numbers(tmp_path: Path) -> None:
-    result = check_opset(make_subject(tmp_path, opset=13))
-    assert result.status is Status.FAIL
-    assert result.message == "the file has opset 18, expected 13"
-
-
-def test_the_long_name_of_the_default_domain_counts(tmp_path: Path) -> None:
+def change_import(*versions: int, **domains: int) -> ModelProto:
+    """Return the model with these versions of the default domain, by its long name, and others."""
     model = parser.parse_model(DOUBLE)
-    model.opset_import[0].domain = "ai.onnx"
-    assert check_opset(make_subject(tmp_path, model)).status is Status.PASS
-    assert check_opset(make_subject(tmp_path, model, opset=17)).status is Status.FAIL
+    del model.opset_import[:]
+    model.opset_import.extend(helper.make_opsetid("ai.onnx", version) for version in versions)
+    model.opset_import.extend(helper.make_opsetid(*each) for each in domains.items())
+    return model
 
 
-def test_two_versions_of_the_default_domain_fail(tmp_path: Path) -> None:
-    model = parser.parse_model(DOUBLE)
-    model.opset_import.add(domain="ai.onnx", version=13)
-    result = check_opset(make_subject(tmp_path, model))
-    assert result.message == "the file has opset 13 and 18, expected 18"
+OLD_FUNCTION = WITH_FUNCTION.replace('opset_import: ["" : 18]>', 'opset_import: ["" : 17]>')
 
 
-def test_no_default_domain_fails(tmp_path: Path) -> None:
-    model = parser.parse_model(DOUBLE)
-    model.opset_import[0].domain = "own"
-    result = check_opset(make_subject(tmp_path, model))
-    assert result.status is Status.FAIL
-    assert "no opset of ONNX" in result.message
-
-
-def test_other_domains_have_their_own_versions(tmp_path: Path) -> None:
-    assert check_opset(make_subject(tmp_path, WITH_FUNCTION)).status is Status.PASS
-
-
-def test_a_function_of_another_opset_fails(tmp_path: Path) -> None:
-    text = WITH_FUNCTION.replace('opset_import: ["" : 18]>', 'opset_import: ["" : 17]>')
-    result = check_opset(make_subject(tmp_path, text))
-    assert result.message == "the function own::twice has opset 17, expected 18"
+@pytest.mark.parametrize(
+    ("model", "opset", "message"),
+    [
+        (DOUBLE, 18, ""),
+        (DOUBLE, 13, "the file has opset 18, expected 13"),
+        (change_import(18), 18, ""),
+        (change_import(18), 17, "the file has opset 18, expected 17"),
+        (change_import(13, 18), 18, "the file has opset 13 and 18, expected 18"),
+        (change_import(own=18), 18, "no opset of ONNX"),
+        (WITH_FUNCTION, 18, ""),
+        (OLD_FUNCTION, 18, "the function own::twice has opset 17, expected 18"),
+    ],
+)
+def test_the_file_has_the_requested_opset(
+    model: ModelProto | str, opset: int, message: str, tmp_path: Path
+) -> None:
+    result = check_opset(make_subject(tmp_path, model, opset=opset))
+    assert (result.check, result.status is Status.FAIL) == ("opset", bool(message))
+    assert message in result.message
+    assert bool(result.message) is bool(message)
 
 
 @pytest.mark.parametrize(
@@ -354,27 +345,32 @@ def check(folder: Path, named: NamedWeight, model: onnx.ModelProto | str = DOUBL
     return result.message
 
 
-def test_a_weight_with_its_name_and_values_passes(tmp_path: Path) -> None:
-    assert check(tmp_path, weight()) == ""
+OTHER_VALUES = "the weight 'two' is not scale.weight: it has other values"
 
 
-def test_another_name_shape_type_or_value_is_reported(tmp_path: Path) -> None:
-    message = check(tmp_path, weight(name="learned_0"))
-    assert message == "no weight has the name 'learned_0' (scale.weight): it has the name 'two'"
-    message = check(tmp_path, weight(name="learned_0", sha256="0" * 64))
-    assert "the exporter replaced it" in message
-    message = check(tmp_path, weight(shape=(1, 1), dtype="float16"))
-    assert message == (
-        "the weight 'two' is not scale.weight: it is float32 [1], expected float16 [1, 1]"
-    )
-    message = check(tmp_path, weight(sha256="0" * 64))
-    assert message == "the weight 'two' is not scale.weight: it has other values"
-
-
-def test_a_weight_that_no_run_reads_may_be_missing_and_not_be_another(tmp_path: Path) -> None:
-    assert check(tmp_path, weight(name="learned_0", is_read=False)) == ""
-    message = check(tmp_path, weight(sha256="0" * 64, is_read=False))
-    assert message == "the weight 'two' is not scale.weight: it has other values"
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, ""),
+        (
+            {"name": "learned_0"},
+            "no weight has the name 'learned_0' (scale.weight): it has the name 'two'",
+        ),
+        ({"name": "learned_0", "sha256": "0" * 64}, "the exporter replaced it"),
+        (
+            {"shape": (1, 1), "dtype": "float16"},
+            "the weight 'two' is not scale.weight: it is float32 [1], expected float16 [1, 1]",
+        ),
+        ({"sha256": "0" * 64}, OTHER_VALUES),
+        # A weight that no run reads may be missing and not be another.
+        ({"name": "learned_0", "is_read": False}, ""),
+        ({"sha256": "0" * 64, "is_read": False}, OTHER_VALUES),
+    ],
+)
+def test_another_weight_is_reported(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+    found = check(tmp_path, weight(**fields))
+    assert message in found
+    assert bool(found) is bool(message)
 
 
 def test_external_weights_are_read(tmp_path: Path) -> None:

@@ -276,9 +276,3 @@ def test_diagnosis_of_all_cells_takes_a_quarter_of_the_time() -> None:
     spec = wrong_contract("Chain", timeout=600.0)
     assert diagnosis_seconds(spec, 2) == 30.0
     assert diagnosis_seconds(spec, 50) * 50 == pytest.approx(150.0)
-
-
-def test_culprit_of_a_size_that_pytorch_rejects_is_the_contract(tmp_path: Path) -> None:
-    result = blame_of(check_export(case_of(wrong_contract("Three"), 17, dynamo=False), tmp_path))
-    assert result.culprit is Culprit.CONTRACT
-    assert result.evidence[-1].startswith("PyTorch itself rejects this input set: ")

@@ -45,7 +45,7 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.verify.run_checks import run_structure_checks
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 
 
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Path:
@@ -107,24 +107,6 @@ def test_file_contains_no_path_of_this_machine(opset: int, dynamo: bool, tmp_pat
     }
 
 
-@BOTH
-def test_keyword_inputs_keep_their_own_names(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    # Declared in the order of the file, which is not the order of `forward`.
-    spec = make_contract(
-        "KeywordInputs",
-        inputs=(declare_input("right", at="kwargs.right"), declare_input("left", at="kwargs.left")),
-        outputs=(declare_output("difference", "batch", 4), declare_output("twice", "batch", 4)),
-    )
-    path = export(spec, tmp_path, opset, dynamo=dynamo)
-    inputs, _ = signature(path)
-    assert [name for name, _ in inputs] == ["right", "left"]
-    left, right = np.ones((2, 4), np.float32), np.full((2, 4), 5, np.float32)
-    session = onnxruntime.InferenceSession(str(path))
-    difference, twice = session.run(None, {"left": left, "right": right})
-    assert (difference == -4).all()
-    assert (twice == 2).all()
-
-
 def test_wrapped_model_keeps_names_of_weights(tmp_path: Path) -> None:
     spec = make_contract("Affine", inputs=(declare_input(at="kwargs.x"),))
     names = [
@@ -146,32 +128,6 @@ def test_constants_are_not_inputs(opset: int, dynamo: bool, tmp_path: Path) -> N
     left, right = np.ones((2, 4), np.float32), np.full((2, 4), 5, np.float32)
     session = onnxruntime.InferenceSession(str(path))
     assert (session.run(None, {"left": left, "right": right})[0] == -12).all()
-
-
-@BOTH
-def test_nested_inputs_are_flattened_in_order(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    spec = make_contract(
-        "NestedInputs",
-        inputs=(
-            declare_input(),
-            declare_input("a", at="args[1][0]"),
-            declare_input("b", at="args[1][1]"),
-        ),
-        outputs=(declare_output("y", "batch", 4),),
-    )
-    session = onnxruntime.InferenceSession(str(export(spec, tmp_path, opset, dynamo=dynamo)))
-    values = {name: np.full((2, 4), n, np.float32) for name, n in (("x", 1), ("a", 10), ("b", 3))}
-    assert (session.run(None, values)[0] == 8).all()
-
-
-@BOTH
-def test_axis_of_outputs_only_has_its_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
-    spec = make_contract(
-        "NonZero",
-        outputs=(declare_output("y", "found", 2, dtype="int64"),),
-        axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
-    )
-    assert signature(export(spec, tmp_path, opset, dynamo=dynamo))[1] == [("y", ["found", 2])]
 
 
 def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> None:
@@ -254,19 +210,6 @@ def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
-def test_missing_operator_is_named(tmp_path: Path) -> None:
-    spec = make_contract(
-        "Attention",
-        inputs=(declare_input("x", "batch", 2, 4, 8),),
-        outputs=(declare_output("y", "batch", 2, 4, 8),),
-    )
-    with pytest.raises(Failure) as caught:
-        export(spec, tmp_path, 13, dynamo=False)
-    assert caught.value.stage is Stage.CONVERT
-    assert "aten::scaled_dot_product_attention" in caught.value.message
-    assert "opset version 13" in caught.value.message
-
-
 def test_constant_size_is_detected_by_both_exporters(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
     spec = make_contract("ConstantSize", outputs=(declare_output("y", "flat"),), axes=axes)
@@ -284,23 +227,6 @@ def test_constant_size_is_detected_by_both_exporters(tmp_path: Path) -> None:
         "tracing inferred a static shape of 3 for dimension inputs['x'].shape[0]"
         in caught.value.message
     )
-
-
-def test_dynamo_rejects_a_compiled_function(tmp_path: Path) -> None:
-    spec = make_contract(
-        "scripted_loop",
-        inputs=(
-            declare_input("x", "batch", 4),
-            declare_input(
-                "n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3)
-            ),
-        ),
-        outputs=(declare_output("y", "batch", 4),),
-    )
-    with pytest.raises(Failure) as caught:
-        export(spec, tmp_path, 18, dynamo=True)
-    assert caught.value.stage is Stage.CAPTURE
-    assert "set exporter = 'torchscript'" in caught.value.message
 
 
 def test_weights_are_inputs_at_ir_version_3(tmp_path: Path) -> None:

@@ -53,15 +53,6 @@ def test_each_item_of_a_traced_list_is_an_output() -> None:
 @pytest.mark.parametrize(
     ("returned", "kinds", "script", "message"),
     [
-        (ROWS, ("tensor",), True, "a list of tensors is declared with kind = 'sequence' (y0)"),
-        (
-            ROWS,
-            ("tensor", "tensor"),
-            True,
-            "(the result: list of 2); the entry declares 2 (y0, y1), and a list as one output has ",
-        ),
-        (ROWS, ("tensor",), False, "a list as one output has kind = 'sequence' and capture = 'sc"),
-        (ROW, ("sequence",), True, "declared as a sequence, but not a list: y0"),
         ([ROW, 3], ("sequence",), True, "only tensors can be outputs of a graph"),
         (
             ROW.to_sparse(),

@@ -14,7 +14,6 @@ import pytest
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import (
-    Axis,
     Device,
     Expectation,
     ModelSpec,
@@ -92,44 +91,6 @@ def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Pat
     declared_as_a_row = spec.model_copy(update={"outputs": (declare_output("total", 1),)})
     with pytest.raises(Failure, match=r"declared \[1\], PyTorch gives \[\]"):
         export_and_check(declared_as_a_row, tmp_path / "row", opset, exporter)
-
-
-@BOTH
-def test_data_dependent_axis_has_size_of_pytorch_in_every_sample(
-    opset: int, exporter: str, tmp_path: Path
-) -> None:
-    spec = make_contract(
-        "NonZero",
-        outputs=(declare_output("y", "found", 2, dtype="int64"),),
-        axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
-    )
-    record = export_and_check(spec, tmp_path, opset, exporter)
-    assert (record.status, record.message) == (Status.PASS, "")
-    fixed = spec.model_copy(update={"outputs": (declare_output("y", 6, 2, dtype="int64"),)})
-    with pytest.raises(Failure, match=r"declared \[6, 2\], PyTorch gives"):
-        export_and_check(fixed, tmp_path / "fixed", opset, exporter)
-
-
-@BOTH
-def test_outputs_of_a_dict_have_names_of_the_contract(
-    opset: int, exporter: str, tmp_path: Path
-) -> None:
-    outputs = (declare_output("difference", "batch", 4), declare_output("twice", "batch", 4))
-    inputs = (declare_input("left"), declare_input("right", at="args[1]"))
-    spec = make_contract("KeywordInputs", inputs=inputs, outputs=outputs)
-    record = export_and_check(spec, tmp_path, opset, exporter)
-    assert (record.status, record.message) == (Status.PASS, "")
-
-
-@BOTH
-def test_constant_output_is_inconclusive(opset: int, exporter: str, tmp_path: Path) -> None:
-    """Integers are compared exactly, but a file that always returns 0 would pass."""
-    spec = make_contract(
-        "ConstantChoice", outputs=(declare_output("best", "batch", dtype="int64"),)
-    )
-    record = export_and_check(spec, tmp_path, opset, exporter)
-    assert (record.status, record.check) == (Status.INCONCLUSIVE, "power")
-    assert "the very same 'best'" in record.message
 
 
 def test_a_foreseen_check_does_not_hide_a_failed_load(tmp_path: Path) -> None:
