@@ -29,7 +29,7 @@ class AddNet(torch.nn.Module):
         return x + 1
 
 
-ADD_LINE = AddNet.forward.__code__.co_firstlineno + 2
+ADD_LINE = AddNet.forward.__code__.co_firstlineno + 1
 
 
 def captured_nodes() -> list[Any]:
