@@ -101,3 +101,15 @@ def make_manifest(*specs: ModelSpec, root: str = "/project") -> Manifest:
     names = dict.fromkeys(name for spec in specs for name in spec.devices)
     devices = tuple(Device(name=name, runtime="onnxruntime") for name in names)
     return Manifest(project=Project(root=root, devices=devices), models=specs)
+
+
+def make_many(models: int) -> tuple[Manifest, RunRecord]:
+    """Make a project of models with 13 cells each, and their results."""
+    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(models)]
+    status = [Status.PASS, Status.PASS, Status.FAIL, Status.XFAIL]
+    records = [
+        make_record(f"{spec.id}/{opset}/cpu", status[opset % 4], message="off", detail="x\n" * 30)
+        for spec in specs
+        for opset in spec.opsets
+    ]
+    return make_manifest(*specs), make_run(*records)

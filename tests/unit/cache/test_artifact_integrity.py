@@ -34,28 +34,23 @@ def test_unchanged_files_have_no_problem(tmp_path: Path, artifact: Artifact) -> 
 
 @pytest.mark.parametrize("name", ["18.onnx", DATA])
 def test_every_change_of_a_file_is_found(tmp_path: Path, artifact: Artifact, name: str) -> None:
+    def find_problem() -> str:
+        return ArtifactVerifier(tmp_path).find_problem(artifact)
+
     path = tmp_path / "net" / name
     content = path.read_bytes()
-    for size in range(len(content)):
-        path.write_bytes(content[:size])
-        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).find_problem(
-            artifact
-        )
-    for position in range(len(content)):
-        path.write_bytes(
-            content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
-        )
-        assert "is not the file that was proved" in ArtifactVerifier(tmp_path).find_problem(
-            artifact
-        )
+    for at in range(len(content)):
+        for changed in (content[:at], content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]):
+            path.write_bytes(changed)
+            assert "is not the file that was proved" in find_problem()
     path.unlink()
-    assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
+    assert find_problem() == f"net/{name} is missing"
     path.mkdir()
-    assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
+    assert find_problem() == f"net/{name} is missing"
     path.rmdir()
     (tmp_path / "elsewhere").write_bytes(content)
     path.symlink_to(tmp_path / "elsewhere")
-    assert ArtifactVerifier(tmp_path).find_problem(artifact) == f"net/{name} is missing"
+    assert find_problem() == f"net/{name} is missing"
 
 
 def test_a_change_with_a_restored_mtime_is_found(

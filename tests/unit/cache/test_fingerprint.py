@@ -117,6 +117,10 @@ def stored(*sources: Source, **packages: str) -> Record:
     )
 
 
+def explain(root: Path, record: Record) -> str:
+    return CurrentState(root).find_staleness_reason(record, PARTS)
+
+
 def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("x = 1\n")
     source = Source(file="net.py", state=hash_source(tmp_path / "net.py"))
@@ -145,9 +149,9 @@ def test_a_changed_or_missing_source_is_named(tmp_path: Path) -> None:
     file.write_text("x = 1\n")
     record = stored(Source(file="net.py", state=hash_source(file)))
     file.write_text("x = 2\n")
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py changed"
+    assert explain(tmp_path, record) == "net.py changed"
     file.unlink()
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "net.py is missing"
+    assert explain(tmp_path, record) == "net.py is missing"
 
 
 def test_a_new_file_a_link_and_a_listing_are_named(tmp_path: Path) -> None:
@@ -156,26 +160,26 @@ def test_a_new_file_a_link_and_a_listing_are_named(tmp_path: Path) -> None:
     names = ("absent.json", "link.json", "data/*", "data")
     sources = [Source(file=name, state=read_source_state(tmp_path / name)) for name in names]
     record = stored(*sources)
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    assert explain(tmp_path, record) == ""
     (tmp_path / "data/a.json").touch()
-    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    reason = explain(tmp_path, record)
     assert reason == "data has other files"
     (tmp_path / "link.json").unlink()
     (tmp_path / "link.json").symlink_to("data/b.json")
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "link.json changed"
+    assert explain(tmp_path, record) == "link.json changed"
     (tmp_path / "absent.json").touch()
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "absent.json was added"
+    assert explain(tmp_path, record) == "absent.json was added"
 
 
 def test_a_new_module_next_to_the_sources_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/net.py").write_text("")
     record = stored(Source(file="models/*.py", state=hash_source(tmp_path / "models/*.py")))
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    assert explain(tmp_path, record) == ""
     (tmp_path / "models/notes.txt").write_text("")
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    assert explain(tmp_path, record) == ""
     (tmp_path / "models/torch.py").write_text("")
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == "models has other modules"
+    assert explain(tmp_path, record) == "models has other modules"
 
 
 def test_a_package_that_replaces_a_module_is_a_change(tmp_path: Path) -> None:
@@ -201,10 +205,7 @@ def test_the_folder_of_an_entry_is_part_of_its_fingerprint() -> None:
 def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("")
     moving = stored(Source(file="net.py", state=""))
-    assert (
-        CurrentState(tmp_path).find_staleness_reason(moving, PARTS)
-        == "net.py changed while it was exported"
-    )
+    assert explain(tmp_path, moving) == "net.py changed while it was exported"
 
 
 def test_a_variable_that_the_model_read_is_named(
@@ -213,13 +214,13 @@ def test_a_variable_that_the_model_read_is_named(
     monkeypatch.setenv("MY_SET", "1")
     states = {name: read_variable_state(name) for name in ("MY_SET", "MY_ABSENT")}
     record = stored().model_copy(update={"variables": states})
-    assert CurrentState(tmp_path).find_staleness_reason(record, PARTS) == ""
+    assert explain(tmp_path, record) == ""
     monkeypatch.setenv("MY_ABSENT", "")
-    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    reason = explain(tmp_path, record)
     assert reason == "the environment variable MY_ABSENT changed"
     monkeypatch.delenv("MY_ABSENT")
     monkeypatch.setenv("MY_SET", "2")
-    reason = CurrentState(tmp_path).find_staleness_reason(record, PARTS)
+    reason = explain(tmp_path, record)
     assert reason == "the environment variable MY_SET changed"
 
 

@@ -81,6 +81,15 @@ def make_axis(name: str = "width", **fields: Any) -> Axis:
     return Axis(**{"name": name, "example": 3, **fields})
 
 
+REST = SizeRule(kind="difference", operands=(9, "batch"))
+SUM = SizeRule(kind="sum", operands=("batch", "other"))
+
+
+def find_axis(**fields: Any) -> dict[str, Any]:
+    """Return the axes of an entry with the axis `found`, which only outputs have."""
+    return {"axes": (BATCH, make_axis("found", **fields))}
+
+
 #: Fields of an entry before, and weaker ones.
 LOOP = Rollout(steps=8, feeds={"y": "x"})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -119,46 +128,14 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"axes": (Axis(name="batch", example=3, max=64),)}),
     ({}, {"axes": (Axis(name="batch", example=4, multiple_of=2),)}),
     ({}, {"axes": (Axis(name="batch", example=3, rule=DOUBLED),)}),
-    (
-        {
-            "axes": (
-                BATCH,
-                Axis(name="found", example=6, rule=DOUBLED),
-            )
-        },
-        {"axes": (BATCH, FOUND)},
-    ),
+    (find_axis(rule=DOUBLED), find_axis(example=None)),
     # The limits of an axis that only outputs have limit the sizes of inputs if it has a rule.
-    ({"axes": (BATCH, FOUND)}, {"axes": (BATCH, make_axis("found", rule=DOUBLED, max=64))}),
-    ({"axes": (BATCH, FOUND)}, {"axes": (BATCH, make_axis("found", rule=DOUBLED, min=4))}),
-    ({"axes": (BATCH, FOUND)}, {"axes": (BATCH, make_axis("found", rule=DOUBLED, multiple_of=4))}),
-    (
-        {"axes": (BATCH, FOUND)},
-        {
-            "axes": (
-                BATCH,
-                make_axis("found", rule=SizeRule(kind="difference", operands=(9, "batch"))),
-            )
-        },
-    ),
-    (
-        {"axes": (BATCH, FOUND)},
-        {
-            "axes": (
-                BATCH,
-                make_axis("found", rule=SizeRule(kind="sum", operands=("batch", "other"))),
-            )
-        },
-    ),
-    (
-        {"axes": (BATCH, FOUND)},
-        {
-            "axes": (
-                BATCH,
-                make_axis("found", example=None, max=9),
-            )
-        },
-    ),
+    (find_axis(example=None), find_axis(rule=DOUBLED, max=64)),
+    (find_axis(example=None), find_axis(rule=DOUBLED, min=4)),
+    (find_axis(example=None), find_axis(rule=DOUBLED, multiple_of=4)),
+    (find_axis(example=None), find_axis(rule=REST)),
+    (find_axis(example=None), find_axis(rule=SUM)),
+    (find_axis(example=None), find_axis(example=None, max=9)),
     # A size of the revision is none of the new axis, or two sizes are one axis now.
     ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH, make_axis(max=3))}),
     ({"inputs": (TALL,)}, {"inputs": NAMED[:1], "axes": (BATCH, make_axis(min=5))}),
@@ -241,15 +218,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"consumers": ("onnxruntime>=1.17",)}),
     ({"consumers": ("onnxruntime>=1.17",)}, {"consumers": ("onnxruntime>=1.9",)}),
     ({"axes": (Axis(name="batch", example=3, min=2, max=8),)}, {}),
-    (
-        {"axes": (BATCH, FOUND)},
-        {
-            "axes": (
-                BATCH,
-                Axis(name="found", example=6, rule=DOUBLED),
-            )
-        },
-    ),
+    (find_axis(example=None), find_axis(rule=DOUBLED)),
     ({"outputs": (MASKED,)}, {"outputs": (PLAIN,)}),
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
@@ -273,10 +242,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"axes": (Axis(name="batch", example=3, max=8), FOUND)},
         {"axes": (Axis(name="batch", example=3, max=8), make_axis("found", rule=DOUBLED, max=16))},
     ),
-    (
-        {"axes": (BATCH, make_axis("found", rule=DOUBLED, max=16))},
-        {"axes": (BATCH, make_axis("found", rule=DOUBLED))},
-    ),
+    (find_axis(rule=DOUBLED, max=16), find_axis(rule=DOUBLED)),
     ({"outputs": (PLAIN.model_copy(update={"shape": ("batch", "n")}),)}, {"outputs": (PLAIN,)}),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
 ]

@@ -135,10 +135,10 @@ def test_each_line_extends_the_time_and_silence_ends_it(tmp_path: Path) -> None:
         "def count(lines: int, rest: float) -> None:\n"
         "    for number in range(lines):\n"
         "        print(number, flush=True)\n"
-        "        time.sleep(1)\n"
+        "        time.sleep(0.6)\n"
         "    time.sleep(rest)\n"
     )
-    options: dict[str, Any] = {"seconds": 2.5, "on_line": lines.append}
+    options: dict[str, Any] = {"seconds": 1.5, "on_line": lines.append}
     call_with(tmp_path, function, type(None), {"lines": 3, "rest": 0.0}, **options)
     assert lines == ["0\n", "1\n", "2\n"]
     with pytest.raises(ChildFailure, match="did not finish"):

@@ -160,9 +160,7 @@ def test_the_end_of_the_process_is_no_verdict_on_the_file(
 ) -> None:
     monkeypatch.setattr(session_module, "_IDLE", {})
     session = opened(tmp_path, NEGATE, separate())
-    assert isinstance(session, DriverSession)
-    assert isinstance(session._driver, RuntimeProcess)
-    process = session._driver._server.process
+    process = find_process(session)
     process.send_signal(number)
     process.wait()
     name = "SIGKILL" if is_killed else "SIGSEGV"
@@ -284,19 +282,13 @@ def test_a_process_has_the_variables_of_its_device(tmp_path: Path) -> None:
         separate(),
     ]
     sessions = [opened(tmp_path, NEGATE, device) for device in devices]
-    processes = [_find_process(session) for session in sessions]
+    processes = [find_process(session).pid for session in sessions]
     assert len(set(processes)) == 3
     texts = [Path(f"/proc/{process}/environ").read_bytes() for process in processes]
     expected = [b"OWN_VARIABLE=1", b"OWN_VARIABLE=2", None]
     for text, variable in zip(texts, expected, strict=True):
         found = [each for each in text.split(b"\0") if each.startswith(b"OWN_VARIABLE=")]
         assert found == ([variable] if variable else [])
-
-
-def _find_process(session: Session) -> int:
-    assert isinstance(session, DriverSession)
-    assert isinstance(session._driver, RuntimeProcess)
-    return session._driver._server.process.pid
 
 
 def test_a_missing_file_in_a_variable_is_unavailable(tmp_path: Path) -> None:

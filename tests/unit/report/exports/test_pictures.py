@@ -13,7 +13,14 @@ from exporter.manifest import Manifest
 from exporter.records.record import RunRecord
 from exporter.report.formats import ELSEWHERE, LEGEND, MARKS, NOT_RUN
 from exporter.report.report_files import render_exports
-from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
+from tests.unit.factory import (
+    make_artifact,
+    make_manifest,
+    make_many,
+    make_record,
+    make_run,
+    make_spec,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 NET = make_manifest(make_spec("net", opsets=(16, 17, 18)))
@@ -149,13 +156,7 @@ def test_the_picture_is_readable_in_both_color_schemes() -> None:
 
 
 def test_two_thousand_cells_are_quick() -> None:
-    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(154)]
-    records = [
-        make_record(f"{spec.id}/{opset}/cpu", "fail" if opset % 2 else "pass", message="off")
-        for spec in specs
-        for opset in spec.opsets
-    ]
-    manifest, run = make_manifest(*specs), make_run(*records)
+    manifest, run = make_many(154)
     start = time.process_time()
     assert len(outputs(manifest, run)) == 2 * 155 + 3
     assert time.process_time() - start < 2, "a fifth of a second on an idle machine"

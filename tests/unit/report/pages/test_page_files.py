@@ -26,7 +26,14 @@ from exporter.records.record import (
 )
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import MARK, render_gate, render_pages
-from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
+from tests.unit.factory import (
+    make_artifact,
+    make_manifest,
+    make_many,
+    make_record,
+    make_run,
+    make_spec,
+)
 from tests.unit.report.hostile_records import HOSTILE
 from tests.unit.report.rendering import Page
 
@@ -370,14 +377,7 @@ def test_the_work_is_linear_in_the_cells() -> None:
 
 def _calls(models: int) -> int:
     """Return the number of function calls to render models with 13 cells each."""
-    specs = [make_spec(f"model_{number}", opsets=tuple(range(9, 22))) for number in range(models)]
-    status = [Status.PASS, Status.PASS, Status.FAIL, Status.XFAIL]
-    records = [
-        make_record(f"{spec.id}/{opset}/cpu", status[opset % 4], message="off", detail="x\n" * 30)
-        for spec in specs
-        for opset in spec.opsets
-    ]
     profile = cProfile.Profile()
-    files = profile.runcall(render_pages, make_manifest(*specs), make_run(*records))
+    files = profile.runcall(render_pages, *make_many(models))
     assert len(files) == models + 2
     return sum(entry.callcount for entry in profile.getstats())

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.gate.baseline_comparison import compare_results
-from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, make_baseline
 from exporter.records.record import Record
 from exporter.report.rows.cells import (
@@ -20,23 +17,6 @@ from exporter.report.rows.cells import (
 )
 from exporter.report.rows.failures import group_findings
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
-
-
-@pytest.mark.parametrize(
-    ("opsets", "text"),
-    [([], ""), ([18], "18"), ([9, 10], "9..10"), ([13, 9, 10, 11, 9], "9..11, 13")],
-)
-def test_ranges(opsets: list[int], text: str) -> None:
-    assert format_opsets(opsets) == text
-
-
-@given(st.sets(st.integers(1, 40)))
-def test_ranges_contain_exactly_the_opsets(opsets: set[int]) -> None:
-    opsets_in_ranges: set[int] = set()
-    for part in filter(None, format_opsets(opsets).split(", ")):
-        low, _, high = part.partition("..")
-        opsets_in_ranges |= set(range(int(low), int(high or low) + 1))
-    assert opsets_in_ranges == opsets
 
 
 def test_items_that_differ_only_in_their_opset_are_one_group() -> None:
@@ -121,46 +101,33 @@ def cell(record: Record) -> Cell:
     return Cell(id=record.cell, record=record)
 
 
-def test_without_a_baseline_the_text_is_empty() -> None:
-    assert (
-        AcceptanceHistory().find_outcome(cell(RED)),
-        AcceptanceHistory().describe(cell(RED)),
-    ) == (
-        "",
-        "",
-    )
-
-
-def test_a_changed_cell_names_the_accepted_outcome_and_the_tools() -> None:
-    history = AcceptanceHistory(FIRST)
-    assert history.find_outcome(cell(RED)) == "pass"
-    assert history.describe(cell(RED)) == "pass in the baseline, with torch 2.12.1"
-
-
-def test_a_new_cell_was_never_accepted() -> None:
-    new = cell(make_record("net/19/cpu", "fail"))
-    assert AcceptanceHistory(FIRST).find_outcome(new) == "not in the baseline"
-    assert AcceptanceHistory(FIRST).describe(new) == "never accepted: it is not in the baseline"
-
-
-def test_an_accepted_foreseen_failure_has_a_text_only_with_a_reason() -> None:
-    foreseen = make_record("net/17/cpu", "xfail")
-    accepted = make_baseline(make_run(foreseen))
-    assert AcceptanceHistory(accepted).describe(cell(foreseen)) == ""
-    assert (
-        AcceptanceHistory(FIRST).describe(cell(foreseen))
-        == "pass in the baseline, with torch 2.12.1"
-    )
+def accept(record: Record, reason: str = "") -> Baseline:
+    accepted = make_baseline(make_run(record, tools=NEW))
     (outcome,) = accepted.cells
-    with_reason = accepted.model_copy(
-        update={"cells": (outcome.model_copy(update={"reason": "why"}),)}
-    )
-    assert AcceptanceHistory(with_reason).describe(cell(foreseen)) == "as accepted: why"
+    return accepted.model_copy(update={"cells": (outcome.model_copy(update={"reason": reason}),)})
 
 
-def test_an_accepted_failure_has_its_reason() -> None:
-    red = make_baseline(make_run(RED, tools=NEW))
-    (outcome,) = red.cells
-    second = red.model_copy(update={"cells": (outcome.model_copy(update={"reason": "see #12"}),)})
-    assert AcceptanceHistory(second).describe(cell(RED)) == "as accepted: see #12"
-    assert AcceptanceHistory(red).describe(cell(RED)) == "as accepted"
+FORESEEN = make_record("net/17/cpu", "xfail")
+CHANGED = "pass in the baseline, with torch 2.12.1"
+NEVER = "never accepted: it is not in the baseline"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "record", "outcome", "text"),
+    [
+        (None, RED, "", ""),
+        (FIRST, RED, "pass", CHANGED),
+        (FIRST, make_record("net/19/cpu", "fail"), "not in the baseline", NEVER),
+        (FIRST, FORESEEN, "pass", CHANGED),
+        (accept(FORESEEN), FORESEEN, "as accepted", ""),
+        (accept(FORESEEN, "why"), FORESEEN, "as accepted", "as accepted: why"),
+        (accept(RED, "see #12"), RED, "as accepted", "as accepted: see #12"),
+        (accept(RED), RED, "as accepted", "as accepted"),
+    ],
+)
+def test_the_history_of_a_cell(
+    baseline: Baseline | None, record: Record, outcome: str, text: str
+) -> None:
+    history = AcceptanceHistory(baseline) if baseline else AcceptanceHistory()
+    assert history.describe(cell(record)) == text
+    assert history.find_outcome(cell(record)) == outcome
