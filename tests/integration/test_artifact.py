@@ -46,6 +46,11 @@ opsets = [16, 17]
 extends = "right"
 source = "models.py:Shifted"
 
+[models.other]
+extends = "right"
+seed = 1
+opsets = 16
+
 [models.damaged]
 extends = "right"
 artifact = "files/damaged.onnx"
@@ -102,8 +107,11 @@ def test_right_files_pass_and_wrong_ones_are_red(project: Path) -> None:
         "right/17/cpu": Status.PASS,
         "wrong/16/cpu": Status.FAIL,
         "wrong/17/cpu": Status.FAIL,
+        "other/16/cpu": Status.FAIL,
         "damaged/17/cpu": Status.ERROR,
     }
+    (advice,) = cells["other/16/cpu"].advice
+    assert advice.startswith("1 of 1 weights of the file differ from those of the model, such as ")
     assert cells["damaged/17/cpu"].message.startswith("artifact: damaged.onnx: is not an ONNX file")
     blame = cells["wrong/16/cpu"].blame
     assert blame is not None

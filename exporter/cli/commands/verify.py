@@ -166,6 +166,7 @@ def _make_verdict(record: Record) -> DeviceVerdict:
         check=record.check or record.stage or "",
         message=record.message,
         checks=record.checks,
+        advice=record.advice,
     )
 
 
@@ -192,6 +193,8 @@ def _print_verdict(verdict: FolderVerdict) -> None:
     for check in result.checks:
         if check.status is not Status.PASS:
             print_error(f"    {check.check}: {check.status}: {join_lines(check.message)}")
+    for advice in result.advice:
+        print_error(f"    advice: {join_lines(advice)}")
 
 
 def _summarize(verdicts: Sequence[FolderVerdict], *, is_quiet: bool) -> int:

@@ -34,6 +34,8 @@ class DeviceVerdict(FrozenModel):
     """The check that decided the status."""
     message: str = ""
     checks: Items[CheckResult] = ()
+    advice: Items[str] = ()
+    """What to change in the entry of a finished file."""
     runtime: str = ""
     """The packages that ran the file: `onnxruntime-gpu 1.31.1`."""
     settings: str = ""

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx_ir as ir
 import torch
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
@@ -354,6 +356,28 @@ def advise_unoptimized(
     return _advise_if_right(text, again, context, check_context, seconds)
 
 
+def advise_on_weights(
+    context: ExportContext, check_context: CheckContext, seconds: float
+) -> tuple[str, ...]:
+    """Return one line if most weights of a finished file differ from those of the model."""
+    if not isinstance(context.model, torch.nn.Module):
+        return ()
+    weights = dict((*context.model.named_parameters(), *context.model.named_buffers()))
+    shared, changed = 0, []
+    with suppress(TimeLimitExceeded, Exception), limit_time(seconds):
+        for name, value in ir.load(check_context.path).graph.initializers.items():
+            stored, weight = value.const_value, weights.get(name)
+            if stored is not None and weight is not None and stored.shape == weight.shape:
+                shared += 1
+                numbers = np.asarray(stored.numpy(), np.float64)  # NumPy has no bfloat16
+                if not np.array_equal(numbers, weight.detach().cpu().double().numpy()):
+                    changed.append(name)
+    if 2 * len(changed) <= shared:
+        return ()
+    differ = f"{len(changed)} of {shared} weights of the file differ from those of the model"
+    return (f"{differ}, such as {changed[0]}: name the trained ones in `weights`",)
+
+
 def advise_lower_opset(
     context: ExportContext, check_context: CheckContext, seconds: float
 ) -> tuple[str, ...]:
@@ -418,6 +442,12 @@ _SHARE = 0.25
 _CHECKS_OF_SIZES = ("signature", "wellformed")
 #: Faults that a file with other operators may not have.
 _FAULTS = (Culprit.EXPORTER, Culprit.KERNEL, Culprit.OPTIMIZER, Culprit.UNKNOWN)
+#: The advice for a culprit.
+_ADVICE = {
+    Culprit.EXPORTER: advise_other_exporter,
+    Culprit.EXPORTER_OPTIMIZER: advise_unoptimized,
+    Culprit.FILE: advise_on_weights,
+}
 _DATA_DEPENDENT = re.compile(r"GuardOnDataDependent|[Dd]ata-dependent (branching|expression)")
 _BRANCH = (
     "a condition depends on values: use torch.where or torch.cond; or keep the branch of the "
@@ -476,14 +506,13 @@ def _explain(
     if not is_compared or record.status is not Status.FAIL or record.check is None:
         return record
     blame = analyze_fault(context, check_context, device, record.check, seconds)
-    advice = ()
-    if blame is not None and blame.culprit is Culprit.EXPORTER:
-        advice = advise_other_exporter(context, check_context, seconds)
-    if blame is not None and blame.culprit is Culprit.EXPORTER_OPTIMIZER:
-        advice = advise_unoptimized(context, check_context, seconds)
-    if blame is not None and blame.culprit in _FAULTS:
+    if blame is None:
+        return record
+    advise = _ADVICE.get(blame.culprit)
+    advice = advise(context, check_context, seconds) if advise else ()
+    if blame.culprit in _FAULTS:
         advice += advise_lower_opset(context, check_context, seconds)
-    if context.program is not None and blame is not None:
+    if context.program is not None:
         samples = check_context.reference.samples
         sizes = next(each.axes for each in samples if each.name == blame.sample)
         advice += advise_on_program(context.program, context.spec, sizes)
