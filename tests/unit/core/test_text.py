@@ -134,6 +134,7 @@ def test_limits_have_the_notation_of_the_manifest(limit: int, text: str) -> None
 
 
 def test_floats_have_two_significant_digits() -> None:
+    assert round_up_two_digits(0.0) == 0.0
     assert format_two_digits(0.012345) == "0.012"
     assert format_two_digits(12345) == "12345"
     assert format_two_digits("many") == "many"
@@ -143,10 +144,6 @@ def test_floats_have_two_significant_digits() -> None:
 def test_a_value_is_never_rounded_down(value: float) -> None:
     assert value <= round_up_two_digits(value) <= value * 1.1
     assert float(f"{round_up_two_digits(value):.2g}") == round_up_two_digits(value)
-
-
-def test_zero_stays_zero() -> None:
-    assert round_up_two_digits(0.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -166,41 +163,32 @@ def test_messages_about_failed_allocations_are_detected(text: str) -> None:
     assert is_out_of_resources(text)
 
 
+def describe(*numbers: int) -> list[str]:
+    return [f"OSError: {OSError(number, os.strerror(number))}" for number in numbers]
+
+
 @pytest.mark.parametrize(
-    "number",
-    [
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.EIO,
-        errno.EAGAIN,
-        errno.EFBIG,
-        errno.ENOMEM,
-    ],
+    "text",
+    describe(
+        *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE),
+        *(errno.EIO, errno.EAGAIN, errno.EFBIG, errno.ENOMEM),
+    ),
 )
-def test_messages_about_missing_resources_are_detected(number: int) -> None:
-    assert is_out_of_resources(f"OSError: {OSError(number, os.strerror(number))}")
+def test_messages_about_missing_resources_are_detected(text: str) -> None:
+    assert is_out_of_resources(text)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "OSError: [Errno 30] Read-only file system: 'a'",
-        "memory format channels_last",
-        "a bad location",
-        "KeyError: 'memory'",
+        *("", "OSError: [Errno 30] Read-only file system: 'a'", "memory format channels_last"),
+        *("a bad location", "KeyError: 'memory'"),
+        *describe(errno.ENOENT, errno.EACCES, errno.EISDIR),
     ],
 )
 def test_other_messages_are_not(text: str) -> None:
     assert not is_out_of_memory(text)
     assert not is_out_of_resources(text)
-
-
-@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EISDIR])
-def test_a_missing_file_is_not_a_missing_resource(number: int) -> None:
-    assert not is_out_of_resources(f"OSError: {OSError(number, os.strerror(number))}")
 
 
 def test_a_memory_limit_has_the_notation_of_the_manifest() -> None:
@@ -227,18 +215,11 @@ def test_only_text_in_backticks_is_a_command() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        None,
-        "",
-        "[tool",
-        "[tool.exporter]\ncommand = 3",
-        "[tool.exporter]\ncommand = 'x'",
-        "tool = 1",
-    ],
+    ["", "[tool", "[tool.exporter]\ncommand = 3", "[tool.exporter]\ncommand = 'x'", "tool = 1"],
 )
-def test_invalid_settings_give_the_default_command(tmp_path: Path, settings: str | None) -> None:
-    if settings is not None:
-        (tmp_path / "pyproject.toml").write_text(settings)
+def test_invalid_settings_give_the_default_command(tmp_path: Path, settings: str) -> None:
+    assert read_command(tmp_path) == DEFAULT_COMMAND
+    (tmp_path / "pyproject.toml").write_text(settings)
     assert read_command(tmp_path) == DEFAULT_COMMAND
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -433,6 +433,20 @@ def test_each_path_belongs_to_a_group(tmp_path: Path) -> None:
     assert classify_path("/usr/src/app/net.py", "/usr/src/app") is Group.PROJECT
 
 
+@pytest.fixture
+def forget_groups() -> Iterator[Callable[[], None]]:
+    """Forget the groups of paths before and after a test, and at each call."""
+
+    def forget() -> None:
+        classify_path.cache_clear()
+        source_files._list_groups.cache_clear()
+
+    forget()
+    yield forget
+    forget()
+
+
+@pytest.mark.usefixtures("forget_groups")
 @pytest.mark.parametrize("place", ["", "/share/project"])
 def test_a_project_in_the_folder_of_python_has_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -442,59 +456,40 @@ def test_a_project_in_the_folder_of_python_has_sources(
     packages = f"{prefix}/lib/python3.11/site-packages"
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(source_files, "list_package_folders", lambda: (packages,))
-    caches = (classify_path, source_files._list_groups)
-    for each in caches:
-        each.cache_clear()
     paths = {
         f"{root}/net.py": Group.PROJECT,
         f"{root}/src/acme/net.py": Group.PROJECT,
         f"{packages}/torch/nn.py": Group.FOREIGN,
     }
-    try:
-        assert {path: classify_path(path, root) for path in paths} == paths
-        sources = classify_path(f"{prefix}/src/clone/net.py", root)
-        assert sources is (Group.EXTERNAL if place else Group.PROJECT)
-    finally:
-        for each in caches:
-            each.cache_clear()
+    assert {path: classify_path(path, root) for path in paths} == paths
+    sources = classify_path(f"{prefix}/src/clone/net.py", root)
+    assert sources is (Group.EXTERNAL if place else Group.PROJECT)
 
 
+@pytest.mark.usefixtures("forget_groups")
 def test_packages_of_a_shared_environment_in_the_project_are_no_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path.resolve()
     shared = f"{root}/.venv/lib/python3.11/site-packages"
     path, model = f"{shared}/torch/nn.py", f"{root}/net.py"
-    caches = (classify_path, source_files._list_groups)
-    for each in caches:
-        each.cache_clear()
     monkeypatch.setattr(source_files, "list_package_folders", lambda: (shared,))
-    try:
-        assert classify_path(path, str(root)) is Group.FOREIGN
-        assert classify_path(model, str(root)) is Group.PROJECT
-    finally:
-        for each in caches:
-            each.cache_clear()
+    assert classify_path(path, str(root)) is Group.FOREIGN
+    assert classify_path(model, str(root)) is Group.PROJECT
 
 
 def test_created_environments_in_the_project_are_no_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget_groups: Callable[[], None]
 ) -> None:
     root = tmp_path.resolve()
     prefix = root / "build/.environments/abc"
     prefix.mkdir(parents=True)
-    caches = (classify_path, source_files._list_groups)
     monkeypatch.setattr(sys, "prefix", str(prefix))
     groups = []
-    try:
-        for stamp in ({}, {"shared": ["/packages"]}):
-            (prefix / "environment.json").write_text(json.dumps(stamp))
-            for each in caches:
-                each.cache_clear()
-            folder, other = classify_path(str(prefix.parent), str(root)), f"{root}/build"
-            groups.append((folder, classify_path(other, str(root))))
-    finally:
-        for each in caches:
-            each.cache_clear()
+    for stamp in ({}, {"shared": ["/packages"]}):
+        (prefix / "environment.json").write_text(json.dumps(stamp))
+        forget_groups()
+        folder, other = classify_path(str(prefix.parent), str(root)), f"{root}/build"
+        groups.append((folder, classify_path(other, str(root))))
     # Another program may create an environment in a folder of the project.
     assert groups == [(Group.PROJECT, Group.PROJECT), (Group.FOREIGN, Group.PROJECT)]

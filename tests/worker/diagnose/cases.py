@@ -13,8 +13,6 @@ from exporter.worker.diagnose.explanation import explain_record
 from exporter.worker.export.attempts import ExportContext, capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.verify.run_checks import (
@@ -24,6 +22,7 @@ from exporter.worker.verify.run_checks import (
     run_structure_checks,
 )
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.graphs import draw_declared
 
 #: The time limit of one diagnosis.
 DIAGNOSIS_SECONDS = 60.0
@@ -44,7 +43,7 @@ def wrong_contract(net: str, **changes: object) -> ModelSpec:
 def case_of(spec: ModelSpec, opset: int, *, dynamo: bool, capture: bool = True) -> ExportContext:
     """Return the context without a file; `capture` adds a program under dynamo."""
     model = load_model(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
+    inputs = draw_declared(spec)
     route = (
         Route(exporter="dynamo", capture="export", reason="")
         if dynamo

@@ -29,14 +29,13 @@ from exporter.worker.export.attempts import (
     resolve_function_types,
 )
 from exporter.worker.export.convert import convert_module
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.python_state import ModelSnapshot
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 from tests.worker.diagnose.cases import case_of
+from tests.worker.graphs import draw_declared
 
 
 def declare(net: str, **changes: object) -> ModelSpec:
@@ -52,7 +51,7 @@ def declare_sequence(net: str, **changes: object) -> ModelSpec:
 
 def make_context(spec: ModelSpec, opset: int) -> ExportContext:
     model = load_model(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
+    inputs = draw_declared(spec)
     job = OpsetJob(opset=opset, route=choose_route(spec, opset), devices=())
     return ExportContext(model=model, inputs=inputs, spec=spec, job=job, root=ROOT)
 

@@ -30,32 +30,20 @@ from exporter.manifest.syntax.values import (
 )
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Stage, Status
-from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import (
     _DYNAMO_OPTIONS,
     _TORCHSCRIPT_OPTIONS,
-    convert_module,
-    convert_program,
 )
 from exporter.worker.export.graph_names import write_declared_sizes
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.verify.run_checks import run_structure_checks
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.graphs import convert, trace
 
 
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> Path:
-    model = load_model(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    if dynamo:
-        program = capture_program(model, spec, inputs, strict=False)
-        graph = convert_program(program, spec, opset, folder, Decompositions())
-    else:
-        graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
+    graph = convert(spec, opset, folder, dynamo=dynamo)
     return write_artifact(graph, spec, opset, JobFolder(folder), {"model": spec.id})
 
 
@@ -136,8 +124,7 @@ def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> Non
         inputs=(declare_input("x", "batch", 4, 3, 3),),
         outputs=(declare_output("y", "batch", 1, 6, 6),),
     )
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    graph, notes = convert_module(load_model(spec, ROOT), spec, inputs, 9, tmp_path / "a.onnx")
+    graph, notes = trace(spec, 9, tmp_path)
     assert list(graph.graph.outputs[0].shape or ()) == ["batch", 1, 6, 6]
     assert len(notes) == 1
     assert "does not know the size of dimension 1, 2, 3 of output 'y'" in notes[0]
@@ -213,9 +200,8 @@ def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
 def test_constant_size_is_detected_by_both_exporters(tmp_path: Path) -> None:
     axes = (Axis(name="batch", example=3), Axis(name="flat", example=None))
     spec = make_contract("ConstantSize", outputs=(declare_output("y", "flat"),), axes=axes)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
     # The tracer warns and continues with a constant. The file fails at other sizes later.
-    _, notes = convert_module(load_model(spec, ROOT), spec, inputs, 13, tmp_path / "s" / "a.onnx")
+    _, notes = trace(spec, 13, tmp_path)
     assert any(
         note.startswith("tracer warning: tests/worker/nets.py:") and "Python integer" in note
         for note in notes

@@ -12,19 +12,13 @@ from exporter.checks.protocol import CheckContext
 from exporter.checks.structure_checks import check_opset
 from exporter.jobs import JobFolder, Reference
 from exporter.records.record import CheckResult, Status
-from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import (
     collect_converter_warnings,
     collect_tracer_warnings,
-    convert_module,
-    convert_program,
 )
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.source_loader import load_model
-from exporter.worker.torch_private.graph_operators import Decompositions
 from tests.worker.contracts import ROOT, declare_output, make_contract
+from tests.worker.graphs import convert, trace
 
 
 def test_note_has_line_of_the_model_and_count(
@@ -32,9 +26,7 @@ def test_note_has_line_of_the_model_and_count(
 ) -> None:
     monkeypatch.chdir(ROOT)  # the worker runs in the project's root
     spec = make_contract("ValueBranches", outputs=(declare_output("y", "batch", 4),))
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    model = load_model(spec, ROOT)
-    _, notes = convert_module(model, spec, inputs, 13, tmp_path / "a.onnx")
+    _, notes = trace(spec, 13, tmp_path)
     lines = (ROOT / "tests/worker/nets.py").read_text(encoding="utf-8").splitlines()
     number = next(n for n, line in enumerate(lines, 1) if "if x.sum() > 0" in line)
     tracer_notes = [note for note in notes if note.startswith("tracer warning: ")]
@@ -52,26 +44,14 @@ def test_other_warnings_are_only_in_the_log(capsys: pytest.CaptureFixture[str]) 
     assert "something else" in capsys.readouterr().err
 
 
-EMPTY_REFERENCE = Reference(samples=(), noise=(), output_spread=())
-
-
 def exported(opset: int, folder: Path) -> CheckResult:
     spec = make_contract("Affine", exporter="dynamo", opsets=(opset,))
-    model = load_model(spec, ROOT)
-    program = capture_program(
-        model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False
-    )
+    job = JobFolder(folder)
     with collect_converter_warnings() as notes:
-        graph = convert_program(program, spec, opset, folder, Decompositions())
-    write_artifact(graph, spec, opset, JobFolder(folder), {})
+        write_artifact(convert(spec, opset, folder, dynamo=True), spec, opset, job, {})
+    reference = Reference(samples=(), noise=(), output_spread=())
     return check_opset(
-        CheckContext(
-            folder=JobFolder(folder),
-            opset=opset,
-            spec=spec,
-            reference=EMPTY_REFERENCE,
-            notes=tuple(notes),
-        )
+        CheckContext(folder=job, opset=opset, spec=spec, reference=reference, notes=tuple(notes))
     )
 
 

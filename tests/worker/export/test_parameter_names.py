@@ -14,20 +14,16 @@ from exporter.checks.structure_checks import check_signature
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import ModelSpec, ParameterNames
 from exporter.records.record import Stage, Status
-from exporter.worker.export.attempts import capture_program
-from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.graph_names import (
     describe_named_weights,
     rename_weights,
     resolve_weight_names,
 )
 from exporter.worker.export.write_onnx import find_read_storages, write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from exporter.worker.torch_private.graph_operators import Decompositions
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.graphs import convert, draw_declared
 
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 
@@ -35,15 +31,12 @@ BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
 def export(spec: ModelSpec, folder: Path, opset: int, *, dynamo: bool) -> CheckContext:
     model = load_model(spec, ROOT)
     names = resolve_weight_names(model, spec)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    if dynamo:
-        program = capture_program(model, spec, inputs, strict=False)
-        graph = convert_program(program, spec, opset, folder, Decompositions())
-    else:
-        graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
+    graph = convert(spec, opset, folder, dynamo=dynamo)
     rename_weights(graph, names)
     write_artifact(graph, spec, opset, JobFolder(folder), {})
-    weights = describe_named_weights(model, names, find_read_storages(model, spec, inputs, names))
+    weights = describe_named_weights(
+        model, names, find_read_storages(model, spec, draw_declared(spec), names)
+    )
     reference = Reference(samples=(), noise=(), output_spread=(), weights=weights)
     return CheckContext(folder=JobFolder(folder), opset=opset, spec=spec, reference=reference)
 

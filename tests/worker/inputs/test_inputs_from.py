@@ -14,6 +14,7 @@ from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import measure_axes, resolve_inputs_from
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, make_contract
+from tests.worker.graphs import draw_declared
 
 _FUNCTION = Fill(kind="function")
 
@@ -47,7 +48,7 @@ def test_every_value_has_a_path() -> None:
     assert kinds.pop("args[2].box").endswith("calls:Box")
     assert kinds == {"args[1]": "list", "kwargs.empty": "list"}
     assert spec.inputs_from == InputsFrom(function="calls.py:build_with_sizes", takes_sizes=True)
-    call = build_tensor_call(spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT))
+    call = build_tensor_call(spec, draw_declared(spec))
     assert call.args[0].shape == (3, 4)
     assert isinstance(call.args[1], list)
     assert call.kwargs == {"flag": True, "empty": []}
@@ -57,9 +58,7 @@ def test_sizes_reach_the_function_and_values_follow_the_seed() -> None:
     spec = resolve_inputs_from(function_contract("build_with_sizes"), ROOT)
     drawn = {each.name: draw_inputs(spec, each, ROOT) for each in choose_usual_sets(spec)}
     assert drawn["batch=1"]["inner"].shape == (1, 4)
-    assert torch.equal(
-        drawn["declared"]["x"], draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)["x"]
-    )
+    assert torch.equal(drawn["declared"]["x"], draw_declared(spec)["x"])
     assert not torch.equal(drawn["declared"]["x"], drawn["other x"]["x"])
     assert torch.equal(drawn["declared"]["first"], drawn["other x"]["first"])
 
@@ -116,7 +115,7 @@ def test_a_fill_has_the_sizes_of_the_returned_tensors() -> None:
         *(declare_input(name, at="", fill=_FUNCTION) for name in ("first", "inner")),
     )
     spec = resolve_inputs_from(function_contract("build_fixed", inputs=inputs), ROOT)
-    drawn = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
+    drawn = draw_declared(spec)
     assert torch.equal(drawn["x"], torch.zeros(5, 4))
     assert drawn["first"].shape == (5, 4)
 

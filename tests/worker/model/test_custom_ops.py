@@ -11,13 +11,12 @@ from exporter.manifest import CustomOp, ModelSpec
 from exporter.records.record import Stage
 from exporter.worker.diagnose.explanation import find_missing_operators
 from exporter.worker.export.convert import convert_module
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import CustomOps, load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 from tests.worker.diagnose.cases import case_of
+from tests.worker.graphs import draw_declared
 
 FILE = "../features/models/custom_operators.py"
 FOO = "custom_ops::foo"
@@ -35,7 +34,7 @@ def symbolic(function: str, opset: int = 1) -> CustomOp:
 def operators(spec: ModelSpec, opset: int, folder: Path) -> list[str]:
     model = load_model(spec, ROOT)
     custom = load_custom_ops(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
+    inputs = draw_declared(spec)
     graph, _ = convert_module(model, spec, inputs, opset, folder / "a.onnx", custom)
     return [node.op_type for node in graph.graph if node.op_type != "Constant"]
 
@@ -125,7 +124,7 @@ def test_a_function_of_onnxscript_accepts_all_arguments_of_the_operator(tmp_path
 def test_an_attribute_of_a_function_gets_the_constant_of_the_model(tmp_path: Path) -> None:
     spec = build_spec("Selu", CustomOp(name="aten::leaky_relu", onnxscript=f"{FILE}:leaky_relu"))
     model = load_model(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
+    inputs = draw_declared(spec)
     custom = load_custom_ops(spec, ROOT)
     graph, _ = convert_module(model, spec, inputs, 15, tmp_path / "a.onnx", custom)
     (node,) = [node for node in graph.graph if node.domain == "own"]

@@ -10,11 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from exporter.jobs import JobFolder
-from exporter.worker.export.attempts import capture_program
 from exporter.worker.export.convert import convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
 from exporter.worker.torch_private.graph_operators import (
@@ -25,6 +22,7 @@ from exporter.worker.torch_private.graph_operators import (
 )
 from exporter.worker.torch_private.guards import is_known_torch
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.graphs import capture, draw_declared
 
 BLOCK = make_contract(
     "NewOperators",
@@ -41,9 +39,7 @@ def test_installed_torch_is_a_tested_version() -> None:
 def test_shared_decomposition_gives_files_of_separate_public_calls(tmp_path: Path) -> None:
     model = load_model(BLOCK, ROOT)
     assert isinstance(model, nn.Module)
-    inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
-    program = capture_program(model, BLOCK, inputs, strict=False)
-    cache = Decompositions()
+    inputs, program, cache = draw_declared(BLOCK), capture(BLOCK), Decompositions()
     files: dict[str, list[bytes]] = {"shared": [], "public": []}
     for name, contents in files.items():
         folder = JobFolder(tmp_path / name)
@@ -93,10 +89,7 @@ def test_patch_is_removed_after_an_exception() -> None:
 
 def test_is_in_onnx_export_is_true_during_a_capture() -> None:
     spec = make_contract("ExportBranch", outputs=(declare_output(),))
-    model = load_model(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    program = capture_program(model, spec, inputs, strict=False)
-    operators = [str(node.target) for node in program.graph.nodes]
+    operators = [str(node.target) for node in capture(spec).graph.nodes]
     assert "aten.add.Tensor" in operators
     assert "aten.mul.Tensor" not in operators
     assert not torch.onnx.is_in_onnx_export()
@@ -106,11 +99,8 @@ def test_other_torch_version_exports_without_private_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guards, "_TESTED", dict.fromkeys(guards._TESTED, ()))
-    model = load_model(BLOCK, ROOT)
-    inputs = draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT)
     cache = Decompositions()
-    program = capture_program(model, BLOCK, inputs, strict=False)
-    graph = convert_program(program, BLOCK, 18, tmp_path, cache)
+    graph = convert_program(capture(BLOCK), BLOCK, 18, tmp_path, cache)
     assert graph.opset_imports[""] == 18
     assert cache._programs == []
 

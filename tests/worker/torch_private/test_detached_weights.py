@@ -12,12 +12,11 @@ from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.convert import convert_module
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
 from exporter.worker.torch_private.export_speedups import is_plain_tensor
 from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.graphs import draw_declared
 
 CODE = """
 import torch
@@ -64,7 +63,7 @@ LOOP |= {"inputs": (declare_input("x", "batch", 5),), "capture": "script"}
 def write_file(spec: ModelSpec, root: Path, name: str) -> Path:
     """Write a file as the worker does."""
     model = load_model(spec, root)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
+    inputs = draw_declared(spec, root)
     folder = JobFolder(root / name)
     folder.path.mkdir()
     opset = spec.opsets[0]

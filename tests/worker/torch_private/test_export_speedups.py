@@ -20,11 +20,6 @@ from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
 
 from exporter.manifest import ModelSpec
-from exporter.worker.export.attempts import capture_program
-from exporter.worker.export.convert import convert_program
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import export_speedups, guards
 from exporter.worker.torch_private.export_speedups import (
     STACK_TRACE_KEY,
@@ -32,8 +27,8 @@ from exporter.worker.torch_private.export_speedups import (
     preload_registry,
     speed_up_conversion,
 )
-from exporter.worker.torch_private.graph_operators import Decompositions
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.graphs import convert
 
 Registry = _registration.ONNXRegistry
 BLOCK = make_contract(
@@ -250,23 +245,14 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Rules:
 def test_skipped_rules_would_not_match(
     tmp_path: Path, rules: Rules, spec: ModelSpec, changes: int
 ) -> None:
-    model = load_model(spec, ROOT)
-    program = capture_program(
-        model, spec, draw_inputs(spec, choose_usual_sets(spec)[0], ROOT), strict=False
-    )
-    convert_program(program, spec, 18, tmp_path, Decompositions())
+    convert(spec, 18, tmp_path, dynamo=True)
     assert rules.changes >= changes
     assert len(rules.missed) > 500
     assert not any(rules.missed)
 
 
 def test_nodes_keep_source_lines_and_namespace(tmp_path: Path) -> None:
-    model = load_model(BLOCK, ROOT)
-    program = capture_program(
-        model, BLOCK, draw_inputs(BLOCK, choose_usual_sets(BLOCK)[0], ROOT), strict=False
-    )
-    graph = convert_program(program, BLOCK, 18, tmp_path, Decompositions()).graph
-    notes = [node.metadata_props for node in graph]
+    notes = [node.metadata_props for node in convert(BLOCK, 18, tmp_path, dynamo=True).graph]
     assert any("nets.py" in note[STACK_TRACE_KEY] for note in notes)
     assert all(note["namespace"] for note in notes)
 

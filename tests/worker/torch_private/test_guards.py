@@ -8,15 +8,10 @@ import pytest
 
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
-from exporter.worker.export.attempts import capture_program
-from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.source_loader import load_model
 from exporter.worker.torch_private import guards
-from exporter.worker.torch_private.graph_operators import Decompositions
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.graphs import convert
 
 MODELS = (
     make_contract("Affine", outputs=(declare_output(),)),
@@ -57,11 +52,8 @@ def write_files(spec: ModelSpec, folder: Path) -> list[bytes]:
     """Write the model with both exporters."""
     job = JobFolder(folder)
     job.path.mkdir()
-    model = load_model(spec, ROOT)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    traced, _ = convert_module(model, spec, inputs, 17, folder / "scratch" / "a.onnx")
-    program = capture_program(model, spec, inputs, strict=False)
-    converted = convert_program(program, spec, 20, folder, Decompositions())
+    traced = convert(spec, 17, folder, dynamo=False)
+    converted = convert(spec, 20, folder, dynamo=True)
     return [
         write_artifact(graph, spec, opset, job, {}).read_bytes()
         for opset, graph in ((17, traced), (20, converted))

@@ -26,15 +26,10 @@ from exporter.planning.plan import apply_expectations
 from exporter.records.record import Record, Route, Stage, Status
 from exporter.runtimes import Kernels, RuntimeProcessEnd, Session
 from exporter.runtimes.session import Array
-from exporter.worker.export.attempts import capture_program
-from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
-from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.reference_run import compute_reference
-from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.verify import run_checks
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -46,6 +41,7 @@ from tests.traps.prove import export as export_job
 from tests.unit.checks.contexts import declared
 from tests.unit.checks.contexts import subject as double_subject
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.graphs import convert
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
 BOTH = pytest.mark.parametrize(("opset", "exporter"), [(13, "torchscript"), (18, "dynamo")])
@@ -56,14 +52,9 @@ def export_and_check(spec: ModelSpec, folder: Path, opset: int, exporter: str) -
 
 
 def export(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> CheckContext:
-    model, job = load_model(spec, ROOT), JobFolder(folder)
-    reference = compute_reference(model, spec, ROOT, job)
-    inputs = draw_inputs(spec, choose_usual_sets(spec)[0], ROOT)
-    if exporter == "dynamo":
-        program = capture_program(model, spec, inputs, strict=False)
-        graph = convert_program(program, spec, opset, folder, Decompositions())
-    else:
-        graph, _ = convert_module(model, spec, inputs, opset, folder / ".scratch" / "a.onnx")
+    job = JobFolder(folder)
+    reference = compute_reference(load_model(spec, ROOT), spec, ROOT, job)
+    graph = convert(spec, opset, folder, dynamo=exporter == "dynamo")
     write_artifact(graph, spec, opset, job, {})
     return CheckContext(folder=job, opset=opset, spec=spec, reference=reference)
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.errors import ExporterError
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.axes import resolve_axes
 from exporter.manifest.rules.layers import EntryContext, Layer, merge_layers
@@ -42,39 +41,42 @@ def _examples(model: ModelSpec) -> dict[str, int | None]:
     return {axis.name: axis.example for axis in model.axes}
 
 
-def test_primes_from_3_in_order_of_appearance(tmp_path: Path) -> None:
-    model = _model(tmp_path, '["b", "a", 7, "b", "c"]', output='["z", "a"]')
-    assert _examples(model) == {"b": 3, "a": 5, "c": 7, "z": None}
-
-
-def test_explicit_examples_are_not_chosen_for_other_axes(tmp_path: Path) -> None:
-    model = _model(tmp_path, '["a", "b", "c"]', "axes.c.example = 3\naxes.a.example = 5\n")
-    assert _examples(model) == {"a": 5, "b": 7, "c": 3, "batch": None}
+BY_32 = "".join(f"axes.{name} = {{ multiple_of = 32, max = 96 }}\n" for name in "hwd")
 
 
 @pytest.mark.parametrize(
-    ("contract", "example"),
+    ("shape", "keys", "output", "examples"),
     [
-        ("min = 10", 11),
-        ("multiple_of = 8", 24),
-        ("multiple_of = 8, max = 16", 16),
-        ("multiple_of = 8, max = 8", 8),
-        ("max = 2", 2),
-        ("min = 4, max = 4", 4),
-        ("min = 24, max = 28", 24),
-        ("min = 2000000000", 2000000011),
-        ("multiple_of = 1000003", 3000009),
+        ('["b", "a", 7, "b", "c"]', "", '["z", "a"]', {"b": 3, "a": 5, "c": 7, "z": None}),
+        # Explicit examples are not chosen for other axes.
+        (
+            '["a", "b", "c"]',
+            "axes.c.example = 3\naxes.a.example = 5\n",
+            "[]",
+            {"a": 5, "b": 7, "c": 3},
+        ),
+        # A capture may fix the size of the last example.
+        ('["h", "w", "d"]', BY_32, "[]", {"h": 96, "w": 64, "d": 32}),
+        *(
+            ('["batch"]', f"axes.batch = {{ {limits} }}\n", '["batch"]', {"batch": example})
+            for limits, example in (
+                ("min = 10", 11),
+                ("multiple_of = 8", 24),
+                ("multiple_of = 8, max = 16", 16),
+                ("multiple_of = 8, max = 8", 8),
+                ("max = 2", 2),
+                ("min = 4, max = 4", 4),
+                ("min = 24, max = 28", 24),
+                ("min = 2000000000", 2000000011),
+                ("multiple_of = 1000003", 3000009),
+            )
+        ),
     ],
 )
-def test_an_example_is_a_promised_size(tmp_path: Path, contract: str, example: int) -> None:
-    model = _model(tmp_path, '["batch"]', f"axes.batch = {{ {contract} }}\n")
-    assert _examples(model) == {"batch": example}
-
-
-def test_the_size_that_a_capture_may_fix_is_the_last_example(tmp_path: Path) -> None:
-    axes = "".join(f"axes.{name} = {{ multiple_of = 32, max = 96 }}\n" for name in "hwd")
-    model = _model(tmp_path, '["h", "w", "d"]', axes)
-    assert _examples(model) == {"h": 96, "w": 64, "d": 32, "batch": None}
+def test_examples_are_promised_primes(
+    tmp_path: Path, shape: str, keys: str, output: str, examples: dict[str, int | None]
+) -> None:
+    assert _examples(_model(tmp_path, shape, keys, output)) == examples
 
 
 def test_the_size_of_a_named_dimension_is_its_example(tmp_path: Path) -> None:
@@ -87,9 +89,7 @@ def test_generated_names_count_positions_in_the_list_as_torch_onnx_does(tmp_path
     model = _model(tmp_path, "[4, 3, 8]", "dynamic_axes.x = [2, 0]\n", output="[4]")
     assert model.inputs[0].shape == ("x_dynamic_axes_2", 3, "x_dynamic_axes_1")
     assert model.outputs[0].shape == (4,)
-
-
-def test_a_name_in_the_shape_precedes_a_generated_name(tmp_path: Path) -> None:
+    # A name in the shape precedes a generated name.
     model = _model(tmp_path, '["batch", 3]', "dynamic_axes.x = [0, 1]\n")
     assert model.inputs[0].shape == ("batch", "x_dynamic_axes_2")
 
@@ -98,11 +98,6 @@ def test_limits_of_axes_that_only_outputs_have(tmp_path: Path) -> None:
     model = _model(tmp_path, '["batch"]', "axes.rows.max = 8\n", output='["rows"]')
     assert model.find_axis("rows").max == 8
     assert model.find_axis("rows").example is None
-
-
-def test_an_example_of_one_in_a_shape_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError, match=r'shape\[0\]: the example of the dynamic axis "batch"'):
-        _model(tmp_path, "[1]", 'dynamic_axes.x = { 0 = "batch" }\n')
 
 
 @given(st.lists(_AXIS, min_size=1, max_size=4))

@@ -9,6 +9,7 @@ import pytest
 from exporter.core.errors import ExporterError
 from exporter.manifest import Comparator, load_project
 from exporter.manifest.resolved.model import ModelSpec
+from tests.unit.manifest.projects import make_project
 
 ENTRY = """
 format = 1
@@ -25,12 +26,11 @@ outputs = [
 
 
 def load(root: Path, first: str = "", second: str = "", third: str = "") -> ModelSpec:
-    (root / "manifests").mkdir()
-    (root / "manifests" / "compare.py").write_text("def same(a, b): return 0, 1\n")
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    text = ENTRY.format(first=first, second=second, third=third)
-    (root / "manifests" / "net.toml").write_text(text)
-    (spec,) = load_project(root).models
+    files = {
+        "manifests/compare.py": "def same(a, b): return 0, 1\n",
+        "manifests/net.toml": ENTRY.format(first=first, second=second, third=third),
+    }
+    (spec,) = load_project(make_project(root, files)).models
     return spec
 
 

@@ -9,6 +9,7 @@ import pytest
 from exporter.core.errors import ExporterError
 from exporter.manifest import Component, ModelSpec, load_project
 from exporter.planning.plan import choose_route
+from tests.unit.manifest.projects import make_project
 
 ENTRY = """
 format = 1
@@ -28,11 +29,8 @@ opsets = 18
 
 
 def load(root: Path, text: str = "", entry: str = ENTRY) -> dict[str, ModelSpec]:
-    (root / "manifests").mkdir()
-    (root / "manifests" / "nets.py").write_text("def prompt(): ...\n")
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests" / "net.toml").write_text(entry + text)
-    return {spec.id: spec for spec in load_project(root).models}
+    files = {"manifests/nets.py": "def prompt(): ...\n", "manifests/net.toml": entry + text}
+    return {spec.id: spec for spec in load_project(make_project(root, files)).models}
 
 
 def test_a_component_has_its_own_exporter(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Project, load_project
+from tests.unit.manifest.projects import make_project
 
 MANIFEST = """format = 1
 [models.net]
@@ -29,11 +30,8 @@ environment = "ort117"
 
 
 def load(root: Path, settings: str) -> Project:
-    (root / "manifests").mkdir()
-    (root / "manifests" / "net.py").write_text("Net = None\n")
-    (root / "manifests" / "net.toml").write_text(MANIFEST)
-    (root / "pyproject.toml").write_text(settings)
-    return load_project(root).project
+    files = {"manifests/net.py": "Net = None\n", "manifests/net.toml": MANIFEST}
+    return load_project(make_project(root, files | {"pyproject.toml": settings})).project
 
 
 def test_a_device_contains_its_environment(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Fill, load_project
+from tests.unit.manifest.projects import make_project
 
 ENTRY = """
 format = 1
@@ -20,17 +21,9 @@ opsets = 18
 RGB, GRAY = '["batch", 3, "h", "w"]', '["batch", 1, "h", "w"]'
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests" / "cat.jpg").touch()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    return tmp_path
-
-
 def write(root: Path, fill: str, shape: str = RGB, dtype: str = "float32") -> None:
     text = ENTRY.format(fill=fill, shape=shape, dtype=dtype)
-    (root / "manifests" / "net.toml").write_text(text)
+    make_project(root, {"manifests/cat.jpg": "", "manifests/net.toml": text})
 
 
 @pytest.mark.parametrize(
@@ -42,9 +35,11 @@ def write(root: Path, fill: str, shape: str = RGB, dtype: str = "float32") -> No
         ('image = "cat.jpg", mode = "L"', '["h", "w"]', "L"),
     ],
 )
-def test_a_picture_is_a_fill_and_a_dependency(fill: str, shape: str, mode: str, root: Path) -> None:
-    write(root, fill, shape)
-    (spec,) = load_project(root).models
+def test_a_picture_is_a_fill_and_a_dependency(
+    fill: str, shape: str, mode: str, tmp_path: Path
+) -> None:
+    write(tmp_path, fill, shape)
+    (spec,) = load_project(tmp_path).models
     expected = Fill.model_validate({"kind": "image", "file": "cat.jpg", "mode": mode})
     assert spec.inputs[0].fill == expected
     assert "manifests/cat.jpg" in spec.data_files
@@ -64,14 +59,14 @@ def test_a_picture_is_a_fill_and_a_dependency(fill: str, shape: str, mode: str, 
         ('image = "../../cat.jpg"', RGB, "is outside the project"),
     ],
 )
-def test_a_mistake_has_a_message(fill: str, shape: str, message: str, root: Path) -> None:
-    write(root, fill, shape)
+def test_a_mistake_has_a_message(fill: str, shape: str, message: str, tmp_path: Path) -> None:
+    write(tmp_path, fill, shape)
     with pytest.raises(ExporterError) as error:
-        load_project(root)
+        load_project(tmp_path)
     assert message in str(error.value)
 
 
-def test_a_truth_value_is_no_pixel(root: Path) -> None:
-    write(root, 'image = "cat.jpg"', dtype="bool")
+def test_a_truth_value_is_no_pixel(tmp_path: Path) -> None:
+    write(tmp_path, 'image = "cat.jpg"', dtype="bool")
     with pytest.raises(ExporterError, match="'image' does not suit bool"):
-        load_project(root)
+        load_project(tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.core.errors import ExporterError
 from exporter.manifest import FilePass, Metric, ModelSpec, Rollout, load_project
+from tests.unit.manifest.projects import make_project
 
 ENTRY = """
 format = 1
@@ -28,11 +29,9 @@ opsets = 18
 
 
 def load(root: Path, text: str) -> dict[str, ModelSpec]:
-    (root / "manifests").mkdir()
-    (root / "manifests" / "passes.py").write_text("def slim(source, target): ...\n")
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests" / "net.toml").write_text(ENTRY + text)
-    return {spec.id: spec for spec in load_project(root).models}
+    code = "def slim(source, target): ...\n"
+    files = {"manifests/passes.py": code, "manifests/net.toml": ENTRY + text}
+    return {spec.id: spec for spec in load_project(make_project(root, files)).models}
 
 
 def test_passes_with_and_without_arguments_make_a_variant(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from tests.unit.manifest.projects import make_project
 
 ENTRY = """format = 1
 [models.net]
@@ -26,11 +27,8 @@ requirements = ["onnxscript==0.6.2"]
 
 
 def load(root: Path, entry: str = ENTRY, settings: str = TOOLCHAIN) -> Manifest:
-    (root / "manifests").mkdir(exist_ok=True)
-    (root / "manifests" / "net.py").write_text("Net = None\n")
-    (root / "manifests" / "net.toml").write_text(entry)
-    (root / "pyproject.toml").write_text(settings)
-    return load_project(root)
+    files = {"manifests/net.py": "Net = None\n", "manifests/net.toml": entry}
+    return load_project(make_project(root, files | {"pyproject.toml": settings}))
 
 
 def list_cells(manifest: Manifest, selection: Selection) -> list[str]:
@@ -87,6 +85,12 @@ def test_a_condition_may_name_a_toolchain(item: str, skipped: list[str], tmp_pat
     assert [str(planned.cell) for planned in plan.cells if planned.skip] == skipped
 
 
+def find_problems(root: Path, entry: str, settings: str) -> list[str]:
+    with pytest.raises(ExporterError) as caught:
+        load(root, entry, settings)
+    return [str(problem) for problem in caught.value.problems]
+
+
 @pytest.mark.parametrize(
     ("settings", "line", "message"),
     [
@@ -102,9 +106,7 @@ def test_a_condition_may_name_a_toolchain(item: str, skipped: list[str], tmp_pat
 def test_problems_of_settings_have_a_line(
     settings: str, line: int, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ExporterError) as caught:
-        load(tmp_path, ENTRY, settings)
-    problems = [str(problem) for problem in caught.value.problems]
+    problems = find_problems(tmp_path, ENTRY, settings)
     assert any(f"pyproject.toml:{line}: " in each and message in each for each in problems), (
         problems
     )
@@ -140,13 +142,9 @@ def test_problems_of_settings_have_a_line(
 def test_problems_of_entries_have_a_line(
     entry: str, line: int, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ExporterError) as caught:
-        load(tmp_path, entry)
-    problems = [str(problem) for problem in caught.value.problems]
+    problems = find_problems(tmp_path, entry, TOOLCHAIN)
     assert any(f"net.toml:{line}: " in each and message in each for each in problems), problems
 
 
 def test_an_invalid_table_is_one_problem(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError) as caught:
-        load(tmp_path, ENTRY, TOOLCHAIN.replace("==", "="))
-    assert len(caught.value.problems) == 1
+    assert len(find_problems(tmp_path, ENTRY, TOOLCHAIN.replace("==", "="))) == 1
