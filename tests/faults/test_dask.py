@@ -140,7 +140,7 @@ def test_results_are_kept_if_the_scheduler_is_lost(
 def test_a_stopped_host_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.cluster.cluster_hosts._SILENCE", 15.0)
+    monkeypatch.setattr("exporter.pipeline.cluster.cluster_hosts._SILENCE", 5.0)
     project = tmp_path / "project"
     campaign.make_project(project, models=12, opsets=2, pause=0.2)
     cluster = Cluster(tmp_path / "cluster", 2)
@@ -159,7 +159,7 @@ def test_a_stopped_host_does_not_stop_the_others(
         cluster.close()
     assert {r.status for r in campaign.records(project).values()} == {Status.PASS}
     assert set(campaign.records(project)) == set(campaign.cells(project))
-    assert any("does not respond for 15 s; its" in note for note in log.notes)
+    assert any("does not respond for 5 s; its" in note for note in log.notes)
 
 
 def test_a_file_may_change_during_the_run(tmp_path: Path, cluster: Cluster) -> None:
