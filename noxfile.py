@@ -27,8 +27,8 @@ DEFINITION = ("pyproject.toml", "constraints.txt", "noxfile.py")
 BACKEND = "hatchling"
 #: The packages that torch requires on every system.
 TORCH_NEEDS = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy")
-#: Processes that each run whole files: fixtures of a module are created once. The third one uses the
-#: cores while tests of time limits and killed hosts wait. The files keep their order, because
+#: Processes that each run whole files: fixtures of a module are created once. The third one uses
+#: the cores while tests of time limits and killed hosts wait. The files keep their order, because
 #: pytest would run files with few and slow tests last, in one process.
 PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
