@@ -157,7 +157,7 @@ def operators(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """Run the unit tests without torch, in 1.3 minutes; `-- tests/unit/gate` selects."""
+    """Run the unit tests without torch, in a minute; `-- tests/unit/gate` selects."""
     location = build(session, (), "unit")
     paths = session.posargs or ["tests/unit", "tests/architecture"]
     session.run(str(programs(location) / "pytest"), *PARALLEL, *paths, env=KEEPS_FILES)
