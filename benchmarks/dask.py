@@ -21,18 +21,17 @@ from pathlib import Path
 from benchmarks.figure import Figure, Section
 from benchmarks.measure import ROOT, Failed, spend
 from benchmarks.project import matrix_project, write_models
-from exporter.jobs import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project
 from exporter.manifest.project_settings import read_project
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.syntax.toml_file import ProblemCollector
 from exporter.pipeline.build import run_plan
 from exporter.pipeline.cluster.dask_engine import DaskEngine
-from exporter.pipeline.decisions import BuildOptions, Decisions
+from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import Engine, LocalEngine
+from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning.plan import Shard, make_plan, select_shard
 from exporter.processes import ForkServerStarter, make_worker_environment
-from exporter.records.record import Record
 
 CONTROL_FLOW = (
     *("loop_traced", "loop_scripted", "indexed_assignment", "indexed_assignment_ellipsis"),
@@ -145,7 +144,7 @@ def _load_models(root: Path) -> tuple[ModelSpec, ...]:
 
 def _run(manifest: Manifest, address: str) -> None:
     settings = EngineSettings(kind="dask", scheduler=address)
-    _build(manifest, DaskEngine(manifest.project, settings, os.environ, _Silence().on_note, 1))
+    _build(manifest, DaskEngine(manifest.project, settings, os.environ, BuildObserver().on_note, 1))
 
 
 def _run_locally(manifest: Manifest, workers: int, shard: Shard | None = None) -> None:
@@ -158,23 +157,9 @@ def _run_locally(manifest: Manifest, workers: int, shard: Shard | None = None) -
 def _build(manifest: Manifest, engine: Engine, shard: Shard | None = None) -> None:
     plan = make_plan(manifest)
     plan = select_shard(plan, shard) if shard else plan
-    results = run_plan(manifest, plan, engine, _Silence(), date(2026, 1, 1), _FORCE)
+    results = run_plan(manifest, plan, engine, BuildObserver(), date(2026, 1, 1), _FORCE)
     if len(results.run.records) < len(plan.to_run):
         raise Failed(f"{len(results.run.records)} results of {len(plan.to_run)} cells")
-
-
-class _Silence:
-    """Ignores the progress."""
-
-    def on_decisions(self, decisions: Decisions) -> None: ...
-
-    def on_announcement(self, announcement: Announcement) -> None: ...
-
-    def on_cell_done(self, record: Record) -> None: ...
-
-    def on_model_done(self, model: str) -> None: ...
-
-    def on_note(self, message: str) -> None: ...
 
 
 def _spend(run: Callable[[], None]) -> float:

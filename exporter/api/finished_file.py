@@ -13,11 +13,9 @@ from pathlib import Path
 from exporter.cache.noop_snapshot import get_today
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
-from exporter.jobs import Announcement
 from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.resolved.project import NO_STORE
 from exporter.pipeline.build import run_plan
-from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.engine import LocalEngine
 from exporter.pipeline.environments import require_packages
 from exporter.pipeline.supervisor import BuildObserver
@@ -72,24 +70,10 @@ def prove_spec(project: Project, spec: ModelSpec, starter: ProcessStarter) -> tu
         single = Manifest(project=project, models=(spec,))
         plan = make_plan(single)
         engine = LocalEngine(1, starter)
-        results = run_plan(single, plan, engine, _SilentObserver(), get_today())
+        results = run_plan(single, plan, engine, BuildObserver(), get_today())
     by_cell = results.run.by_cell()
     missing = [cell for planned in plan.cells if (cell := planned.cell) not in by_cell]
     if missing:
         reason = results.missing.get(missing[0], "the worker wrote no record")
         raise ExporterError(ExitCode.UNREADABLE, f"{missing[0]}: no result, since {reason}")
     return tuple(by_cell[planned.cell] for planned in plan.cells)
-
-
-class _SilentObserver(BuildObserver):
-    """Prints nothing, because one file is one line."""
-
-    def on_decisions(self, decisions: Decisions) -> None: ...
-
-    def on_announcement(self, announcement: Announcement) -> None: ...
-
-    def on_cell_done(self, record: Record) -> None: ...
-
-    def on_model_done(self, model: str) -> None: ...
-
-    def on_note(self, message: str) -> None: ...

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 import exporter
 from exporter.cache.states import list_package_folders
@@ -274,8 +274,8 @@ def _rank(part: FolderRecords) -> tuple[bool, bool, bool]:
 _MAX_LOST_FOLDERS = 3
 
 
-class BuildObserver(Protocol):
-    """Receives the progress of a build, to show it."""
+class BuildObserver:
+    """Receives the progress of a build. A subclass shows it."""
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Show the decisions. This is the first call, and it is made once."""

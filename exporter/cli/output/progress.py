@@ -40,7 +40,7 @@ def observe_progress(*, explain: bool, quiet: bool = False) -> Iterator[BuildObs
         yield progress
 
 
-class LineProgress:
+class LineProgress(BuildObserver):
     """Prints a line for each finished model. The summary has the red cells."""
 
     def __init__(self, *, explain: bool = False) -> None:
@@ -67,9 +67,6 @@ class LineProgress:
                 groups = group_by_opset(reasons.items(), lambda each: each[0], lambda each: each[1])
                 for group in groups:
                     self.print(f"{group.label} {verb}: {group.first[1]}")
-
-    def on_announcement(self, announcement: Announcement) -> None:
-        """Do nothing: without a terminal, only finished cells are printed."""
 
     def on_cell_done(self, record: Record) -> None:
         self._done += 1

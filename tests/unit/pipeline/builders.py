@@ -12,6 +12,7 @@ from exporter.manifest import Manifest, ModelSpec
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Decisions
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
+from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning.plan import choose_route
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status, read_run
 from tests.unit.factory import key_by_text, make_artifact, make_manifest, make_spec
@@ -153,8 +154,8 @@ def write_reference(of: Job, text: str) -> None:
     folder.reference.write_text(text if text.startswith("{") else format_reference(text))
 
 
-class BuildLog:
-    """A `BuildObserver` that stores all events."""
+class BuildLog(BuildObserver):
+    """Stores all events."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
