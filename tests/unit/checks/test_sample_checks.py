@@ -1,5 +1,3 @@
-"""None"""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -146,27 +144,17 @@ def test_cases_are_compared(tmp_path: Path) -> None:
     assert result.message.startswith("nine: output 'y': error")
 
 
-def test_a_case_without_a_sample_does_not_pass(tmp_path: Path) -> None:
+def test_a_case_without_outputs_of_pytorch_does_not_pass(tmp_path: Path) -> None:
+    assert not CASES.applies(subject(tmp_path, declared(tmp_path)))
     nine = as_kind(at(tmp_path, 1, 9), "case", "nine")
     context = subject(tmp_path, nine, cases=(Case(name="nine"), Case(name="ten")))
     result = CASES(context, FunctionSession(axes_of()), "cpu")
-    assert (result.status, result.message) == (
-        Status.ERROR,
-        "PyTorch's outputs are missing for ten: nothing was compared",
-    )
-
-
-def test_a_case_that_pytorch_refuses_fails(tmp_path: Path) -> None:
+    message = "PyTorch's outputs are missing for ten: nothing was compared"
+    assert (result.status, result.message) == (Status.ERROR, message)
     refused = Sample(index=1, name="ten", kind="case", axes={"batch": 2}, error="IndexError: 10")
     result = CASES(subject(tmp_path, refused, cases=(Case(name="ten"),)), ConstantSession(), "cpu")
-    assert (result.status, result.message) == (
-        Status.FAIL,
-        "ten: PyTorch itself fails in this case: IndexError: 10",
-    )
-
-
-def test_without_cases_there_is_no_cases_check(tmp_path: Path) -> None:
-    assert not CASES.applies(subject(tmp_path, declared(tmp_path)))
+    message = "ten: PyTorch itself fails in this case: IndexError: 10"
+    assert (result.status, result.message) == (Status.FAIL, message)
 
 
 ROWS = 1000
@@ -231,6 +219,8 @@ def test_a_table_with_computed_values_is_not_checked(tmp_path: Path) -> None:
     assert not CHECK.applies(table(tmp_path, WEIGHT * np.float32(1.5), WEIGHT))
     assert not CHECK.applies(table(tmp_path, WEIGHT, WEIGHT[:, :2]))
     assert not CHECK.applies(table(tmp_path, WEIGHT))
+    # Only a weight that an input indexes is a table.
+    assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
 
 
 def test_rows_of_zeros_do_not_identify_a_copy(tmp_path: Path) -> None:
@@ -241,10 +231,6 @@ def test_rows_of_zeros_do_not_identify_a_copy(tmp_path: Path) -> None:
     damaged = weight.copy()
     damaged[3] = 1
     assert check(table(tmp_path, damaged, weight)).status is Status.FAIL
-
-
-def test_only_a_weight_that_an_input_indexes_is_a_table(tmp_path: Path) -> None:
-    assert not CHECK.applies(table(tmp_path, changed(5), WEIGHT, operator="Add"))
 
 
 def test_an_unreadable_file_is_left_to_other_checks(tmp_path: Path) -> None:
@@ -264,14 +250,10 @@ def make_masked_context(folder: Path) -> CheckContext:
     return make_subject(folder, spec=spec, reference=make_reference(masked))
 
 
-def test_equal_outputs_give_no_note(tmp_path: Path) -> None:
-    session = ConstantSession(VALUES, names=("y",))
-    assert describe_masked_samples(make_masked_context(tmp_path), session, "cpu") == ()
-
-
 def test_a_difference_is_a_note_that_names_the_mask(tmp_path: Path) -> None:
-    session = ConstantSession(VALUES + 1, names=("y",))
-    (note,) = describe_masked_samples(make_masked_context(tmp_path), session, "cpu")
+    context = make_masked_context(tmp_path)
+    assert describe_masked_samples(context, ConstantSession(VALUES), "cpu") == ()
+    (note,) = describe_masked_samples(context, ConstantSession(VALUES + 1), "cpu")
     assert note.startswith(f"{NOTE_PREFIX}PyTorch and the file differ if 'm' allows no element")
 
 

@@ -34,9 +34,6 @@ def test_a_written_sample_can_be_read(tmp_path: Path) -> None:
     assert data.float64_outputs[0] is not None
     np.testing.assert_array_equal(data.float64_outputs[0], EXACT[0], strict=True)
     assert data.float64_outputs[1] is None, "an integer has no value in float64"
-
-
-def test_a_sample_without_float64_has_no_float64_outputs(tmp_path: Path) -> None:
     write_sample(tmp_path, INPUTS, OUTPUTS)
     assert read_sample(tmp_path, TWO).float64_outputs == (None, None)
 
@@ -54,18 +51,15 @@ def test_every_dtype_keeps_its_bits(dtype: Any, tmp_path: Path) -> None:
     assert data.outputs[0].tobytes() == data.inputs["x"].tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("array", [np.zeros((0, 3)), np.float64(np.nan), np.array(-np.inf)])
-def test_odd_arrays(array: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros((0, 3)), np.float64(np.nan), np.array(-np.inf), np.arange(6.0).reshape(2, 3).T],
+)
+def test_arrays_of_any_shape_and_memory_order(array: Any, tmp_path: Path) -> None:
     write_sample(tmp_path, [array], [array])
     data = read_sample(tmp_path, contract())
     np.testing.assert_array_equal(data.outputs[0], array)
     assert data.outputs[0].shape == array.shape
-
-
-def test_arrays_in_any_memory_order(tmp_path: Path) -> None:
-    array = np.arange(6.0).reshape(2, 3).T
-    write_sample(tmp_path, [array], [array])
-    np.testing.assert_array_equal(read_sample(tmp_path, contract()).outputs[0], array)
 
 
 def test_the_same_arrays_give_the_same_bytes_in_the_format_of_onnx(tmp_path: Path) -> None:
@@ -81,30 +75,30 @@ def test_the_same_arrays_give_the_same_bytes_in_the_format_of_onnx(tmp_path: Pat
     np.testing.assert_array_equal(numpy_helper.to_array(tensor), OUTPUTS[0])
 
 
-def test_a_sample_without_outputs_has_only_inputs(tmp_path: Path) -> None:
-    write_sample(tmp_path, INPUTS, ())
-    with pytest.raises(DamagedSample, match="has 0 outputs, the contract has 2"):
+@pytest.mark.parametrize(
+    ("outputs", "removed", "message"),
+    [
+        ((), "", "has 0 outputs, the contract has 2"),
+        ([*OUTPUTS, OUTPUTS[0]], "", "has 3 outputs, the contract has 2"),
+        (OUTPUTS, "input_1.pb", "has 1 inputs, the contract has 2"),
+        (OUTPUTS, "output_0.pb", "has 1 outputs, the contract has 2"),
+        # the right number of files, but another name
+        ([*OUTPUTS, OUTPUTS[0]], "output_0.pb", "output_0.pb cannot be read: FileNotFoundError"),
+    ],
+)
+def test_other_files_are_a_damaged_sample(
+    outputs: Any, removed: str, message: str, tmp_path: Path
+) -> None:
+    write_sample(tmp_path, INPUTS, outputs)
+    if removed:
+        (tmp_path / removed).unlink()
+    with pytest.raises(DamagedSample, match=message):
         read_sample(tmp_path, TWO)
 
 
 def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="2 outputs, but 1 in float64"):
         write_sample(tmp_path, INPUTS, OUTPUTS, EXACT[:1])
-
-
-@pytest.mark.parametrize("name", ["input_1.pb", "output_0.pb"])
-def test_a_missing_file(name: str, tmp_path: Path) -> None:
-    write_sample(tmp_path, INPUTS, OUTPUTS)
-    (tmp_path / name).unlink()
-    kind = name.partition("_")[0]
-    with pytest.raises(DamagedSample, match=f"has 1 {kind}s, the contract has 2"):
-        read_sample(tmp_path, TWO)
-
-
-def test_one_file_too_many(tmp_path: Path) -> None:
-    write_sample(tmp_path, INPUTS, [*OUTPUTS, OUTPUTS[0]])
-    with pytest.raises(DamagedSample, match="has 3 outputs, the contract has 2"):
-        read_sample(tmp_path, TWO)
 
 
 @pytest.mark.parametrize("name", ["input_0.pb", "output_1.pb", "float64_0.pb"])
@@ -116,13 +110,6 @@ def test_a_truncated_file(name: str, size: int, tmp_path: Path) -> None:
     with pytest.raises(DamagedSample, match=f"{name} cannot be read") as raised:
         read_sample(tmp_path, TWO)
     assert str(tmp_path) not in str(raised.value).replace(tmp_path.name, "")
-
-
-def test_files_of_another_name(tmp_path: Path) -> None:
-    write_sample(tmp_path, INPUTS, OUTPUTS)
-    (tmp_path / "output_0.pb").rename(tmp_path / "output_7.pb")
-    with pytest.raises(DamagedSample, match=r"output_0.pb cannot be read: FileNotFoundError"):
-        read_sample(tmp_path, TWO)
 
 
 def test_a_sample_within_the_memory_limit_is_read_once(tmp_path: Path) -> None:

@@ -65,58 +65,39 @@ def test_large_gpu_and_measured_jobs_are_not_divided(
     assert parts_of_job(tmp_path, known, device, **fields) == parts
 
 
-def test_the_second_longest_job_is_divided_if_the_longest_cannot_be() -> None:
-    jobs = dict.fromkeys("ab", opsets(8))
-    costs = {"a": cost(7, 1), "b": cost(60, 10)}
-    assert count_parts(jobs, costs, 2) == {"a": 1, "b": 2}
-    assert count_parts(jobs, costs, 2, {"b"}) == {"a": 1, "b": 1}
-    assert count_parts(jobs, costs | {"a": cost(61, 10)}, 3, {"a"}) == {"a": 1, "b": 1}
-    assert count_parts(jobs, dict.fromkeys("ab", cost(60, 10)), 4, {"a"}) == {"a": 1, "b": 1}
-
-
-def test_a_single_model_is_divided_if_workers_are_idle() -> None:
-    assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 2) == {"a": 2}
-    assert count_parts({"a": opsets(8)}, {"a": cost(6, 1)}, 1) == {"a": 1}
-
-
-def test_many_jobs_of_one_length_are_not_divided() -> None:
-    models = "abcdefgh"
-    costs = dict.fromkeys(models, cost(6, 1))
-    assert set(count_parts(dict.fromkeys(models, opsets(8)), costs, 2).values()) == {1}
-
-
-def test_the_job_that_delays_the_end_of_the_run_is_divided() -> None:
-    jobs = {"long": opsets(8), "short": opsets(8), "other": opsets(8)}
-    costs = {"long": cost(60, 10), "short": cost(6, 1), "other": cost(6, 1)}
-    assert count_parts(jobs, costs, 2) == {"long": 2, "short": 1, "other": 1}
-
-
-def test_several_of_one_length_are_divided_together() -> None:
-    jobs = dict.fromkeys("ab", opsets(9))
-    assert count_parts(jobs, dict.fromkeys("ab", cost(3, 1)), 8) == {"a": 3, "b": 3}
+SHORT, LONG = cost(6, 1), cost(60, 10)
 
 
 @pytest.mark.parametrize(
-    ("count", "known"),
+    ("costs", "count", "workers", "undivided", "parts"),
     [
-        (8, None),
-        (5, cost(6, 1)),
-        (8, cost(60, 1)),
-        (8, cost(0.6, 0.1)),
+        # The second-longest job is divided if the longest one cannot be.
+        ({"a": cost(7, 1), "b": LONG}, 8, 2, "", {"a": 1, "b": 2}),
+        ({"a": cost(7, 1), "b": LONG}, 8, 2, "b", {"a": 1, "b": 1}),
+        ({"a": cost(61, 10), "b": LONG}, 8, 3, "a", {"a": 1, "b": 1}),
+        ({"a": LONG, "b": LONG}, 8, 4, "a", {"a": 1, "b": 1}),
+        # A single model is divided if workers are idle.
+        ({"a": SHORT}, 8, 2, "", {"a": 2}),
+        ({"a": SHORT}, 8, 1, "", {"a": 1}),
+        (dict.fromkeys("abcdefgh", SHORT), 8, 2, "", dict.fromkeys("abcdefgh", 1)),
+        ({"a": LONG, "b": SHORT, "c": SHORT}, 8, 2, "", {"a": 2, "b": 1, "c": 1}),
+        ({"a": cost(3, 1), "b": cost(3, 1)}, 9, 8, "", {"a": 3, "b": 3}),
+        # never made, few opsets, mostly shared, soon done
+        ({"a": None}, 8, 4, "", {"a": 1}),
+        ({"a": SHORT}, 5, 4, "", {"a": 1}),
+        ({"a": cost(60, 1)}, 8, 4, "", {"a": 1}),
+        ({"a": cost(0.6, 0.1)}, 8, 4, "", {"a": 1}),
+        # A job of unknown length counts like the longest: the run takes 14 s in any case.
+        ({"a": SHORT, "b": None}, 8, 2, "", {"a": 1, "b": 1}),
+        ({"a": SHORT, "b": None}, 8, 8, "", {"a": 1, "b": 1}),
     ],
-    ids=["never made", "few opsets", "mostly shared", "soon done"],
 )
-def test_jobs_that_are_not_divided(count: int, known: Cost | None) -> None:
-    assert count_parts({"a": opsets(count)}, {"a": known} if known else {}, 4) == {"a": 1}
-
-
-def test_a_job_of_unknown_length_counts_like_the_longest() -> None:
-    jobs = {"a": opsets(8), "new": opsets(8)}
-    assert count_parts(jobs, {"a": cost(6, 1)}, 2) == {"a": 1, "new": 1}
-    assert count_parts(jobs, {"a": cost(6, 1)}, 8) == {
-        "a": 1,
-        "new": 1,
-    }  # the run takes 14 s in any case
+def test_a_job_is_divided_if_the_run_ends_earlier(
+    costs: dict[str, Cost | None], count: int, workers: int, undivided: str, parts: dict[str, int]
+) -> None:
+    known = {name: each for name, each in costs.items() if each}
+    jobs = dict.fromkeys(costs, opsets(count))
+    assert count_parts(jobs, known, workers, {*undivided}) == parts
 
 
 def test_rechecks_have_no_shared_cost() -> None:

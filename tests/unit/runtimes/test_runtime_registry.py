@@ -1,5 +1,3 @@
-"""None"""
-
 from __future__ import annotations
 
 import os
@@ -139,16 +137,10 @@ def test_inputs_of_a_wrong_shape_are_a_run_failure(
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", OPENVINO, "backend"])
-def test_an_input_that_the_file_lacks_is_a_run_failure(runtime: Runtime, tmp_path: Path) -> None:
+def test_another_input_or_dtype_is_a_run_failure(runtime: Runtime, tmp_path: Path) -> None:
     session = open_session(save(tmp_path, TWO), device(runtime))
-    inputs = {name: np.zeros(2, np.float32) for name in "abc"}
     with pytest.raises(RunFailure, match="c"):
-        session.run(inputs)
-
-
-@pytest.mark.parametrize("runtime", ["onnxruntime", OPENVINO, "backend"])
-def test_another_dtype_is_a_run_failure(runtime: Runtime, tmp_path: Path) -> None:
-    session = open_session(save(tmp_path, TWO), device(runtime))
+        session.run({name: np.zeros(2, np.float32) for name in "abc"})
     with pytest.raises(RunFailure, match=r"Unexpected input data type|the file expects f32"):
         session.run({"a": np.zeros(2), "b": np.zeros(2)})
 
@@ -156,50 +148,51 @@ def test_another_dtype_is_a_run_failure(runtime: Runtime, tmp_path: Path) -> Non
 # --- execution providers --------------------------------------------------------------------------
 
 
-def test_a_missing_provider_is_unavailable_and_the_others_are_listed(tmp_path: Path) -> None:
+def test_a_missing_provider_precedes_a_missing_file_and_the_others_are_listed(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(RuntimeUnavailable) as raised:
-        open_session(save(tmp_path, TWO), device("onnxruntime", "NoSuchExecutionProvider"))
+        open_session(tmp_path / "18.onnx", device("onnxruntime", "NoSuchExecutionProvider"))
     assert str(raised.value).startswith("this ONNX Runtime has no NoSuchExecutionProvider; it has ")
     assert "CPUExecutionProvider" in str(raised.value)
 
 
-def test_a_missing_provider_precedes_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeUnavailable):
-        open_session(tmp_path / "18.onnx", device("onnxruntime", "NoSuchExecutionProvider"))
+def raise_on_every_model(model: Any, *_: Any, **__: Any) -> Any:
+    raise RuntimeError("CUDA failure 100: no CUDA-capable device is detected")
 
 
-def test_a_provider_that_falls_back_to_the_cpu_is_unavailable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def raise_on_files(model: Any, *_: Any, **__: Any) -> Any:
+    if isinstance(model, bytes):
+        return OnCuda()
+    raise RuntimeError("this file has no kernel")
+
+
+def fall_back(model: Any, *_: Any, **__: Any) -> Any:
+    """Use the CPU, as ONNX Runtime without CUDA's libraries does."""
+    return cpu_session(model)
+
+
+@pytest.mark.parametrize(
+    ("opens", "error", "message"),
+    [
+        (fall_back, RuntimeUnavailable, "ONNX Runtime uses CPUExecutionProvider instead"),
+        (
+            raise_on_every_model,
+            RuntimeUnavailable,
+            "does not start on this machine: CUDA failure 100",
+        ),
+        (raise_on_files, LoadFailure, "this file has no kernel"),
+    ],
+)
+def test_a_provider_that_does_not_run_the_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opens: Any,
+    error: type[Exception],
+    message: str,
 ) -> None:
-    """ONNX Runtime without CUDA's libraries prints one line and uses the CPU."""
-    simulate_cuda(monkeypatch, lambda model, *_, **__: cpu_session(model))
-    with pytest.raises(RuntimeUnavailable, match="ONNX Runtime uses CPUExecutionProvider instead"):
-        open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
-
-
-def test_a_provider_that_raises_on_every_model_is_unavailable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_device(model: Any, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("CUDA failure 100: no CUDA-capable device is detected")
-
-    simulate_cuda(monkeypatch, no_device)
-    with pytest.raises(
-        RuntimeUnavailable, match="does not start on this machine: CUDA failure 100"
-    ):
-        open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
-
-
-def test_a_provider_that_raises_on_this_model_is_a_load_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses_files(model: Any, *_: Any, **__: Any) -> Any:
-        if isinstance(model, bytes):
-            return OnCuda()
-        raise RuntimeError("this file has no kernel")
-
-    simulate_cuda(monkeypatch, refuses_files)
-    with pytest.raises(LoadFailure, match="this file has no kernel"):
+    simulate_cuda(monkeypatch, opens)
+    with pytest.raises(error, match=message):
         open_session(save(tmp_path, TWO), device("onnxruntime", "CUDAExecutionProvider"))
 
 
@@ -295,16 +288,9 @@ def test_onnxruntime_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 _CODE = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : "
 _CPU = "CPUExecutionProvider"
-_HEAD = '<ir_version: 8, opset_import: ["" : 18]> '
 _CONV = (
-    _HEAD + "g (double[1,1,4,4] x, double[1,1,2,2] w) => (double[1,1,3,3] y) {{{} y = Conv(x, w)}}"
+    HEAD + "g (double[1,1,4,4] x, double[1,1,2,2] w) => (double[1,1,3,3] y) {{{} y = Conv(x, w)}}"
 )
-
-
-def _save(folder: Path, text: str) -> Path:
-    path = folder / "18.onnx"
-    onnx.save(parser.parse_model(text), path)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -320,7 +306,7 @@ def _save(folder: Path, text: str) -> Path:
 def test_every_message_gives_operator_dtypes_and_provider(
     text: str, name: str, tmp_path: Path
 ) -> None:
-    path = _save(tmp_path, _CONV.format(f"[{name}]" if name else ""))
+    path = save(tmp_path, _CONV.format(f"[{name}]" if name else ""))
     node = f", node '{name}'" if name else ""
     message = f"{_CPU} has no kernel for Conv in float64 (as of opset 11{node})"
     assert describe_missing_kernel(_CODE + text, path, _CPU) == message
@@ -338,7 +324,7 @@ def test_every_message_gives_operator_dtypes_and_provider(
     ],
 )
 def test_other_messages_are_unchanged(text: str, tmp_path: Path) -> None:
-    assert describe_missing_kernel(text, _save(tmp_path, _CONV.format("")), _CPU) == ""
+    assert describe_missing_kernel(text, save(tmp_path, _CONV.format("")), _CPU) == ""
 
 
 def test_without_the_file_the_description_has_no_dtypes(tmp_path: Path) -> None:
@@ -379,7 +365,7 @@ def test_the_installed_onnxruntime_has_these_messages(
     graph: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(LoadFailure) as raised:
-        open_session(_save(tmp_path, _HEAD + graph), Device(name="cpu", runtime="onnxruntime"))
+        open_session(save(tmp_path, HEAD + graph), Device(name="cpu", runtime="onnxruntime"))
     assert str(raised.value) == f"{_CPU} has {message}"
 
 
@@ -387,6 +373,6 @@ def test_a_node_inside_a_branch_is_found(tmp_path: Path) -> None:
     branches = "<then_branch = t () => (double[1,1,3,3] a) {[in] a = Conv(x, w)},"
     branches += " else_branch = e () => (double[1,1,3,3] b) {b = Relu(z)}>"
     ends = "bool c, double[1,1,4,4] x, double[1,1,2,2] w, double[1,1,3,3] z"
-    path = _save(tmp_path, f"{_HEAD} g ({ends}) => (double[1,1,3,3] y) {{y = If{branches}(c)}}")
+    path = save(tmp_path, f"{HEAD} g ({ends}) => (double[1,1,3,3] y) {{y = If{branches}(c)}}")
     with pytest.raises(LoadFailure, match=r"no kernel for Conv in float64 .*node 'in'"):
         open_session(path, Device(name="cpu", runtime="onnxruntime"))

@@ -29,24 +29,68 @@ def chain(*errors: Exception) -> Exception:
     return errors[0]
 
 
-def test_the_message_is_from_the_innermost_cause() -> None:
-    error = chain(
-        RuntimeError("Failed to convert the exported program to an ONNX model."),
-        ValueError("no kernel for 'aten::foo'\nand more"),
-    )
-    assert format_error(error) == "ValueError: no kernel for 'aten::foo'"
-
-
-def test_a_wrapper_of_torch_is_never_the_message() -> None:
-    error = chain(
-        TypeError("bad argument"),
-        RuntimeError("Failed to export the model with torch.export. step 1/3"),
-    )
-    assert format_error(error) == "TypeError: bad argument"
-
-
-def test_an_exception_without_a_message_has_its_name() -> None:
-    assert format_error(KeyError()) == "KeyError"
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (KeyError(), "KeyError"),
+        (  # the innermost cause
+            chain(
+                RuntimeError("Failed to convert the exported program to an ONNX model."),
+                ValueError("no kernel for 'aten::foo'\nand more"),
+            ),
+            "ValueError: no kernel for 'aten::foo'",
+        ),
+        (  # a wrapper of torch is never the message
+            chain(
+                TypeError("bad argument"),
+                RuntimeError("Failed to export the model with torch.export. step 1/3"),
+            ),
+            "TypeError: bad argument",
+        ),
+        (
+            ValueError(
+                "Constraints violated (L['x'].size()[0])! For more information, run with "
+                "TORCH_LOGS\n  - You marked L['x'].size()[0] as dynamic but your code "
+                "specialized it (3).\n"
+            ),
+            "ValueError: Constraints violated (L['x'].size()[0]): "
+            + "You marked L['x'].size()[0] as dynamic but your code specialized it (3).",
+        ),
+        (
+            ValueError(
+                "Found the following conflicts between user-specified ranges and inferred "
+                "ranges:\n- tracing inferred a static shape of 3 for dimension "
+                "inputs['x'].shape[0].\n"
+            ),
+            "ValueError: tracing inferred a static shape of 3 for dimension inputs['x'].shape[0].",
+        ),
+        (
+            RuntimeError(
+                "The following operation failed in the TorchScript interpreter.\n"
+                "Traceback of TorchScript (most recent call last):\n"
+                '  File "net.py", line 3, in forward\n'
+                "    return self.table(ids)\n"
+                "           ~~~~~~~~~~ <--- HERE\n"
+                "IndexError: index out of range in self\n"
+            ),
+            "IndexError: index out of range in self",
+        ),
+        (
+            RuntimeError("Error(s) in loading state_dict for Net:\n\tMissing key(s): 'a'.\n\tmore"),
+            "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): 'a'.",
+        ),
+        (
+            RuntimeError(
+                "Attempted to call function marked as skipped\n"
+                "  Explanation: `sleep` is skipped.\n  Hint: remove it.\n"
+            ),
+            "RuntimeError: Attempted to call function marked as skipped: `sleep` is skipped.",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_the_message_is_the_reason(error: Exception, message: str) -> None:
+    assert format_error(error) == message
 
 
 def test_folders_and_addresses_are_removed() -> None:
@@ -55,61 +99,11 @@ def test_folders_and_addresses_are_removed() -> None:
     assert len(format_message("x" * 5000)) == 400
 
 
-def test_a_violated_constraint_has_its_reason() -> None:
-    error = ValueError(
-        "Constraints violated (L['x'].size()[0])! For more information, run with TORCH_LOGS\n"
-        "  - You marked L['x'].size()[0] as dynamic but your code specialized it (3).\n"
-    )
-    assert format_error(error) == (
-        "ValueError: Constraints violated (L['x'].size()[0]): "
-        "You marked L['x'].size()[0] as dynamic but your code specialized it (3)."
-    )
-
-
-def test_conflicting_ranges_have_the_first_reason() -> None:
-    error = ValueError(
-        "Found the following conflicts between user-specified ranges and inferred ranges:\n"
-        "- tracing inferred a static shape of 3 for dimension inputs['x'].shape[0].\n"
-    )
-    assert format_error(error) == (
-        "ValueError: tracing inferred a static shape of 3 for dimension inputs['x'].shape[0]."
-    )
-
-
 def test_a_long_message_keeps_its_start_and_its_end() -> None:
     message = format_error(RuntimeError(f"node {'x' * 900} failed: the shapes differ"))
     assert len(message) == 400
     assert message.startswith("RuntimeError: node xxx")
     assert message.endswith("xxx failed: the shapes differ")
-
-
-def test_the_interpreter_of_torchscript_reports_its_last_line() -> None:
-    error = RuntimeError(
-        "The following operation failed in the TorchScript interpreter.\n"
-        "Traceback of TorchScript (most recent call last):\n"
-        '  File "net.py", line 3, in forward\n'
-        "    return self.table(ids)\n"
-        "           ~~~~~~~~~~ <--- HERE\n"
-        "IndexError: index out of range in self\n"
-    )
-    assert format_error(error) == "IndexError: index out of range in self"
-
-
-def test_a_heading_has_the_line_below_it() -> None:
-    error = RuntimeError("Error(s) in loading state_dict for Net:\n\tMissing key(s): 'a'.\n\tmore")
-    assert format_error(error) == (
-        "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): 'a'."
-    )
-
-
-def test_a_general_complaint_has_its_explanation() -> None:
-    error = RuntimeError(
-        "Attempted to call function marked as skipped\n  Explanation: `sleep` is skipped.\n"
-        "  Hint: remove it.\n"
-    )
-    assert format_error(error) == (
-        "RuntimeError: Attempted to call function marked as skipped: `sleep` is skipped."
-    )
 
 
 def test_the_tail_keeps_the_last_frames_relative_to_the_project() -> None:
@@ -126,24 +120,22 @@ def int_of(text: str) -> int:
     return int(text)
 
 
-def test_any_exception_becomes_a_failure_of_its_stage() -> None:
+@pytest.mark.parametrize(
+    ("error", "stage", "status", "message"),
+    [
+        (IndexError("3"), Stage.CAPTURE, Status.ERROR, "IndexError: 3"),
+        (MemoryError(), Stage.CAPTURE, Status.KILLED, "MemoryError"),
+        # A failure keeps its own stage.
+        (Failure(Stage.SOURCE, "no such thing"), Stage.SOURCE, Status.ERROR, "no such thing"),
+    ],
+)
+def test_any_exception_becomes_a_failure_of_its_stage(
+    error: Exception, stage: Stage, status: Status, message: str
+) -> None:
     with pytest.raises(Failure) as caught, wrap_errors(Stage.CAPTURE):
-        raise IndexError("3")
-    assert caught.value.stage is Stage.CAPTURE
-    assert caught.value.status is Status.ERROR
-    assert caught.value.message == "IndexError: 3"
-
-
-def test_a_failure_keeps_its_own_stage() -> None:
-    with pytest.raises(Failure) as caught, wrap_errors(Stage.CONVERT):
-        raise Failure(Stage.SOURCE, "no such thing")
-    assert caught.value.stage is Stage.SOURCE
-
-
-def test_a_memory_error_has_the_status_killed() -> None:
-    with pytest.raises(Failure) as caught, wrap_errors(Stage.CONVERT):
-        raise MemoryError
-    assert (caught.value.status, caught.value.message) == (Status.KILLED, "MemoryError")
+        raise error
+    failure = caught.value
+    assert (failure.stage, failure.status, failure.message) == (stage, status, message)
 
 
 @pytest.mark.parametrize(
