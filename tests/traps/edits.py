@@ -25,7 +25,6 @@ def ir_version(version: int) -> Tamper:
 
 
 def reshape_to(size: int) -> Tamper:
-    """Set the batch of the last Reshape to a number."""
 
     def edit(model: ModelProto) -> None:
         last = tamper.node(model, "Reshape", 1)
@@ -38,7 +37,6 @@ def reshape_to(size: int) -> Tamper:
 
 
 def loop_of(count: int) -> Tamper:
-    """Replace a use of the input by a number."""
 
     def edit(model: ModelProto) -> None:
         model.graph.initializer.append(helper.make_tensor("count", TensorProto.INT64, [], [count]))
@@ -68,7 +66,6 @@ def root_of_magnitude(model: ModelProto) -> None:
 
 
 def through_half(model: ModelProto) -> None:
-    """Cast the result of the first convolution to float16 and back."""
     name = tamper.node(model, "Conv").output[0]
     for item in model.graph.node:
         item.input[:] = ["wide" if used == name else used for used in item.input]
@@ -142,7 +139,6 @@ def input_stored(model: ModelProto) -> None:
 
 
 def input_unused(model: ModelProto) -> None:
-    """Replace each use of `right` by `left`."""
     for item in model.graph.node:
         item.input[:] = ["left" if name == "right" else name for name in item.input]
 
@@ -169,7 +165,6 @@ def shape_lost(model: ModelProto) -> None:
 
 
 def dtype_of(model: ModelProto) -> None:
-    """Cast the label to int32."""
     tamper.after("best", "Cast", to=TensorProto.INT32)
     for item in model.graph.node:
         item.output[:] = ["wide" if name == "best" else name for name in item.output]

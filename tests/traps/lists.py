@@ -50,7 +50,6 @@ def last_off(model: ModelProto) -> None:
 
 
 def three_items(model: ModelProto) -> None:
-    """Build a list of three items, as in the example."""
     names = ("first", "second", "third")
     items = [_node("SequenceAt", _BEFORE, name, f"item {name}") for name in names]
     sequence = _node("SequenceConstruct", *(f"item {name}" for name in names), _LIST)
@@ -69,7 +68,6 @@ def of_another_dtype(model: ModelProto) -> None:
 
 
 def first_alone(model: ModelProto) -> None:
-    """Replace the list by its first tensor."""
     _insert_before_output(model, _node("SequenceAt", _BEFORE, "first", _LIST))
     type_ = model.graph.output[0].type
     item = type_.sequence_type.elem_type.tensor_type

@@ -33,7 +33,6 @@ class Verdict:
     """A part of the message."""
 
     def differences(self, record: Record) -> list[str]:
-        """Return the differences of a record from this verdict."""
         pairs = [
             ("status", self.status, record.status),
             ("stage", self.stage, record.stage),
@@ -77,12 +76,10 @@ class Trap:
 
     @property
     def opset(self) -> int:
-        """Return the one opset of the contract."""
         return self.spec.opsets[0]
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the cell must be green."""
         return self.verdict.status is Status.PASS
 
 

@@ -55,7 +55,6 @@ def make_record(cell: CellId | str, status: Status | str = Status.PASS, **fields
 
 
 def make_artifact(model: str, opset: int, **fields: Any) -> Artifact:
-    """Make a small file."""
     defaults: dict[str, Any] = {
         "file": f"{model}/{opset}.onnx",
         "sha256": "0" * 64,
@@ -75,7 +74,6 @@ def key_by_text(table: Mapping[CellId, T]) -> dict[str, T]:
 
 
 def make_run(*records: Record, tools: dict[str, str] | None = None) -> RunRecord:
-    """Make a run of these records."""
     return RunRecord(tools=TOOLS if tools is None else tools, records=records)
 
 

@@ -15,8 +15,6 @@ Call = tuple[tuple[object, ...], dict[str, object]]
 
 @dataclass
 class Box:
-    """An object with a tensor and a number."""
-
     inner: Tensor
     size: int = 3
 
@@ -82,17 +80,14 @@ def build_unequal_sizes() -> Call:
 
 
 def build_tensor_only() -> Tensor:
-    """Return a tensor, which is not a call."""
     return torch.ones(3)
 
 
 def build_unknown_object() -> Call:
-    """Return a call with an object that no manifest table can describe."""
     return (torch.ones(3), OpaqueObject()), {}
 
 
 def build_invalid_key() -> Call:
-    """Return a call with a key that is not a name."""
     return ({"a b": torch.ones(3)},), {}
 
 

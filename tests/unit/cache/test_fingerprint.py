@@ -293,7 +293,6 @@ def test_versions_are_read_without_an_import() -> None:
 
 
 def install(site: Path, name: str, *lines: str) -> str:
-    """Return the state of a distribution with this list of files."""
     info = site / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

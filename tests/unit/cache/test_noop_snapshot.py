@@ -93,7 +93,6 @@ def other_package_of_toolchain(project: Path) -> None:
 
 
 def change_snapshot(project: Path, *path: str) -> None:
-    """Change one state in the snapshot."""
     file = project / "build/untouched.json"
     snapshot = part = json.loads(file.read_text())
     for key in path[:-1]:

@@ -46,7 +46,6 @@ def shapes(text: str) -> tuple[int | str, ...]:
 
 
 def value(cls: type[Any], name: str, shape: str, dtype: str = "float32", **fields: Any) -> Any:
-    """Return an `Input` or `Output`."""
     path = {"at": f"kwargs.{name}"} if cls is Input else {}
     return cls(name=name, shape=shapes(shape), dtype=dtype, **path, **fields)
 
@@ -83,7 +82,6 @@ def make_reference(*samples: Sample, outputs: int = 1, **fields: Any) -> Referen
 
 
 def draw(batch: int, seed: int = 0) -> Array:
-    """Draw an input of `DOUBLE`."""
     return np.random.default_rng(seed).normal(size=(batch, 3)).astype(np.float32)
 
 
@@ -96,7 +94,6 @@ def write(
     exact: Sequence[OnnxValue] = (),
     **fields: Any,
 ) -> Sample:
-    """Write a sample as the worker does."""
     write_sample(JobFolder(folder).sample(index), inputs, outputs, exact)
     scales = tuple(
         _scale(array) if isinstance(array, np.ndarray) and array.dtype.kind == "f" else 0.0
@@ -118,12 +115,10 @@ def doubled(batch: int, seed: int = 0) -> tuple[list[Array], list[Array]]:
 
 
 def declared(folder: Path, **fields: Any) -> Sample:
-    """Write the sample of the declared inputs."""
     return write(folder, 0, *doubled(2), **fields)
 
 
 def at(folder: Path, index: int, batch: int) -> Sample:
-    """Write a sample at another size."""
     inputs, outputs = doubled(batch, index)
     name = f"batch={batch}"
     return write(folder, index, inputs, outputs, axes={"batch": batch}, name=name, kind="axis")
@@ -135,7 +130,6 @@ def subject(folder: Path, *samples: Sample, **fields: Any) -> CheckContext:
 
 
 def as_kind(sample: Sample, kind: str, name: str) -> Sample:
-    """Return the sample as one of another kind."""
     return sample.model_copy(update={"kind": kind, "name": name})
 
 

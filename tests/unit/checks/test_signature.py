@@ -21,7 +21,6 @@ g (float[batch, 3] a, int64[batch] b) => (float[batch, 3] c, int64[batch] d)
 
 
 def two(**fields: object) -> ModelSpec:
-    """Return the contract of `TWO`."""
     inputs = (value(Input, "a", "batch, 3"), value(Input, "b", "batch", "int64"))
     outputs = (value(Output, "c", "batch, 3"), value(Output, "d", "batch", "int64"))
     return contract(**{"inputs": inputs, "outputs": outputs, **fields})

@@ -24,7 +24,6 @@ def spec(id: str = "tiny", **values: Any) -> ModelSpec:
 
 
 def manifest(root: Path, *models: ModelSpec) -> Manifest:
-    """Return a project with these models."""
     return make_manifest(*(models or (spec(),)), root=str(root))
 
 
@@ -61,7 +60,6 @@ def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "
 
 
 def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:
-    """Return an announcement of the cells at the stage."""
     return Announcement(stage=stage, cells=tuple(cells), log="tiny/logs/model.log")
 
 
@@ -72,7 +70,6 @@ def outcome(
     at_work: Announcement | None = None,
     seconds: float = 1.0,
 ) -> JobResult:
-    """Return the end of the job."""
     return JobResult(job=of, exit_kind=ended, code=code, last_announcement=at_work, seconds=seconds)
 
 
@@ -107,7 +104,6 @@ class FakeEngine:
 
 
 def finish(of: Job) -> JobResult:
-    """Prove all cells."""
     return finish_with("same")(of)
 
 
@@ -138,7 +134,6 @@ def die_at(opset: int, ended: ExitKind = ExitKind.SIGNAL, code: int = 11) -> Wor
 
 
 def write(of: Job, value: Record) -> None:
-    """Write a record to the folder of the job."""
     write_json(JobFolder(Path(of.folder)).record(value.cell), value)
 
 
@@ -148,7 +143,6 @@ def format_reference(text: str) -> str:
 
 
 def write_reference(of: Job, text: str) -> None:
-    """Write the reference."""
     folder = JobFolder(Path(of.folder))
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.reference.write_text(text if text.startswith("{") else format_reference(text))
@@ -181,5 +175,4 @@ class BuildLog(BuildObserver):
         self.notes.append(message)
 
     def statuses(self) -> dict[str, str]:
-        """Return the status by cell."""
         return {str(record.cell): record.status.value for record in self.records}

@@ -112,7 +112,6 @@ def test_only_files_with_a_record_stay(tmp_path: Path) -> None:
 def make_folder(
     path: Path, *opsets: int, reference: str = "same", data: str = "weights-1.data"
 ) -> JobFolder:
-    """Create a folder with records, ONNX files and external data."""
     of = job(path, spec(opsets=opsets))
     write_reference(of, reference)
     for cell in of.cells():
@@ -193,7 +192,6 @@ def test_the_new_record_has_priority(tmp_path: Path, fresh: JobFolder) -> None:
 
 
 def make_reference(*names: str, scale: float = 1.0, exact: bool = True, **fields: Any) -> str:
-    """Return a reference with these samples."""
     samples = [
         Sample(index=index, name=name, kind="axis", axes={"n": 3}, scales=(scale,), exact=exact)
         for index, name in enumerate(names)

@@ -96,7 +96,6 @@ def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
 
 
 def content(folder: JobFolder, of: Record) -> str:
-    """Return the content of a cell's file and weights."""
     assert of.artifact is not None
     [weights] = (folder.path / name for name in of.artifact.external_data)
     assert weights.stat().st_nlink == 1, "onnx refuses it"
@@ -156,7 +155,6 @@ class Project:
         return next(each for each in folders if each and (self.root / each / MODULE).exists())
 
     def variables(self) -> dict[str, str]:
-        """Return the environment of the next run."""
         path = self.state[PYTHONPATH] and str(self.root / self.state[PYTHONPATH])
         values = {VARIABLE: self.state[VARIABLE], PYTHONPATH: path}
         return {name: value for name, value in values.items() if value is not None}
@@ -185,7 +183,6 @@ class Project:
         }
 
     def read_sources(self, names: Iterable[str]) -> tuple[Source, ...]:
-        """Return the states of paths of the project."""
         return tuple(Source(file=n, state=read_source_state(self.root / n)) for n in names)
 
     def manifest(self) -> Manifest:

@@ -29,7 +29,6 @@ def passing(*cells: CellId) -> dict[CellId, Record]:
 def evaluate(
     ended: ExitKind, code: int = 0, at_work: Sequence[CellId] = (), done: Sequence[CellId] = ()
 ) -> Verdict:
-    """Evaluate the end of the job with these announced and these passing cells."""
     announced = announcement(at_work) if at_work else None
     return evaluate_job(outcome(JOB, ended, code, announced), passing(*done))
 

@@ -46,7 +46,6 @@ def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Pro
 
 
 def list_built(project: Project) -> list[str]:
-    """Return the cells that ran in the last run."""
     return [str(cell) for task in project.engine.tasks for cell in task.job.cells()]
 
 

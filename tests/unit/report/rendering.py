@@ -44,7 +44,6 @@ class Page:
 
     @property
     def rows(self) -> list[list[str]]:
-        """Return the texts of every row of every table."""
         rows: list[list[str]] = []
         cells = ("td_open", "th_open")
         for token, after in zip(self.tokens, self.tokens[1:], strict=False):
@@ -61,7 +60,6 @@ class Page:
 
     @property
     def paragraphs(self) -> list[str]:
-        """Return the text of each paragraph, heading and cell."""
         return [_text(token) for token in self.tokens if token.type == "inline"]
 
 

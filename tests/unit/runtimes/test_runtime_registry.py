@@ -197,8 +197,6 @@ def test_a_provider_that_does_not_run_the_file(
 
 
 class Unconnected:
-    """A session without inputs and outputs."""
-
     def get_inputs(self) -> list[Any]:
         return []
 
@@ -207,8 +205,6 @@ class Unconnected:
 
 
 class OnCuda(Unconnected):
-    """A session that reports CUDA as its first provider."""
-
     def get_providers(self) -> list[str]:
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 

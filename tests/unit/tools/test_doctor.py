@@ -160,8 +160,6 @@ def test_versions_are_reported_if_the_process_crashes(
 
 
 class StubStarter:
-    """A `ForkServerStarter` that starts nothing."""
-
     def __init__(self, is_available: bool) -> None:
         self._is_available = is_available
         self.is_closed = False

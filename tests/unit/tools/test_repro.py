@@ -42,7 +42,6 @@ SOURCE = Source(file="manifests/models.py", state="0" * 64)
 
 
 def cell(root: Path, record: Record) -> ReproducedCell:
-    """Return a cell of a model that was built in `root`."""
     built = JobFolder(root / "build/alexnet")
     built.sample(0).mkdir(parents=True, exist_ok=True)
     (built.sample(0) / "input_0.pb").write_bytes(b"tensor")
@@ -172,7 +171,6 @@ TORCHSCRIPT = Route(exporter="torchscript", capture="trace", reason="")
 
 
 def read_constants(script: str) -> dict[str, Any]:
-    """Return the constants at the top of the script."""
     return {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(script).body

@@ -70,7 +70,6 @@ def check_export(
 
 
 def write_export(case: ExportContext, folder: Path) -> CheckContext:
-    """Run PyTorch and write the file."""
     job = JobFolder(folder)
     spec, opset = case.spec, case.opset
     reference = compute_reference(case.model, spec, ROOT, job)

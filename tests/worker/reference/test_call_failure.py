@@ -42,15 +42,11 @@ class Positions(torch.nn.Module):
 
 
 class Halves(torch.nn.Module):
-    """A model that needs an even batch."""
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(2, -1, 4).sum(0)
 
 
 class Labels(torch.nn.Module):
-    """A model with a float and an integer output."""
-
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         labels = x.argmax(1)
         return x * 2, labels
@@ -145,8 +141,6 @@ def test_a_wrong_fixed_size_or_dtype_names_the_input_and_no_axis(
 
 
 class Masked(torch.nn.Module):
-    """A model with two arguments that fails inside."""
-
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.nn.Linear(4, 4)() + mask
 

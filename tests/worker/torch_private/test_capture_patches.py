@@ -139,8 +139,6 @@ def test_decomposition_is_reused_only_for_equal_results(
 
 
 class Mixed(nn.Module):
-    """A module with an in-place operator and a branch."""
-
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu_(x + 1) + torch.relu(x)
         if bool(x.sum() > 0):

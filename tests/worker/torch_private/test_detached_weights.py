@@ -61,7 +61,6 @@ LOOP |= {"inputs": (declare_input("x", "batch", 5),), "capture": "script"}
 
 
 def write_file(spec: ModelSpec, root: Path, name: str) -> Path:
-    """Write a file as the worker does."""
     model = load_model(spec, root)
     inputs = draw_declared(spec, root)
     folder = JobFolder(root / name)

@@ -49,7 +49,6 @@ def test_group_is_off_if_a_package_has_another_version(
 
 
 def write_files(spec: ModelSpec, folder: Path) -> list[bytes]:
-    """Write the model with both exporters."""
     job = JobFolder(folder)
     job.path.mkdir()
     traced = convert(spec, 17, folder, dynamo=False)

@@ -25,7 +25,6 @@ def find(store: Store, record: Record, fits: Callable[[Record], bool] = lambda _
 
 
 def fetch(store: Store, record: Record, folder: Path) -> str:
-    """Restore the cell and return the problem."""
     entry = store.find(record.cell, record.fingerprint, lambda _: True).entry
     assert entry is not None
     folder.mkdir(exist_ok=True)
@@ -39,7 +38,6 @@ def record(tmp_path: Path) -> Record:
 
 @pytest.fixture
 def store(tmp_path: Path, record: Record) -> Store:
-    """Return a store with one cell."""
     store = make_store(tmp_path)
     assert store.put([record], JobFolder(tmp_path / "tiny")) == ""
     return store

@@ -47,7 +47,6 @@ def upload(root: Path, remote: RemoteStore, **fields: str) -> Record:
 
 
 def restore(root: Path, remote: RemoteStore, record: Record) -> dict[str, bytes]:
-    """Restore the cell on the second machine, and return its files."""
     store = make_machine(root / "two", remote)
     entry = find(store, record)
     if entry is None:

@@ -53,7 +53,6 @@ def subject(
 def limit_of(
     scale: float, noise: float | None, device: str = "cpu", exact: bool = True, **fields: Any
 ) -> Limit:
-    """Return the limit of an output with this scale, of a subject with these fields."""
     return compute_limit(OutputContext(subject(noise, **fields), 0, device), scale, exact=exact)
 
 
