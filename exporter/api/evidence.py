@@ -21,7 +21,7 @@ from exporter.core.text import format_two_digits, join_lines, truncate
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
 from exporter.manifest import Manifest, Project
-from exporter.planning.plan import make_plan
+from exporter.planning.plan import list_all_cells
 from exporter.records.baseline import CellText
 from exporter.records.record import (
     ELSEWHERE_PREFIX,
@@ -127,7 +127,7 @@ def add_evidence(
         ExporterError: UNREADABLE if a file is damaged. ENVIRONMENT if it cannot be written.
     """
     report = _read(VerifyReport, path, "write it again with `exporter verify PATH --json`")
-    planned = {each.cell for each in make_plan(manifest).cells}
+    planned = set(list_all_cells(manifest))
     rows = {cell: row for cell, row in read_evidence(manifest.project).items() if cell in planned}
     files, added, problems = _list_files(run), dict[CellId, Evidence](), list[str]()
     for verdict in report.verdicts:
@@ -174,7 +174,7 @@ def _find_problem(
     if row.cell.device not in names:
         hint = suggest_nearest(row.cell.device, names) or "; add it to `devices`"
         return f"the project has no device {row.cell.device}{hint}"
-    if row.cell not in {each.cell for each in make_plan(manifest).cells}:
+    if row.cell not in list_all_cells(manifest):
         return "no manifest contains the cell; add the device or the opset to the entry"
     if row.status is Status.UNAVAILABLE:
         return f"proves nothing, the device is unavailable there: {join_lines(row.message)}"
@@ -247,7 +247,7 @@ def find_evidence_findings(
     for name, age in accepted.project.evidence.items():
         ages[name] = min(age, ages.get(name, age))
     evidence, files, records = read_evidence(project), _list_files(run), run.by_cell()
-    cells = [each.cell for each in make_plan(manifest).cells]
+    cells = list_all_cells(manifest)
     for cell in cells:
         record, row = records.get(cell), evidence.get(cell)
         device = project.find_device(cell.device)

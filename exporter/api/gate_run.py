@@ -27,7 +27,7 @@ from exporter.manifest import Manifest, ModelSpec, load_project
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
-from exporter.planning.plan import make_plan
+from exporter.planning.plan import list_all_cells, make_plan
 from exporter.records.baseline import (
     Baseline,
     extract_outcomes,
@@ -66,7 +66,7 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
     """
     current = read_results(manifest)
     run = current.results.run
-    planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
+    planned = frozenset(list_all_cells(manifest))
     # Cells that left the manifests also leave the baseline.
     records = tuple(record for record in run.records if record.cell in planned)
     path = report_pages.ReportPaths(manifest.project).baseline
@@ -221,7 +221,7 @@ def gate(
     current = read_results(manifest)
     run = current.results.run
     root, path = Path(manifest.project.root), report_pages.ReportPaths(manifest.project).baseline
-    planned = frozenset(planned.cell for planned in make_plan(manifest).cells)
+    planned = frozenset(list_all_cells(manifest))
     findings: Iterable[GateFinding]
     if against is None:
         accepted, baseline, revision = manifest, read_baseline(path), ""
@@ -229,7 +229,8 @@ def gate(
             baseline, run, planned, manifest.project.gate
         )
     else:
-        with check_out(root, against, environment) as checkout:
+        pages = report_pages.ReportPaths(manifest.project).pages
+        with check_out(root, against, environment, pages) as checkout:
             state = _read_state(checkout, root)
         accepted, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"

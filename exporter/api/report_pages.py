@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ from exporter.core.git import find_head, list_versions
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.finding import GROWTH_KINDS
 from exporter.manifest import Manifest, Project
-from exporter.planning.plan import make_plan
+from exporter.planning.plan import list_all_cells
 from exporter.records.baseline import build_trend, parse_baseline, read_baseline
 from exporter.records.record import RunRecord
-from exporter.report.pages.page_files import preload_templates, render_pages
+from exporter.report.pages.page_files import PAGES, preload_templates, render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
     compute_key,
@@ -26,7 +27,12 @@ from exporter.report.pages.templates import (
     list_written_pages,
     save_up_to_date_key,
 )
-from exporter.report.report_files import describe_plugins, list_plugin_folders, render_exports
+from exporter.report.report_files import (
+    BADGES,
+    describe_plugins,
+    list_plugin_folders,
+    render_exports,
+)
 from exporter.report.report_files import write_reports as write_files
 from exporter.report.rows.cells import AcceptanceHistory
 
@@ -55,6 +61,14 @@ class ReportPaths:
     def note(self) -> Path:
         """The note of the files that were written last."""
         return Path(self.project.root) / self.project.build / PAGES_NOTE
+
+    @property
+    def pages(self) -> str:
+        """A pattern of the pages and badges of models, relative to the project.
+
+        They are most files of a project with many models, and no manifest reads them.
+        """
+        return re.escape(self.project.reports) + rf"/({PAGES}/.*\.md|{BADGES}/.*\.(json|svg))"
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -151,7 +165,7 @@ def _render(
     project = manifest.project
     findings = None
     if history.baseline:
-        planned = frozenset(each.cell for each in make_plan(manifest).cells)
+        planned = frozenset(list_all_cells(manifest))
         compared = compare_results(history.baseline, run, planned, project.gate)
         # Figures differ between machines, so the pages do not contain their drift.
         findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)

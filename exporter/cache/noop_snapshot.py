@@ -31,7 +31,7 @@ from exporter.core.toml_table import read_setting
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
 #: Raised with every change that an older reader would misunderstand.
-_FORMAT = 4
+_FORMAT = 5
 #: Nanoseconds within which two changes can have the same timestamp.
 _CLOCK_RESOLUTION = 2_000_000_000
 #: A folder that Python fills.
@@ -169,17 +169,17 @@ def _read_stamps(root: Path, inputs: NoopInputs) -> Iterator[tuple[str, int]]:
         for parent, folders, names in os.walk(root / tree):
             folders[:] = sorted(name for name in folders if name != _PYCACHE)
             for name in (*folders, *sorted(names)):
-                yield _stamp_file(f"{parent}/{name}", label=name)
+                yield _stamp_file(f"{parent}/{name}", label=name, is_in_tree=True)
 
 
-def _stamp_file(path: str, label: str = "") -> tuple[str, int]:
+def _stamp_file(path: str, label: str = "", *, is_in_tree: bool = False) -> tuple[str, int]:
     """Return the stamp of a file and the time of its last change.
 
-    The stamp of a symlink includes its target. The stamp of a folder contains no time, because its
-    files have their own stamps.
+    The stamp of a symlink includes its target, that of a folder the time at which a name in it
+    changed. In a tree it contains no time, because all names have their own stamps.
     """
     state = os.lstat(path)
-    if stat.S_ISDIR(state.st_mode):
+    if is_in_tree and stat.S_ISDIR(state.st_mode):
         return f"{label} folder;", 0
     stamp = f"{label} {state.st_mode} {state.st_size} {state.st_ino} {state.st_ctime_ns};"
     if stat.S_ISLNK(state.st_mode):

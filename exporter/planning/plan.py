@@ -102,6 +102,11 @@ def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) 
     return PlannedCell(cell=cell, route=route, skip=reason, skip_status=Status.UNAVAILABLE)
 
 
+def list_all_cells(manifest: Manifest) -> tuple[CellId, ...]:
+    """Return the cells of all models. Unlike a plan it contains no route, and it may be empty."""
+    return tuple(cell for spec in manifest.models for cell in list_cells(spec))
+
+
 def list_cells(spec: ModelSpec) -> tuple[CellId, ...]:
     return tuple(
         CellId(model=spec.id, opset=opset, device=device)

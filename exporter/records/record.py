@@ -423,8 +423,8 @@ class Record(ChecksummedModel):
 
 
 #: The parts of records in JSON as `to_json` writes it.
-_RECORDS, _END = b',\n  "records": [', b"\n  ]\n}\n"
-_RECORD = re.compile(rb",?\n    (\{\n.*?\n    \})", re.DOTALL)
+_RECORDS, _FIRST, _NEXT = b',\n  "records": [', b"\n    {\n", b",\n    {\n"
+_CLOSE, _END = b"\n    }", b"\n  ]\n}\n"
 
 
 class RunRecord(ChecksummedModel):
@@ -444,9 +444,9 @@ class RunRecord(ChecksummedModel):
         start = content.find(_RECORDS)
         end = start + len(_RECORDS)
         try:
-            while match := _RECORD.match(content, end):
-                records.append(Record.model_validate_json(match[1]))
-                end = match.end()
+            while content.startswith(_NEXT if records else _FIRST, end):
+                begin, end = end + bool(records), content.find(_CLOSE, end) + len(_CLOSE)
+                records.append(Record.model_validate_json(content[begin:end]))
         except ValidationError:
             end = 0  # read all, for the number of the record in the message
         if content[end:] != _END:

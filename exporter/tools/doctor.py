@@ -30,7 +30,7 @@ from exporter.manifest import Manifest, Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator
 from exporter.pipeline.environments import list_garbage, locate_environment, locate_environments
-from exporter.planning.plan import make_plan
+from exporter.planning.plan import list_all_cells, make_plan
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import CellId, read_run
@@ -258,7 +258,7 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
     if not models:
         message = f"{manifest.project.manifests} declares no model"
         return manifest, Diagnosis.note("manifests", message)
-    cells = len(make_plan(manifest).cells)
+    cells = len(list_all_cells(manifest))
     message = f"{pluralize(models, 'model')}, {pluralize(cells, 'cell')}"
     return manifest, Diagnosis.ok("manifests", message)
 

@@ -27,7 +27,7 @@ from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import list_garbage
 from exporter.pipeline.maintenance import find_garbage, remove_garbage
-from exporter.planning.plan import make_plan
+from exporter.planning.plan import list_all_cells
 from exporter.records.record import CellId
 
 
@@ -91,7 +91,7 @@ def gc(
     """
     manifest = load_project(root, keep_invalid=True)
     require_readable_files(manifest)
-    cells = [planned.cell for planned in make_plan(manifest).cells]
+    cells = list_all_cells(manifest)
     if not cells:
         message = "the manifests declare no cell; nothing was removed, to keep all files"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)

@@ -39,7 +39,7 @@ from exporter.manifest.syntax.values import format_opsets
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import require_packages
 from exporter.planning import Selection
-from exporter.planning.plan import PlannedCell, make_plan
+from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
 from exporter.processes import make_worker_environment
 from exporter.processes.child_call import ChildFailure, call_in_child
 
@@ -56,7 +56,7 @@ def check(root: Path) -> int:
     problems = tuple(find_inconsistencies(manifest))
     for problem in problems:
         print_error(problem)
-    cells = pluralize(len(make_plan(manifest).cells), "cell")
+    cells = pluralize(len(list_all_cells(manifest)), "cell")
     models = pluralize(len(manifest.models), "model")
     print_line(f"{models}, {cells}: {pluralize(len(problems), 'problem')}")
     return ExitCode.RED if problems else ExitCode.OK

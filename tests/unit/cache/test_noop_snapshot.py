@@ -31,7 +31,13 @@ LATER = 10**18  # later than all files of a test
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name in ("manifests/a.toml", "manifests/net.py", "build/net/18.onnx", "pyproject.toml"):
+    for name in (
+        "manifests/a.toml",
+        "manifests/net.py",
+        "build/net/18.onnx",
+        "build/s0/in.pb",
+        "pyproject.toml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("one")
     return tmp_path
@@ -40,7 +46,12 @@ def project(tmp_path: Path) -> Path:
 def make_inputs(project: Path) -> NoopInputs:
     return NoopInputs(
         day="2026-11-21",
-        files={"": ["pyproject.toml"], "build/net": ["18.onnx"], str(project): ["pyproject.toml"]},
+        files={
+            "": ["pyproject.toml"],
+            "build/net": ["18.onnx"],
+            "build/s0": [".", "in.pb"],
+            str(project): ["pyproject.toml"],
+        },
         absent=["build/.work"],
         trees=["manifests", "templates"],
         listings={"manifests/*.py": hash_source(project / "manifests/*.py")},
@@ -120,6 +131,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "one manifest more": lambda project: create(project / "manifests/inner/b.toml"),
     "one manifest less": lambda project: (project / "manifests/a.toml").unlink(),
     "manifest renamed": rename,
+    "one sample file more": lambda project: create(project / "build/s0/out.pb"),
+    "sample": lambda project: (project / "build/s0/in.pb").write_text("two"),
     "template": lambda project: create(project / "templates/overview.md.j2"),
     "killed run": lambda project: (project / "build/.work").mkdir(),
     "other tools": lambda project: change_snapshot(project, "tools", "tool.torch"),
