@@ -145,7 +145,6 @@ def read_tool_versions() -> dict[str, str]:
     return tools
 
 
-@cache
 def read_package_state(name: str, overlay: str = "", root: Path | None = None) -> str:
     """Return the version of an installed distribution and a hash of its list of files.
 
@@ -154,15 +153,24 @@ def read_package_state(name: str, overlay: str = "", root: Path | None = None) -
     project is its location, because records have the states of its files. The overlay is the
     package folder of an environment that adds to the current one.
     """
+    state, editable = read_distribution(name, overlay)
+    if editable and root is not None:
+        location = make_portable(editable, root)
+        if not Path(location).is_absolute():
+            return f"editable:{location}"
+    return state
+
+
+@cache
+def read_distribution(name: str, overlay: str) -> tuple[str, str]:
+    """Return the version with the hash, and the location of an editable installation or ""."""
     path = [overlay, *list_metadata_folders()] if overlay else list(list_metadata_folders())
     for installed in distributions(name=name, path=path):
         origin = json.loads(installed.read_text("direct_url.json") or "{}")
-        if root is not None and origin.get("dir_info", {}).get("editable"):
-            location = make_portable(unquote(urlsplit(origin["url"]).path), root)
-            if not Path(location).is_absolute():
-                return f"editable:{location}"
-        return f"{installed.version} {hash_text(_list_wheel_files(installed))[:12]}"
-    return ""
+        is_editable = origin.get("dir_info", {}).get("editable")
+        location = unquote(urlsplit(origin["url"]).path) if is_editable else ""
+        return f"{installed.version} {hash_text(_list_wheel_files(installed))[:12]}", location
+    return "", ""
 
 
 def _list_wheel_files(installed: Distribution) -> str:
@@ -251,7 +259,8 @@ def have_tools_changed() -> bool:
     # An installation renames folders in `site-packages` and so changes its timestamp.
     if _read_site_stamps() == _read_first_site_stamps():
         return False
-    return any(read_package_state(n) != read_package_state.__wrapped__(n) for n in DISTRIBUTIONS)
+    current = read_distribution.__wrapped__
+    return any(read_distribution(name, "") != current(name, "") for name in DISTRIBUTIONS)
 
 
 @cache

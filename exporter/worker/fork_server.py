@@ -47,13 +47,9 @@ def preload() -> None:
     with _no_garbage():
         _import(_MODULES)
         with contextlib.suppress(ImportError):
-            from exporter.worker.dependencies.source_files import (
-                map_module_owners,
-                resolve_module_files,
-            )
+            from exporter.worker.dependencies.source_files import preload_states
 
-            map_module_owners()
-            resolve_module_files()
+            preload_states()
         # It resolves hundreds of folders, and in a worker each access to a file is recorded.
         ignore_project_bytecode()
 
@@ -66,7 +62,7 @@ def preload_capture() -> None:
         with contextlib.suppress(ImportError):
             import torch
 
-            from exporter.worker.dependencies.source_files import resolve_module_files
+            from exporter.worker.dependencies.source_files import preload_states
             from exporter.worker.torch_private.export_speedups import preload_registry
             from exporter.worker.torch_private.guards import PRIVATE_MODULES
 
@@ -74,7 +70,7 @@ def preload_capture() -> None:
             preload_registry()
             # The table of all decompositions imports the operators of torch.
             dict(torch.export.default_decompositions())
-            resolve_module_files()
+            preload_states()
 
 
 def _import(names: Iterable[str]) -> None:

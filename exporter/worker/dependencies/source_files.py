@@ -102,22 +102,39 @@ def _read_link(path: str) -> str:
         return ""
 
 
-@cache
 def classify_path(path: str, root: str) -> Group:
     """Return the group of a real path: that of the innermost listed folder.
 
-    The result is cached, because each cell needs it for thousands of modules. Both paths have no
-    links.
+    Both paths have no links. An environment may be in the folder of the project.
     """
-    groups = _list_groups(root)
-    while path and path not in groups:
-        path = path.rpartition("/")[0]
-    return groups.get(path, Group.EXTERNAL)
+    folder, group = _find_group(path)
+    is_inside = path == root or path.startswith(f"{root.rstrip('/')}/")
+    # pip clones editable installations into `src` of an environment: sources of the project.
+    if is_inside and (len(folder) <= len(root) or folder == _find_clones()):
+        return Group.PROJECT
+    return group
 
 
 @cache
-def _list_groups(root: str) -> dict[str, Group]:
-    """Return the groups of the folders of the system, the user, Python, this tool and a project."""
+def _find_group(path: str) -> tuple[str, Group]:
+    """Return the innermost listed folder without those of a project, and its group.
+
+    The result is cached, because each cell needs it for thousands of modules.
+    """
+    groups = _list_groups()
+    while path and path not in groups:
+        path = path.rpartition("/")[0]
+    return path, groups.get(path, Group.EXTERNAL)
+
+
+@cache
+def _find_clones() -> str:
+    return str(Path(sys.prefix, "src").resolve())
+
+
+@cache
+def _list_groups() -> dict[str, Group]:
+    """Return the groups of the folders of the system, the user, Python and this tool."""
     paths = {sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib", "platstdlib")}
     paths |= {sys.prefix, sys.base_prefix, *list_package_folders()}
     if read_shared_packages(Path(sys.prefix)):
@@ -125,14 +142,11 @@ def _list_groups(root: str) -> dict[str, Group]:
         paths.add(str(Path(sys.prefix).parent))
     paths.add(str(Path.home() / "intel"))  # OpenVINO counts its uses there
     paths.add(str(Path(__file__).parents[2]))
-    # pip clones editable installations into this folder of an environment.
-    sources = Path(sys.prefix, "src").resolve()
     return {
         **dict.fromkeys(_SYSTEM, Group.FOREIGN),
         **dict.fromkeys(_USER, Group.EXTERNAL),
         **dict.fromkeys((str(Path(path).resolve()) for path in paths), Group.FOREIGN),
-        str(sources): Group.PROJECT if sources.is_relative_to(root) else Group.EXTERNAL,
-        root: Group.PROJECT,  # an environment may be in the same folder
+        _find_clones(): Group.EXTERNAL,
     }
 
 
@@ -290,10 +304,14 @@ def expand_globs(folder: Path, patterns: Iterable[str]) -> tuple[list[Path], lis
     return files, folders
 
 
-def resolve_module_files() -> None:
-    """Resolve the files of the loaded modules, so that forks of this process need not do it."""
+def preload_states() -> None:
+    """Resolve the files of the loaded modules and read the states of their packages.
+
+    Forks of this process need not do it, and have the states of the versions that are loaded.
+    """
     for file in _list_module_files():
-        resolve_path(file)
+        _find_group(resolve_path(file).path)
+    list_loaded_packages(Path())
 
 
 def _list_module_files() -> list[str]:
@@ -318,7 +336,7 @@ class _Collector:
     ) -> None:
         self._root = root
         self._checkout = f"{find_checkout(root)}/"
-        self._ignored = ignored
+        self._ignored = tuple(f"{folder}/" for folder in ignored)
         self._since = since
         self._written = frozenset(resolve_path(path).path for path in written)
         self._sources: dict[str, str] = {}
@@ -395,10 +413,10 @@ class _Collector:
         return None if group is None else (_find_archive(resolved.path), group)
 
     def _classify(self, path: str) -> Group | None:
-        if any(path == each or path.startswith(f"{each}/") for each in self._ignored):
-            return None
         group = classify_path(path, self._root)
-        return None if group is Group.FOREIGN else group
+        if group is Group.FOREIGN or f"{path}/".startswith(self._ignored):
+            return None
+        return group
 
     def _protect(self, path: str, state: str) -> str:
         """Return "" if the file changed during the job and the job did not write it."""

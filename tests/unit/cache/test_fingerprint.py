@@ -23,6 +23,7 @@ from exporter.cache.states import (
     hash_source,
     have_tools_changed,
     list_package_folders,
+    read_distribution,
     read_loaded_state,
     read_package_state,
     read_search_path,
@@ -297,7 +298,7 @@ def install(site: Path, name: str, *lines: str) -> str:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "RECORD").write_text("\n".join(lines))
-    return read_package_state.__wrapped__(name, str(site))
+    return read_distribution.__wrapped__(name, str(site))[0]
 
 
 def test_a_wheel_is_the_same_in_every_environment_and_another_build_is_not(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from exporter.cache.noop_snapshot import (
 )
 from exporter.cache.states import (
     hash_source,
+    read_distribution,
     read_package_state,
     read_variable_state,
     read_variables,
@@ -100,7 +101,7 @@ def other_package_of_toolchain(project: Path) -> None:
     info = project / "packages/pytest-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Name: pytest\nVersion: 1.0\n")
-    read_package_state.cache_clear()  # each export is a process of its own
+    read_distribution.cache_clear()  # each export is a process of its own
 
 
 def change_snapshot(project: Path, *path: str) -> None:

@@ -24,8 +24,8 @@ from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.states import (
     SEARCH_PATH,
     list_metadata_folders,
+    read_distribution,
     read_loaded_state,
-    read_package_state,
     read_source_state,
     read_variable_state,
 )
@@ -223,7 +223,7 @@ class Project:
             patch("exporter.cache.states.list_package_folders", self.list_packages),
             patch("exporter.cache.states._FIRST_PATH", (*sys.path, str(self.packages))),
         ):
-            for each in (list_metadata_folders, read_package_state):
+            for each in (list_metadata_folders, read_distribution):
                 each.cache_clear()  # each run is a process of its own
             yield
         list_metadata_folders.cache_clear()

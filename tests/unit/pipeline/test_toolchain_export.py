@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.states import read_package_state
+from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
 from exporter.manifest import Manifest, Project, Toolchain
@@ -113,7 +113,7 @@ EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 @pytest.fixture
 def toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeToolchain:
     """Return the toolchain of a project with the cells `net/18/cpu` and `net/18/cpu@old`."""
-    read_package_state.cache_clear()
+    read_distribution.cache_clear()
     base = manifest(tmp_path, spec("net", opsets=(18,), devices=("cpu", "cpu@old")))
     old = Toolchain(name="old", requirements=("onnxscript==0.6.2",), location="pyproject.toml:2")
     devices = tuple(device for device in base.project.devices if device.name == "cpu")
@@ -125,7 +125,7 @@ def build(
     of: Manifest, selection: Selection | None = None, options: BuildOptions | None = None
 ) -> tuple[FakeEngine, BuildLog, Results]:
     # Each run is a process of its own.
-    read_package_state.cache_clear()
+    read_distribution.cache_clear()
     decisions.read_tool_parts.cache_clear()
     engine, log = FakeEngine(finish), BuildLog()
     plan = make_plan(of, selection or Selection())

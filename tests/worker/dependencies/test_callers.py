@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.states import read_package_state
+from exporter.cache.states import read_distribution
 from exporter.core.files import hash_file
 from exporter.processes.environment import hash_variable
 from exporter.worker.dependencies import opened_files
@@ -65,7 +65,7 @@ def test_this_package_lists_versions_as_a_tool(
 ) -> None:
     results: list[Caller] = []
     monkeypatch.setattr(os, "listdir", record(os.listdir, results))
-    assert read_package_state.__wrapped__("no-such-distribution", str(tmp_path)) == ""
+    assert read_distribution.__wrapped__("no-such-distribution", str(tmp_path)) == ("", "")
     assert set(results) == {Caller.TOOL}
 
 

@@ -313,7 +313,7 @@ def test_packages_have_version_and_build() -> None:
 _CACHES = (
     source_files.map_module_owners,
     states.list_metadata_folders,
-    read_package_state,
+    states.read_distribution,
 )
 
 
@@ -438,8 +438,8 @@ def forget_groups() -> Iterator[Callable[[], None]]:
     """Forget the groups of paths before and after a test, and at each call."""
 
     def forget() -> None:
-        classify_path.cache_clear()
-        source_files._list_groups.cache_clear()
+        for cached in ("_find_group", "_find_clones", "_list_groups"):
+            getattr(source_files, cached).cache_clear()
 
     forget()
     yield forget
@@ -493,3 +493,10 @@ def test_created_environments_in_the_project_are_no_sources(
         groups.append((folder, classify_path(other, str(root))))
     # Another program may create an environment in a folder of the project.
     assert groups == [(Group.PROJECT, Group.PROJECT), (Group.FOREIGN, Group.PROJECT)]
+
+
+def test_a_fork_has_the_states_of_the_loaded_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    states.read_distribution.cache_clear()
+    source_files.preload_states()
+    monkeypatch.setattr(states, "distributions", lambda **_: pytest.fail("read again"))
+    assert "pytest" in list_loaded_packages(Path.cwd())
