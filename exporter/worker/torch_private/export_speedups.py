@@ -7,7 +7,8 @@
 - Node metadata: torch attaches the text of the program to each node. No file contains it, so only
   the lines of the source and the namespace are kept.
 - Composite operators: torch asks the dispatcher for all of them for each namespace. One time is
-  enough, because the answer is the same for all.
+  enough, because the answer is the same for all. For each decomposition it registers 5,000 kernels
+  with a function that creates type hints each time. Here the kernel is only stored.
 - Rewrite rules: the optimizer tries every rule at every node. Here a rule is skipped if its last
   operator is not the operator of the node, because that is its first comparison.
 """
@@ -24,7 +25,8 @@ from weakref import WeakSet
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
-from torch._ops import HigherOrderOperator
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator, OperatorBase
 
 from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
@@ -198,7 +200,23 @@ def _patch_composite_operators() -> Iterator[None]:
         for module in (decomp_utils, exported_program):
             patch = replace_attribute(module, "_collect_all_valid_cia_ops", collect_once)
             stack.enter_context(patch)
+        stack.enter_context(replace_attribute(OperatorBase, "py_impl", _register_kernel))
         yield
+
+
+_register: Any = vars(OperatorBase)["py_impl"]
+
+
+def _register_kernel(operator: Any, key: Any) -> Callable[[Any], Any]:
+    def register(kernel: Any) -> Any:
+        is_checked = type(key) is not DispatchKey or key == DispatchKey.Python
+        if is_checked or key in operator.py_kernels:
+            return _register(operator, key)(kernel)
+        operator.py_kernels[key] = kernel
+        operator._dispatch_cache.clear()
+        return kernel
+
+    return register
 
 
 def _patch_rewrite_rules() -> AbstractContextManager[None]:

@@ -13,8 +13,9 @@ import torch
 from onnxscript._internal import ast_utils
 from onnxscript.rewriter import _rewrite_rule
 from torch import library
+from torch._C import DispatchKey
 from torch._export import utils as export_utils
-from torch.export import decomp_utils
+from torch.export import decomp_utils, exported_program
 from torch.onnx._internal.exporter import _core, _registration
 from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
@@ -310,6 +311,37 @@ def test_composite_operators_are_listed_once_with_those_of_the_user() -> None:
         assert read.call_count == 1
         assert listed == export_utils._collect_all_valid_cia_ops()
         assert {str(operator) for operator in listed - usual} == {"composite_of_test.twice.default"}
+
+
+def test_kernels_of_composite_operators_are_those_of_torch() -> None:
+    table = dict.fromkeys(
+        export_utils._collect_all_valid_cia_ops(), exported_program._special_op_to_preserve_cia
+    )
+
+    def list_kernels() -> dict[str, dict[str, str]]:
+        with exported_program._override_composite_implicit_decomp(table):
+            return {
+                str(operator): {
+                    str(key): str(getattr(kernel, "__code__", type(kernel)))
+                    for key, kernel in kernels.items()
+                }
+                for operator in table
+                if (kernels := operator.py_kernels)
+            }
+
+    usual = list_kernels()
+    with speed_up_conversion():
+        assert list_kernels() == usual
+        operator = next(iter(table))
+        for key, problem in ((DispatchKey.Python, AssertionError), ("CPU", AssertionError)):
+            with pytest.raises(problem):
+                operator.py_impl(key)(print)
+        operator.py_impl(DispatchKey.IPU)(print)
+        with pytest.raises(RuntimeError, match="override a python impl"):
+            operator.py_impl(DispatchKey.IPU)(print)
+        del operator.py_kernels[DispatchKey.IPU]
+        operator._dispatch_cache.clear()
+    assert len(usual) > 400
 
 
 def list_patched_groups() -> set[str]:
