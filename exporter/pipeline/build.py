@@ -31,7 +31,7 @@ from exporter.environments import (
     mark_as_used,
 )
 from exporter.manifest import LoadedProject, Manifest, Project, Toolchain
-from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords, recover_killed_runs
 from exporter.pipeline.decisions import (
     DEFAULT_OPTIONS,
     BuildOptions,
@@ -47,7 +47,6 @@ from exporter.pipeline.decisions import (
 )
 from exporter.pipeline.engine import Engine
 from exporter.pipeline.environments import create_environments, run_nested_export
-from exporter.pipeline.maintenance import recover_killed_runs
 from exporter.pipeline.schedule import estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.supervisor import BuildObserver, Supervisor
 from exporter.planning.plan import SHARD_NOTE, Plan, PlannedCell

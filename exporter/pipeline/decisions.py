@@ -32,10 +32,10 @@ from exporter.pipeline.build_folder import (
     FolderRecords,
     StoredRecords,
     carry_over,
+    mark_flaky,
     remove_unrecorded_files,
 )
 from exporter.pipeline.environments import locate_environment
-from exporter.pipeline.maintenance import mark_flaky
 from exporter.planning.plan import Plan, PlannedCell, apply_expectations
 from exporter.records.record import CellId, Record, RunRecord, Status
 

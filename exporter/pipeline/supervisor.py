@@ -39,12 +39,12 @@ from exporter.pipeline.build_folder import (
     FolderRecords,
     StoredRecords,
     carry_over,
+    mark_flaky,
     remove_unrecorded_files,
     repair_folder,
 )
 from exporter.pipeline.decisions import Decisions, RecordValidator, StoreWriter
 from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task
-from exporter.pipeline.maintenance import mark_flaky
 from exporter.pipeline.schedule import make_opset_jobs
 from exporter.planning.plan import Plan
 from exporter.processes.child_call import describe_exit

@@ -26,7 +26,7 @@ from exporter.manifest.schema.settings import Age
 from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import list_garbage
-from exporter.pipeline.maintenance import find_garbage, remove_garbage
+from exporter.pipeline.garbage import find_garbage, remove_garbage
 from exporter.planning.plan import list_all_cells
 from exporter.records.record import CellId
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.jobs import JobFolder, write_json
-from exporter.pipeline.build_folder import FolderRecords
-from exporter.pipeline.maintenance import describe_flakiness, mark_flaky
+from exporter.pipeline.build_folder import FolderRecords, describe_flakiness, mark_flaky
 from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Source, Stage
 from tests.unit.factory import make_record

@@ -12,7 +12,7 @@ from exporter.cache.store import Store, StoreLimits
 from exporter.cli.entry_point import run
 from exporter.jobs import JobFolder, write_json
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.maintenance import find_garbage, remove_garbage
+from exporter.pipeline.garbage import find_garbage, remove_garbage
 from exporter.records.record import CellId
 from tests.unit.cache.store.cells import make_cell
 from tests.unit.factory import key_by_text

@@ -1,135 +1,17 @@
-"""Keep a build folder sound: mark flaky results, recover killed runs, and find garbage."""
+"""Find the files of a build folder that no manifest and no record needs."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from exporter.cache.fingerprint import TRANSIENT_STATUSES
 from exporter.core.files import CELL_LIMIT, read_regular_file
-from exporter.core.text import pluralize
-from exporter.jobs import WEIGHTS_PATTERN, Announcement, Job, JobFolder
-from exporter.pipeline.build_folder import (
-    REHEARSALS_FOLDER,
-    TOOLCHAINS_FOLDER,
-    FolderRecords,
-    StoredRecords,
-    carry_over,
-    remove_unrecorded_files,
-)
-from exporter.records.baseline import extract_outcome
-from exporter.records.record import CellId, Record, Status
-
-#: Statuses that only the model and its file decide.
-_DETERMINISTIC = frozenset({Status.PASS, Status.FAIL, Status.ERROR, Status.INCONCLUSIVE})
-
-
-def mark_flaky(old: FolderRecords, fresh: FolderRecords) -> None:
-    """Mark each new record that differs from the old one with the same inputs.
-
-    The mark stays until an input changes, because one more equal result proves nothing.
-    """
-    if old.folder.path.is_symlink() or not old.folder.path.is_dir():
-        return
-    for cell, record in tuple(fresh.by_cell.items()):
-        before = old.by_cell.get(cell)
-        if before and (text := describe_flakiness(before, record)):
-            fresh.write(record.model_copy(update={"flaky": text}))
-
-
-def describe_flakiness(before: Record, after: Record) -> str:
-    """Return the text for `Record.flaky` of `after`, or "" if the result is not flaky."""
-    if not {before.status, after.status} <= _DETERMINISTIC:
-        return ""
-    if after.untracked or not all(source.state for source in after.sources):
-        return ""
-    states = [
-        {source.file: source.state for source in record.sources}
-        | record.packages
-        | record.variables
-        for record in (before, after)
-    ]
-    # A run that ends with an exception reads fewer files than a complete one.
-    first, second = sorted(states, key=len)
-    is_partial = Status.ERROR in (before.status, after.status)
-    has_same_inputs = first.items() <= second.items() if is_partial else first == second
-    if before.fingerprint != after.fingerprint or not has_same_inputs:
-        return ""
-    old, new = extract_outcome(before), extract_outcome(after)
-    if all(
-        getattr(old, name) == getattr(new, name)
-        for name in ("status", "stage", "check", "other_checks")
-    ):
-        return before.flaky
-    return f"was {old} in an earlier run of the very same inputs"
-
-
-def recover_killed_runs(
-    stored: StoredRecords, is_valid: Callable[[Record], bool]
-) -> tuple[str, ...]:
-    """Move finished results of killed runs to their models, and remove the rest.
-
-    All records count except those of the last announced cells, as after a crash of the worker.
-    `decide` verifies the files, as for any other record. The build folder is locked.
-
-    Returns:
-        A line for each model with recovered results.
-    """
-    build = stored.build
-    for path in build.list_abandoned():
-        # The run died between the two renames of `BuildFolder.replace_model`.
-        for child in path.glob("*"):
-            # Only the folder of a replaced model has this name and contains records.
-            final = build.model_folder(child.name).path
-            is_replaced = path.name.startswith(f"{child.name}-old-") and not child.is_symlink()
-            if is_replaced and not final.exists() and not final.is_symlink():
-                child.rename(final)
-    notes = [
-        note for path in build.list_abandoned() if (note := _recover_folder(stored, path, is_valid))
-    ]
-    build.remove_abandoned()
-    return tuple(notes)
-
-
-def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Record], bool]) -> str:
-    folder = JobFolder(path)
-    try:
-        job = Job.model_validate_json(read_regular_file(folder.job, CELL_LIMIT))
-    except (OSError, ValidationError):
-        return ""
-    model = job.spec.id
-    # Records must not be removed through a symlink.
-    if not path.name.startswith(f"{model}-") or folder.records.is_symlink():
-        return ""
-    try:
-        announcement = Announcement.model_validate_json(
-            read_regular_file(folder.announcement, CELL_LIMIT)
-        )
-        unfinished = announcement.cells
-    except (OSError, ValidationError):
-        unfinished = job.cells()
-    records = FolderRecords(folder)
-    for cell, record in tuple(records.by_cell.items()):
-        is_finished = cell.model == model and cell not in unfinished
-        if not is_finished or record.status in TRANSIENT_STATUSES or not is_valid(record):
-            records.remove(cell)
-    if not records.by_cell:
-        return ""
-    count = len(records.by_cell)
-    remove_unrecorded_files(records)
-    old = stored.get_model(model)
-    mark_flaky(old, records)
-    # Valid results of the build folder have priority over the recovered ones.
-    if any(is_valid(record) for record in carry_over(old, records, is_valid)):
-        return ""
-    stored.replace_model(model, records)
-    return f"{model}: recovered {pluralize(count, 'result')} of a killed run"
-
+from exporter.jobs import WEIGHTS_PATTERN, JobFolder
+from exporter.pipeline.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
+from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS_PATTERN)
 #: The temporary file of a killed process; see `core.files`.
