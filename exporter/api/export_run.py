@@ -11,12 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from exporter.api.project_store import open_store
-from exporter.api.report_pages import (
-    ReportPaths,
-    list_page_inputs,
-    preload_pages,
-    write_reports,
-)
+from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
 from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
@@ -143,8 +138,7 @@ def _select_changed_cells(
     """
     project = manifest.project
     root = Path(project.root)
-    pages = ReportPaths(project).pages
-    with check_out(root, revision, environment, pages, "--changed") as checkout:
+    with check_out(root, revision, environment, "--changed") as checkout:
         names = list_changed_files(root, checkout.commit.id, environment)
         try:
             before = load_project(checkout.root, root, keep_invalid=True)
@@ -200,6 +194,8 @@ def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:
 
 def _count_accepted_nodes(manifest: Manifest) -> Counter[str]:
     """Return the nodes of all accepted files of each model; none if there is no baseline."""
+    from exporter.api.report_pages import ReportPaths  # loads the pages
+
     sizes: Counter[str] = Counter()
     with suppress(ExporterError):
         for outcome in read_baseline(ReportPaths(manifest.project).baseline).cells:

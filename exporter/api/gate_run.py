@@ -229,8 +229,7 @@ def gate(
             baseline, run, planned, manifest.project.gate
         )
     else:
-        pages = report_pages.ReportPaths(manifest.project).pages
-        with check_out(root, against, environment, pages) as checkout:
+        with check_out(root, against, environment) as checkout:
             state = _read_state(checkout, root)
         accepted, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from exporter.manifest import Manifest, Project
 from exporter.planning.plan import list_all_cells
 from exporter.records.baseline import build_trend, parse_baseline, read_baseline
 from exporter.records.record import RunRecord
-from exporter.report.pages.page_files import PAGES, preload_templates, render_pages
+from exporter.report.pages.page_files import preload_templates, render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
     compute_key,
@@ -27,12 +26,7 @@ from exporter.report.pages.templates import (
     list_written_pages,
     save_up_to_date_key,
 )
-from exporter.report.report_files import (
-    BADGES,
-    describe_plugins,
-    list_plugin_folders,
-    render_exports,
-)
+from exporter.report.report_files import describe_plugins, list_plugin_folders, render_exports
 from exporter.report.report_files import write_reports as write_files
 from exporter.report.rows.cells import AcceptanceHistory
 
@@ -61,14 +55,6 @@ class ReportPaths:
     def note(self) -> Path:
         """The note of the files that were written last."""
         return Path(self.project.root) / self.project.build / PAGES_NOTE
-
-    @property
-    def pages(self) -> str:
-        """A pattern of the pages and badges of models, relative to the project.
-
-        They are most files of a project with many models, and no manifest reads them.
-        """
-        return re.escape(self.project.reports) + rf"/({PAGES}/.*\.md|{BADGES}/.*\.(json|svg))"
 
     @property
     def folders(self) -> tuple[Path, ...]:

@@ -117,7 +117,7 @@ class ArtifactVerifier:
         """Return the digest as `hash_sample` in `checks`, or "" if the folder cannot be read."""
         digest = hashlib.sha256()
         try:
-            names = sorted(os.listdir(f"{self._build}/{folder}"))  # noqa: PTH208 - no Path
+            names = sorted(os.listdir(f"{self._build}/{folder}"))  # noqa: PTH208 - names only
         except OSError:
             return ""
         for name in names:

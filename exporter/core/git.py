@@ -8,7 +8,6 @@ unchanged.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -53,16 +52,11 @@ class Checkout:
 
 @contextmanager
 def check_out(
-    root: Path,
-    revision: str,
-    environment: Mapping[str, str],
-    skipped: str,
-    option: str = "--against",
+    root: Path, revision: str, environment: Mapping[str, str], option: str = "--against"
 ) -> Iterator[Checkout]:
     """Yield the project at the commit that `revision` and `HEAD` share.
 
-    `skipped` matches the files that are not needed, relative to the project. `option` is the one
-    that names the revision, for messages.
+    `option` is the one that names the revision, for messages.
 
     Raises:
         ExporterError: MANIFEST if the revision does not exist. ENVIRONMENT if git is missing, if
@@ -90,8 +84,7 @@ def check_out(
         files = Path(folder).resolve() / "files"
         project = files / prefix
         project.mkdir(parents=True)  # git creates no folder for an empty tree
-        needless = re.compile(re.escape(prefix) + skipped)
-        _write_files(_Git(Path(top), environment, option), base, Path(folder), needless)
+        _write_files(_Git(Path(top), environment, option), base, Path(folder))
         day = git.run("show", "--no-patch", "--format=%cs", base)
         yield Checkout(
             name=name,
@@ -101,18 +94,17 @@ def check_out(
         )
 
 
-def _write_files(git: _Git, commit: str, folder: Path, skipped: re.Pattern[str]) -> None:
+def _write_files(git: _Git, commit: str, folder: Path) -> None:
     """Write the files of a commit and of its fetched submodules into `folder/files`.
 
     A separate index keeps the work tree and its index unchanged.
     """
     index = git.select_index(folder / "index")
     index.run("read-tree", "--no-sparse-checkout", commit)
-    entries = [line.partition("\t") for line in index.run("ls-files", "--stage", "-z").split("\0")]
-    names = "".join(f"{name}\0" for _, _, name in entries if name and not skipped.fullmatch(name))
-    index.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/files/", input=names)
-    for fields, _, name in entries:
-        if fields.startswith(_SUBMODULE):
+    index.run("checkout-index", "--all", f"--prefix={folder}/files/")
+    for line in index.run("ls-files", "--stage", "-z").split("\0"):
+        if line.startswith(_SUBMODULE):
+            fields, _, name = line.partition("\t")
             module = _Git(git.folder / name, git.environment).select_index(folder / "submodule")
             # A folder without a repository of its own would read the outer one.
             if not (module.folder / ".git").exists():

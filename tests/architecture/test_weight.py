@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_100,
-    "lines of tests": 67_075,
+    "lines of the package": 56_073,
+    "lines of tests": 67_056,
     "files": 243,
     "packages": 42,
     "modules below 60 lines": 8,
