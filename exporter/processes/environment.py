@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -19,33 +20,42 @@ TESTED_TORCH = ((2, 13), (2, 14), (2, 15))
 WITHHELD = "EXPORTER_WITHHELD"
 
 #: Variables that change results in native code. All results depend on them.
-_SEMANTIC = ("TORCH_*", "TORCHINDUCTOR_*", "ORT_*")
+_SEMANTIC = (
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_BLAS_PREFER_CUBLASLT",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_CUDNN_V8_API_DISABLED",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+    "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD",
+    "TORCH_FORCE_WEIGHTS_ONLY_LOAD",
+    "TORCH_LINALG_PREFER_CUSOLVER",
+    "ORT_DISABLE_FLASH_ATTENTION",
+    "ORT_DISABLE_FUSED_ATTENTION",
+)
 #: Folders of downloads. A model that reads a file in one depends on all of these variables.
 CACHES = frozenset({"TORCH_HOME", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"})
-#: Folders that differ between machines. torch sets one of them.
-_LOCATIONS = CACHES | {"TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"}
-#: Names of secrets. Workers receive those that the project lists. No key contains their values.
+#: Variables that forbid downloads. A model that reads a file of a cache depends on them, too.
+OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"})
+#: Names of secrets. No key contains the values of those that a project lists.
 _SECRETS = ("*TOKEN*", "*SECRET*", "*PASSW*", "*CREDENTIAL*", "*_KEY", "*_KEY_*", "*APIKEY*")
-#: Paths, and the variables that the worker's packages read.
-_ALLOWED = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "TMPDIR",
-    *_LOCATIONS,
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PYTHONUTF8",
-    "VIRTUAL_ENV",
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
-    "CUDA_*",
-    "NVIDIA_*",
-    "TORCH_*",
-    "TORCHINDUCTOR_*",
-    "ORT_*",
-    TORCH_PRIVATE,
+#: The user and the password in a URL.
+_LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+#: Paths, and the variables that drivers and the worker's packages read. Exact names, because a
+#: wildcard would include secrets such as `TORCH_PAT`.
+_ALLOWED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "VIRTUAL_ENV"),
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH"),
+        *("CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "CUDA_FORCE_PTX_JIT"),
+        *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_PIPE_DIRECTORY"),
+        *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+        *("TORCH_LOGS", "TORCH_CPP_LOG_LEVEL", "TORCH_SHOW_CPP_STACKTRACES"),
+        *("TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", TORCH_PRIVATE),
+        *_SEMANTIC,
+        *CACHES,
+        *OFFLINE,
+    }
 )
 
 #: One thread per worker: workers share the cores, and sums are the same on every machine.
@@ -89,7 +99,11 @@ def make_worker_environment(
     The patterns are more names, with wildcards, that the project lists.
     """
     patterns = tuple(patterns)
-    allowed = {name: value for name, value in parent.items() if _is_allowed(name, patterns)}
+    allowed = {
+        name: value
+        for name, value in parent.items()
+        if _matches(name, patterns) or (name in _ALLOWED and not _LOGIN.search(value))
+    }
     fixed = {name: _LOCALE[name] for name in _LOCALE if not _matches(name, patterns)} | _FIXED
     withheld = {WITHHELD: ",".join(sorted(parent.keys() - allowed.keys() - fixed.keys()))}
     return allowed | fixed | withheld
@@ -103,7 +117,7 @@ def is_fixed(name: str, patterns: Iterable[str] = ()) -> bool:
 def is_passed(name: str, patterns: Iterable[str] = ()) -> bool:
     """Return True if workers receive a variable of the parent."""
     patterns = tuple(patterns)
-    return not is_fixed(name, patterns) and _is_allowed(name, patterns)
+    return not is_fixed(name, patterns) and (name in _ALLOWED or _matches(name, patterns))
 
 
 def list_shared_variables(
@@ -111,27 +125,21 @@ def list_shared_variables(
 ) -> dict[str, str]:
     """Return the variables that workers on other hosts receive from this process.
 
-    All results depend on them. A secret is one of them only if the project lists it.
+    All results depend on them.
     """
-    patterns, defaults = tuple(patterns), (*_SEMANTIC, TORCH_PRIVATE)
-    return {
-        name: value
-        for name, value in parent.items()
-        if _has_meaning(name, patterns, defaults)
-        and (_matches(name, patterns) or not _is_secret(name))
-    }
+    patterns = tuple(patterns)
+    passed = make_worker_environment(parent, patterns)
+    shared = {name for name in passed if name == TORCH_PRIVATE or _has_meaning(name, patterns)}
+    return {name: value for name, value in parent.items() if name in shared}
 
 
 def digest_variables(parent: Mapping[str, str], patterns: Iterable[str]) -> str:
-    """Return a hash of the variables that results depend on.
-
-    A secret counts only by its name, because a short value could be found from its hash.
-    """
+    """Return a hash of the variables that results depend on, without their secrets."""
     patterns = tuple(patterns)
     states = [
-        (name, "" if _is_secret(name) else value)
+        (name, _remove_secret(name, value))
         for name, value in sorted(parent.items())
-        if _has_meaning(name, patterns, _SEMANTIC)
+        if _has_meaning(name, patterns)
     ]
     return hashlib.sha256(repr(states).encode(errors="surrogateescape")).hexdigest()
 
@@ -140,22 +148,18 @@ def hash_variable(name: str, value: str | None) -> str:
     """Return the state of one variable: its hash, or `missing`."""
     if value is None:
         return "missing"
-    text = "" if _is_secret(name) else value
-    return hashlib.sha256(f"{name}={text}".encode(errors="surrogateescape")).hexdigest()
+    text = f"{name}={_remove_secret(name, value)}"
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def _is_allowed(name: str, patterns: tuple[str, ...]) -> bool:
-    return _matches(name, patterns) or (_matches(name, _ALLOWED) and not _is_secret(name))
-
-
-def _has_meaning(name: str, patterns: tuple[str, ...], defaults: tuple[str, ...]) -> bool:
+def _has_meaning(name: str, patterns: tuple[str, ...]) -> bool:
     """Return True if all results depend on a variable; the project may list any."""
-    is_default = name not in _LOCATIONS and _matches(name, defaults)
-    return name not in _FIXED and (is_default or _matches(name, patterns))
+    return name not in _FIXED and (name in _SEMANTIC or _matches(name, patterns))
 
 
-def _is_secret(name: str) -> bool:
-    return _matches(name.upper(), _SECRETS)
+def _remove_secret(name: str, value: str) -> str:
+    """Return a value without its secret, because a short one could be found from its hash."""
+    return "" if _matches(name.upper(), _SECRETS) else _LOGIN.sub("", value)
 
 
 @lru_cache(maxsize=1 << 14)  # each model has the same variables

@@ -204,7 +204,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
         ("USER", "the environment variable USER changed"),
         ("MY_VALUE", "the environment variables or the sandbox of workers changed"),
         ("XDG_CACHE_HOME", "the environment variables or the sandbox of workers changed"),
-        ("TORCH_LOGS", "the environment variables or the sandbox of workers changed"),
+        ("TORCH_COMPILE_DISABLE", "the environment variables or the sandbox of workers changed"),
     ],
 )
 def test_a_changed_variable_makes_the_cell_stale(exported: Path, name: str, reason: str) -> None:

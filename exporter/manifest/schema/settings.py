@@ -277,11 +277,12 @@ class ProjectTable(Table):
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""
     environment: Items[fields.Variable] = ()
-    """Environment variables that workers receive, besides `PATH`, `HOME`, `TORCH_*`, `CUDA_*` and
-    some others: `["HF_HOME", "MY_*"]`. If a value changes, all cells are stale. The locale of
-    workers is UTF-8 and their time zone is UTC, unless `LC_*` or `TZ` is listed. Workers receive
-    secrets (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) only if they are listed; the names of
-    secrets count, their values do not."""
+    """Environment variables that workers receive, besides `PATH`, `HOME`, `CUDA_VISIBLE_DEVICES`
+    and other names that drivers and PyTorch read: `["HF_ENDPOINT", "MY_*"]`. If a value changes,
+    all cells are stale. The locale of workers is UTF-8 and their time zone is UTC, unless `LC_*` or
+    `TZ` is listed. Workers receive secrets, and URLs with a user or a password, only if they are
+    listed. The name of a secret (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) counts and its value
+    does not; a URL counts without user and password."""
     sandbox: Sandbox = "none"
     """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model can write
     only to the folder of its job, has no TCP, and can neither signal nor open other processes. It

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.processes.child_call import CALL_MODULE
-from exporter.processes.environment import CACHES, WITHHELD, hash_variable, is_fixed
+from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
 
@@ -383,7 +383,7 @@ class VariableReads:
         folders = [str(Path.home() / ".cache"), *filter(None, map(self._first.get, CACHES))]
         paths = [f"{os.path.realpath(folder)}/" for folder in folders]
         caches = tuple(folder for folder in paths if not str(root).startswith(folder))
-        names |= CACHES if any(file.startswith(caches) for file in files) else set()
+        names |= CACHES | OFFLINE if any(file.startswith(caches) for file in files) else set()
         return {name: hash_variable(name, self._first.get(name)) for name in sorted(names)}
 
     def list_withheld(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import Case, Fill, Input, ModelSpec
-from exporter.manifest.syntax.values import split_data_file
+from exporter.manifest.syntax.values import IMAGE_SUFFIXES, split_data_file
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Array, Tensors, from_numpy
 from exporter.worker.inputs.input_sets import InputSet, Special
@@ -124,11 +124,16 @@ def read_picture(
         raise Failure(Stage.SOURCE, message) from error
     height, width = shape[-2:]
     mode = "YCbCr" if fill.mode == "Y" else fill.mode
+    known = Image.registered_extensions().items()
+    # Pillow would open others with programs of the system, such as EPS with Ghostscript.
+    formats = [name for suffix, name in known if suffix in IMAGE_SUFFIXES]
     try:
-        with Image.open(folder / fill.file) as picture:
+        with Image.open(folder / fill.file, formats=formats) as picture:
             scaled = picture.convert(mode).resize((width, height), Image.Resampling.BICUBIC)
     except UnidentifiedImageError as error:
-        message = f"{fill.file}: the file is no picture that Pillow reads; use another file"
+        message = (
+            f"{fill.file}: the file is no picture in a format that `image` accepts; convert it"
+        )
         raise Failure(Stage.SOURCE, message) from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         message = f"{fill.file}: the picture cannot be read: {error}; write it again"

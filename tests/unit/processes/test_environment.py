@@ -16,7 +16,8 @@ from exporter.processes.environment import (
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCH_LOGS"]
+    "name",
+    ["PATH", "HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "TORCH_LOGS", "HF_HUB_OFFLINE"],
 )
 def test_variables_of_the_worker_are_passed_on(name: str) -> None:
     assert make_worker_environment({name: "x"})[name] == "x"
@@ -38,6 +39,10 @@ def test_variables_of_the_worker_are_passed_on(name: str) -> None:
         "CUDA_DOWNLOAD_PASSWORD",
         "TORCH_HUB_TOKEN",
         "ORT_ACCESS_KEY_ID",
+        "TORCH_PAT",
+        "NVIDIA_AUTH",
+        "ORT_PASS",
+        "TORCHINDUCTOR_REDIS_URL",
     ],
 )
 def test_other_variables_are_dropped(name: str) -> None:
@@ -56,8 +61,15 @@ def test_listed_variables_are_passed_on_and_others_are_named() -> None:
 
 
 def test_a_secret_reaches_workers_only_if_the_project_lists_it() -> None:
+    url = "https://user:p%40ss@host/simple"
     parent = {"NVIDIA_API_KEY": "nvapi-1", "TORCH_HUB_TOKEN": "2", "NVIDIA_VISIBLE_DEVICES": "all"}
-    assert "nvapi-1" not in str(make_worker_environment(parent))
+    parent |= {"TORCH_INDEX_URL": url, "HF_HOME": url, "TORCH_HOME": "https://host/a@b"}
+    environment = make_worker_environment(parent)
+    assert "nvapi-1" not in str(environment)
+    assert "p%40ss" not in str(environment)
+    assert environment["TORCH_HOME"] == "https://host/a@b"
+    assert {"TORCH_INDEX_URL", "HF_HOME"} <= {*environment[WITHHELD].split(",")}
+    assert make_worker_environment(parent, ["HF_HOME"])["HF_HOME"] == url
     assert not is_passed("NVIDIA_API_KEY")
     assert is_passed("NVIDIA_VISIBLE_DEVICES")
     assert is_passed("NVIDIA_API_KEY", ["NVIDIA_API_KEY"])
@@ -97,11 +109,15 @@ def test_telemetry_is_off() -> None:
         ({"HF_HOME": "/a"}, {"HF_HOME": "/b"}, True),
         ({"HF_HOME": "/a"}, {}, True),
         ({}, {"HF_HOME": ""}, True),
-        ({"TORCH_LOGS": "x"}, {}, True),
+        ({"TORCH_COMPILE_DISABLE": "1"}, {}, True),
+        ({"TORCH_LOGS": "x"}, {}, False),
         ({"TORCH_HOME": "/a"}, {"TORCH_HOME": "/b"}, False),
         ({}, {"TORCHINDUCTOR_CACHE_DIR": "/b"}, False),
         ({"OTHER": "1"}, {"OTHER": "2"}, False),
         ({"HF_TOKEN": "1"}, {"HF_TOKEN": "2"}, False),
+        ({"HF_URL": "s3://u:1@host/a"}, {"HF_URL": "s3://u:2@host/a"}, False),
+        ({"HF_URL": "s3://u:1@host/a"}, {"HF_URL": "s3://u:1@host/b"}, True),
+        ({"HF_URL": "s3://host/a@1"}, {"HF_URL": "s3://host/a@2"}, True),
         ({"HF_TOKEN": "1"}, {}, True),
         ({"HF_A": "x", "HF_B": "y"}, {"HF_A": "xy", "HF_B": ""}, True),
     ],

@@ -78,6 +78,7 @@ def test_this_package_is_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 CACHES = {"HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "XDG_CACHE_HOME"}
+CACHES |= {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
 
 
 def test_a_file_in_a_cache_depends_on_the_variables_of_caches(

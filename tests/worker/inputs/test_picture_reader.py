@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from exporter.manifest.syntax.values import IMAGE_SUFFIXES
 from exporter.worker.inputs.input_tensors import read_picture
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import make_fill
@@ -24,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     picture.paste(WHITE, (4, 0, 8, 4))
     picture.save(tmp_path / "x.png")
     (tmp_path / "text.png").write_text("no picture")
+    picture.save(tmp_path / "program.png", format="EPS")
     image.effect_noise((64, 64), 100).save(tmp_path / "cut.png")
     content = (tmp_path / "cut.png").read_bytes()
     (tmp_path / "cut.png").write_bytes(content[: len(content) // 2])
@@ -40,6 +42,12 @@ def test_colors_are_channels_from_0_to_1(folder: Path) -> None:
     assert tensor.dtype is torch.float32
     assert tensor[1, :, 0, 0].tolist() == [1, 0, 0]
     assert tensor[0, :, 3, 7].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
+def test_each_format_of_the_manifest_is_read(suffix: str, folder: Path) -> None:
+    image.new("RGB", (4, 4), WHITE).save(folder / f"x{suffix}")
+    assert bool((read(folder, f"x{suffix}", "RGB", 3, 4, 4, dtype=torch.uint8) == 255).all())
 
 
 @pytest.mark.parametrize("mode", ["L", "Y"])
@@ -60,7 +68,9 @@ def test_the_picture_is_scaled_to_other_sizes(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("text.png", r"text\.png: the file is no picture that Pillow reads; use another file"),
+        ("text.png", r"text\.png: the file is no picture in a format that `image` accepts"),
+        # Pillow would start Ghostscript.
+        ("program.png", r"program\.png: the file is no picture in a format that `image` accepts"),
         ("cut.png", r"cut\.png: the picture cannot be read"),
     ],
 )

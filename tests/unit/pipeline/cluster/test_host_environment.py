@@ -42,13 +42,13 @@ def test_no_secret_travels_unless_it_is_listed() -> None:
         "TORCH_API_KEY": "k",
         "HOME": "/home/me",
         "PATH": "/bin",
-        "TORCH_LOGS": "all",
+        "TORCH_COMPILE_DISABLE": "all",
         "TORCH_HOME": "/home/me/torch",
         "MY_MODE": "fast",
     }
-    assert list_shared_variables(client) == {"TORCH_LOGS": "all"}
+    assert list_shared_variables(client) == {"TORCH_COMPILE_DISABLE": "all"}
     assert list_shared_variables(client, ["HF_TOKEN", "MY_*"]) == {
-        "TORCH_LOGS": "all",
+        "TORCH_COMPILE_DISABLE": "all",
         "HF_TOKEN": "t",
         "MY_MODE": "fast",
     }
@@ -56,14 +56,16 @@ def test_no_secret_travels_unless_it_is_listed() -> None:
 
 def test_workers_have_the_variables_of_the_client_and_the_folders_of_the_host() -> None:
     context = make_context(
-        variables={"TORCH_LOGS": "all"}, patterns=("MY_*",), python_path=("src", "/opt/lib")
+        variables={"TORCH_COMPILE_DISABLE": "all"},
+        patterns=("MY_*",),
+        python_path=("src", "/opt/lib"),
     )
     host = {"PATH": "/usr/bin", "ORT_LOG": "1", "MY_MODE": "slow", "SECRET": "s"}
     host["PYTHONPATH"] = "/host/lib:/client/project/src"
     variables = make_host_variables(context, Path("/host/copy"), host)
     assert variables["PYTHONPATH"] == "/host/copy/src:/opt/lib:/host/lib"
     assert variables["PATH"] == "/usr/bin"
-    assert variables["TORCH_LOGS"] == "all"
+    assert variables["TORCH_COMPILE_DISABLE"] == "all"
     # The client lacks these, so a host with them would give other results.
     assert not {"ORT_LOG", "MY_MODE", "SECRET"} & variables.keys()
 
