@@ -238,9 +238,9 @@ def _is_at_most(old: Any, new: Any) -> bool:
 
 
 def _is_comparator_as_strict(old: Comparator | None, new: Comparator | None) -> bool:
-    """Return whether a comparator accepts no more; a function accepts anything."""
+    """Return whether both are of a kind whose new limit accepts no more."""
     if new is None or old is None:
-        return old is None or not old.call
+        return False  # it replaces the tolerance, which is another measure
     if old.cosine is not None and new.cosine is not None:
         return new.cosine >= old.cosine
     return old.sqnr is not None and new.sqnr is not None and new.sqnr >= old.sqnr

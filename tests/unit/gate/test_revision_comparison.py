@@ -19,6 +19,7 @@ from exporter.manifest import (
     Axis,
     Bound,
     Case,
+    Comparator,
     Component,
     Constant,
     Container,
@@ -59,6 +60,11 @@ FOR_OLD = FORESEEN.model_copy(update={"torch": "<2.14"})
 
 
 OTHER = PLAIN.model_copy(update={"name": "other"})
+
+
+def compare_by(**fields: Any) -> dict[str, Any]:
+    """Return the outputs of an entry with a comparator in place of the tolerance."""
+    return {"outputs": (PLAIN.model_copy(update={"compare": Comparator(**fields)}),)}
 
 
 def find_changes(before: dict[str, Any], after: dict[str, Any]) -> list[GateFinding]:
@@ -184,6 +190,13 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"shape": ("batch", 999)}),)}),
     ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"dtype": "float16"}),)}),
     ({"outputs": (PLAIN,)}, {"outputs": (PLAIN.model_copy(update={"kind": "sequence"}),)}),
+    # A comparator replaces the tolerance, and two kinds are not comparable.
+    ({"outputs": (PLAIN,)}, compare_by(cosine=0.999)),
+    (compare_by(cosine=0.999), {"outputs": (PLAIN,)}),
+    (compare_by(cosine=0.99), compare_by(cosine=0.98)),
+    (compare_by(cosine=0.99), compare_by(sqnr=40.0)),
+    (compare_by(top_k=5), compare_by(top_k=10)),
+    (compare_by(call="a.py:f"), compare_by(cosine=0.999)),
     ({"outputs": (PLAIN, OTHER)}, {"outputs": (OTHER, PLAIN)}),
     ({"outputs": (PLAIN,)}, {"outputs": (PLAIN, OTHER)}),
 ]
@@ -244,6 +257,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (find_axis(rule=DOUBLED, max=16), find_axis(rule=DOUBLED)),
     ({"outputs": (PLAIN.model_copy(update={"shape": ("batch", "n")}),)}, {"outputs": (PLAIN,)}),
+    (compare_by(cosine=0.99), compare_by(cosine=0.999)),
+    (compare_by(sqnr=40.0), compare_by(sqnr=40.0)),
     ({}, {"opsets": (16, 17, 18), "description": "a net", "timeout": 1.0}),
 ]
 
