@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, suggest_nearest
@@ -31,7 +31,7 @@ from exporter.records.record import (
     Status,
     format_validation_error,
 )
-from exporter.tools.verify.client import FolderVerdict, VerifyReport, hash_settings
+from exporter.tools.verify.client import FolderVerdict, VerdictTime, VerifyReport, hash_settings
 
 #: In the reports folder.
 FILE = "evidence.json"
@@ -58,7 +58,7 @@ class Evidence(FrozenModel):
     machine: str
     runtime: str
     """`onnxruntime-gpu 1.31.1`."""
-    time: AwareDatetime
+    time: VerdictTime
     error: float | None = None
     """The largest difference from PyTorch."""
     placement: str = ""
@@ -171,6 +171,7 @@ def _find_problem(
     """Return why a verdict is no evidence for this project, or ""."""
     names = manifest.project.device_names
     failed = [each.check for each in verdict.verdict.checks if each.status is not Status.PASS]
+    is_compared = any(each.check == "parity" for each in verdict.verdict.checks)
     if row.cell.device not in names:
         hint = suggest_nearest(row.cell.device, names) or "; add it to `devices`"
         return f"the project has no device {row.cell.device}{hint}"
@@ -178,7 +179,7 @@ def _find_problem(
         return "no manifest contains the cell; add the device or the opset to the entry"
     if row.status is Status.UNAVAILABLE:
         return f"proves nothing, the device is unavailable there: {join_lines(row.message)}"
-    if row.status is Status.PASS and (failed or not verdict.verdict.checks):
+    if row.status is Status.PASS and (failed or not is_compared):
         return f"the status pass contradicts the check {failed[0] if failed else 'parity'}"
     if row.time > now + _CLOCK_SLACK:
         return f"is from the future, {row.day}; correct the clock of that machine and verify again"
@@ -207,6 +208,13 @@ def _find_mismatch(row: Evidence, files: _Files, project: Project) -> str:
         return (
             f"the settings of {cell.device} differ from those of the measurement; verify with "
             "`--root` and a copy of pyproject.toml"
+        )
+    environment = project.find_device(cell.device).environment
+    if environment and not environment.allows(row.runtime):
+        required = ", ".join(environment.requirements)
+        return (
+            f"ran with {row.runtime}, but {environment.location} requires {required}; install "
+            "these packages there and verify again"
         )
     return ""
 

@@ -16,7 +16,11 @@ from exporter.core.known_names import Release, find_limits
 from exporter.core.text import DEFAULT_COMMAND
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.model import ModelSpec, Style
-from exporter.manifest.syntax.values import find_pinned_release, find_requirement_name
+from exporter.manifest.syntax.values import (
+    find_pinned_release,
+    find_requirement_name,
+    is_in_range,
+)
 
 Optimization = Literal["none", "basic", "extended", "all"]
 Proof = Literal["short", "full"]
@@ -49,6 +53,17 @@ class RuntimeEnvironment(FrozenModel):
         names = (find_requirement_name(requirement) for requirement in self.requirements)
         known = {name: self.packages[name] for name in names if name in self.packages}
         return ", ".join(f"{name} {version}" for name, version in known.items())
+
+    def allows(self, runtime: str) -> bool:
+        """Return whether the requirements select these packages: `onnxruntime 1.17.3`.
+
+        Returns:
+            False if `runtime` has none of the required packages.
+        """
+        packages = dict(text.rpartition(" ")[::2] for text in runtime.split(", "))
+        named = ((find_requirement_name(text), text) for text in self.requirements)
+        known = [(packages[name], text) for name, text in named if name in packages]
+        return bool(known) and all(is_in_range(version, text) for version, text in known)
 
 
 class Toolchain(FrozenModel):

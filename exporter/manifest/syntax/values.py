@@ -135,7 +135,7 @@ def find_requirement_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
 
 
-_BOUND = re.compile(r"(<=|>=|<|>|==|!=)\s*(\d+(?:\.\d+)*)")
+_BOUND = re.compile(r"(<=|>=|<|>|==|!=|~=)\s*(\d+(?:\.\d+)*)")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _Release = tuple[int, ...]
 _OPERATORS: dict[str, Callable[[_Release, _Release], bool]] = {
@@ -145,6 +145,7 @@ _OPERATORS: dict[str, Callable[[_Release, _Release], bool]] = {
     ">=": operator.ge,
     "==": operator.eq,
     "!=": operator.ne,
+    "~=": lambda release, bound: release >= bound and release[:-1] == bound[:-1],
 }
 
 

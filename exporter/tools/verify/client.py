@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
@@ -23,6 +25,11 @@ from exporter.tools.publish.published_folder import MARKER, MODEL, Publication
 
 _CHILD = "exporter.tools.verify.child"
 _CONTRACT = "contract.json"
+#: Python cannot convert every time of the years 1 and 9999 to UTC.
+VerdictTime = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(2020, 1, 1, tzinfo=UTC), lt=datetime(2201, 1, 1, tzinfo=UTC)),
+]
 
 
 class DeviceVerdict(FrozenModel):
@@ -66,7 +73,7 @@ class FolderVerdict(FrozenModel):
 class VerifyReport(ChecksummedModel):
     """The output of `--json`."""
 
-    time: AwareDatetime
+    time: VerdictTime
     machine: str
     """The system and the processors, without the name of the host."""
     verdicts: Items[FolderVerdict]

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from exporter.api.evidence import (
+    Evidence,
+    EvidenceFile,
     add_evidence,
     attach_evidence,
     find_evidence_findings,
@@ -18,6 +20,7 @@ from exporter.api.evidence import (
 from exporter.core.errors import ExporterError
 from exporter.gate.finding import FindingKind
 from exporter.manifest import Device, Manifest, Project
+from exporter.manifest.resolved.project import RuntimeEnvironment
 from exporter.records.record import CheckResult, RunRecord, Status
 from exporter.report.formats import choose_mark
 from exporter.tools.verify.client import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
@@ -106,6 +109,10 @@ def test_a_measurement_of_an_older_file_is_stale(tmp_path: Path) -> None:
         ({"status": Status.UNAVAILABLE}, "net/18/cuda: proves nothing, the device is unavailable"),
         ({"checks": ()}, "net/18/cuda: the status pass contradicts the check parity"),
         (
+            {"checks": (CheckResult(check="files", status=Status.PASS),)},
+            "net/18/cuda: the status pass contradicts the check parity",
+        ),
+        (
             {"checks": (CheckResult(check="values", status=Status.FAIL),)},
             "net/18/cuda: the status pass contradicts the check values",
         ),
@@ -136,6 +143,55 @@ def test_other_verdicts_of_the_file_are_added(
     row, message = add(make_project(tmp_path), write_report(tmp_path, change, {}))
     assert row.startswith("pass on Linux, A10")
     assert message.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "runtime", "is_allowed"),
+    [
+        ("onnxruntime-gpu==1.31.*", "onnxruntime-gpu 1.31.1, numpy 2.4.6", True),
+        ("onnxruntime-gpu~=1.31.0", "onnxruntime-gpu 1.31.1", True),
+        ("onnxruntime-gpu==1.17.*", "onnxruntime-gpu 1.31.1", False),
+        ("onnxruntime-gpu~=1.30.0", "onnxruntime-gpu 1.31.1", False),
+        ("onnxruntime==1.31.*", "onnxruntime-gpu 1.31.1", False),
+    ],
+)
+def test_the_packages_of_a_measurement_are_those_that_the_device_requires(
+    requirement: str, runtime: str, is_allowed: bool, tmp_path: Path
+) -> None:
+    environment = RuntimeEnvironment(
+        name="pinned", requirements=("numpy", requirement), location="pyproject.toml:9"
+    )
+    device = CUDA.model_copy(update={"environment": environment})
+    manifest = make_project(tmp_path)
+    add(manifest, write_report(tmp_path, runtime=runtime))
+    pinned = make_project(tmp_path, devices=(device,))
+    (message,) = add(pinned, write_report(tmp_path, runtime=runtime))
+    expected = "the evidence is added already" if is_allowed else f"ran with {runtime}, but pyproj"
+    assert message.startswith(f"net/18/cuda: {expected}")
+    # A row that was added earlier is stale.
+    shown = attach_evidence(make_results(), pinned.project).records[1].message
+    assert shown.startswith("measured elsewhere") is is_allowed
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_an_impossible_year_is_refused_where_it_is_read(time: str, tmp_path: Path) -> None:
+    manifest = make_project(tmp_path)
+    path = write_report(tmp_path)
+    report = VerifyReport.read(path.read_bytes())
+    path.write_text(report.model_copy(update={"time": datetime.fromisoformat(time)}).to_json())
+    with pytest.raises(ExporterError, match="time: Input should be .* 2"):
+        add(manifest, path)
+    row = read_report_row(manifest, tmp_path)
+    stored = EvidenceFile(rows=(row.model_copy(update={"time": datetime.fromisoformat(time)}),))
+    find_evidence_path(manifest.project).write_text(stored.to_json())
+    with pytest.raises(ExporterError, match=r"rows.0.time: .*; restore it from git"):
+        read_evidence(manifest.project)
+
+
+def read_report_row(manifest: Manifest, folder: Path) -> Evidence:
+    add(manifest, write_report(folder))
+    (row,) = read_evidence(manifest.project).values()
+    return row
 
 
 def test_one_verdict_for_each_cell_is_stored(tmp_path: Path) -> None:

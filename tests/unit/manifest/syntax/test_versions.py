@@ -126,7 +126,7 @@ def test_a_range_is_stored_without_spaces() -> None:
     assert check_version_range(" >= 2.12 , <2.14") == ">=2.12,<2.14"
 
 
-@pytest.mark.parametrize("versions", ["2.14", "", "~=2.14", "<2.14,", "<two", "<2.14 >2", "==2.*"])
+@pytest.mark.parametrize("versions", ["2.14", "", "=2.14", "<2.14,", "<two", "<2.14 >2", "==2.*"])
 def test_another_text_is_no_range(versions: str) -> None:
     with pytest.raises(ValueError, match="comparisons of versions such as"):
         check_version_range(versions)
