@@ -23,7 +23,8 @@ from exporter.gate.finding import (
     find_cause,
     select_blocking,
 )
-from exporter.manifest import Manifest, ModelSpec, load_project
+from exporter.manifest import Manifest, ModelSpec, load_project, load_settings
+from exporter.manifest.loader import list_manifests
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
@@ -287,10 +288,17 @@ def _add_causes(
 def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectState:
     """Read the manifests and the baseline of a revision.
 
-    Every entry must be valid, because an unknown promise could be weakened without a finding.
+    Every entry must be valid, because an unknown promise could be weakened without a finding. A
+    revision without manifests, such as that of the first pull request, promises nothing.
     """
     try:
-        manifest = load_project(checkout.root, fallback_root=root)
+        project = load_settings(checkout.root)
+        is_empty = not checkout.omitted and not list_manifests(checkout.root / project.manifests)
+        manifest = (
+            Manifest(project=project, models=())
+            if is_empty
+            else load_project(checkout.root, fallback_root=root)
+        )
     except ExporterError as error:
         message = (
             f"{checkout.name}: the manifests cannot be read by this version; compare with a later "
@@ -309,6 +317,9 @@ def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectSt
     try:
         content = (checkout.root / name).read_bytes()
     except OSError as error:
+        if is_empty:
+            nothing = Baseline(tools={}, cells=())
+            return baseline_comparison.ProjectState(manifest=manifest, baseline=nothing)
         message = f"{checkout.name}: has no {name}; accept its results first"
         raise ExporterError(ExitCode.RED, message) from error
     baseline = parse_baseline(content, f"{checkout.name}: {name}")

@@ -423,14 +423,19 @@ def load_layers(
     )
 
 
-def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterator[ManifestFile]:
-    """Yield every manifest below the folder, sorted by path, without hidden files and folders."""
-    base = root / folder
-    paths = sorted(
+def list_manifests(folder: Path) -> list[Path]:
+    """Return every manifest below a folder, sorted by path, without hidden files and folders."""
+    return sorted(
         path
-        for path in base.rglob("*.toml")
-        if not any(part.startswith(".") for part in path.relative_to(base).parts)
+        for path in folder.rglob("*.toml")
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+
+
+def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterator[ManifestFile]:
+    """Yield every manifest below the folder."""
+    base = root / folder
+    paths = list_manifests(base)
     if not paths:
         problem = "contains no manifest (*.toml)" if base.is_dir() else "the folder does not exist"
         message = f"{problem}; run the command in the project's folder, pass it with --root, set "

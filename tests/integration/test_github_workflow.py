@@ -235,6 +235,7 @@ def runner(tmp_path: Path) -> Runner:
     shutil.copy(NOX, repository / ".ci/nox.txt")
     (repository / ".gitignore").write_text("build/\n__pycache__/\n.nox/\n")
     run_git(repository, "init", "-q", "-b", "main")
+    run_git(repository, "commit", "-qm", "root", "--allow-empty")
     run_git(repository, "add", ":/")
     run_git(repository, "commit", "-qm", "models")
     run_git(repository, "checkout", "-qb", "topic")
@@ -248,14 +249,14 @@ def run_exports(runner: Runner) -> list[int]:
     return [runner.run_job("export", shard=shard) for shard in shards]
 
 
-def accept(runner: Runner) -> None:
-    """Accept the merged results of the gate job as the baseline of `main`."""
+def accept(runner: Runner, branch: str = "main") -> None:
+    """Accept the merged results of the gate job as the baseline of a branch."""
     merged, repository = runner.folder / "gate", runner.repository
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "exporter", "baseline"]
     subprocess.run(command, cwd=merged, env=environment, capture_output=True, check=True)
     shutil.copytree(merged / "reports", repository / "reports")
-    run_git(repository, "checkout", "-q", "main")
+    run_git(repository, "checkout", "-q", branch)
     run_git(repository, "add", ":/")
     run_git(repository, "commit", "-qm", "accepted")
     run_git(repository, "checkout", "-qB", "topic")
@@ -348,11 +349,17 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
 @pytest.mark.timeout(900)
 def test_the_action_exports_gates_and_comments(runner: Runner) -> None:
     runner.gh_log.with_name("gh.id").write_text("")
-    assert runner.use_action("gate", packages="-e .") == 1  # there is no baseline yet
+    # The first pull request: the root commit has no manifests, so it promises nothing.
+    run_git(runner.repository, "branch", "-qf", "main", "main~1")
+    assert runner.use_action("gate", packages="-e .") == 1
     log = (runner.folder / "log").read_text()
     assert f"pip: install {ROOT}[export] -e ." in log
-    assert "has no reports/baseline.json" in runner.read_comment("gate")
-    accept(runner)
+    assert "one/17/cpu: new cell, green: not in the baseline -> pass" in log
+    accept(runner, "topic")
+    shutil.rmtree(runner.folder / "gate")
+    assert runner.use_action("gate") == 0, (runner.folder / "log").read_text()
+    assert "All cells are as accepted." in runner.read_comment("gate")
+    run_git(runner.repository, "branch", "-qf", "main", "topic")
     shutil.rmtree(runner.folder / "gate")
     # Two parts, a job that merges them, and a job with the permission to write.
     for index in (1, 2):
