@@ -179,7 +179,7 @@ def test_an_impossible_year_is_refused_where_it_is_read(time: str, tmp_path: Pat
     path = write_report(tmp_path)
     report = VerifyReport.read(path.read_bytes())
     path.write_text(report.model_copy(update={"time": datetime.fromisoformat(time)}).to_json())
-    with pytest.raises(ExporterError, match="time: Input should be .* 2"):
+    with pytest.raises(ExporterError, match=r"time: Input should be .* 2"):
         add(manifest, path)
     row = read_report_row(manifest, tmp_path)
     stored = EvidenceFile(rows=(row.model_copy(update={"time": datetime.fromisoformat(time)}),))
