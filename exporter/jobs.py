@@ -363,8 +363,9 @@ class Reference(ChecksummedModel):
     def shorten(self) -> Reference:
         """Return the reference with the samples of a further device.
 
-        These are the declared sample, the cases, another size of each axis, and one set of special
-        values, or of other values if no input has special ones.
+        These are the declared sample, the cases, another size of each axis, the smallest sizes, the
+        largest size of each axis, and one set of special values, or of other values if no input has
+        special ones.
         """
         declared = [sample for sample in self.samples if sample.kind == "declared"]
         chosen = declared + [sample for sample in self.samples if sample.kind == "case"]
@@ -377,6 +378,10 @@ class Reference(ChecksummedModel):
             if changed & missing:
                 chosen.append(sample)
                 missing -= changed
+        if sized:  # young runtimes fail at the ends of a range
+            ends = [min(sized, key=lambda each: sum(each.axes.values()))]
+            ends += [max(sized, key=lambda each: each.axes[axis]) for axis in declared[0].axes]
+            chosen += [end for n, end in enumerate(ends) if end not in (*chosen, *ends[:n])]
         values = [sample for sample in self.samples if sample.kind == "values"]
         chosen += sorted(values, key=lambda sample: bool(sample.changed_input))[:1]
         return self.model_copy(update={"samples": tuple(chosen)})

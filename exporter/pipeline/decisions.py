@@ -6,7 +6,7 @@ their recorded hashes. If validity is uncertain, the cell is rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -25,6 +25,7 @@ from exporter.cache.fingerprint import (
 )
 from exporter.cache.states import have_tools_changed, read_tool_parts, read_tool_versions
 from exporter.cache.store import Store, StoreEntry
+from exporter.core.device_name import DeviceName
 from exporter.environments import find_environment
 from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest
@@ -137,6 +138,10 @@ class RecordValidator:
         parts = self.fingerprints.get_cell_parts(record.cell)
         return not self._find_reason(record, {p: v for p, v in parts.items() if p != CHECKS})
 
+    def list_devices(self, cell: CellId) -> tuple[str, ...]:
+        """Return the devices of a cell's entry, in their order."""
+        return self._manifest.find_model(cell.model).devices
+
     def list_differences(self, record: Record) -> list[str]:
         """Return the packages and variables that are not as in the record, with both states."""
         return self._get_state(record).list_differences(record)
@@ -159,9 +164,28 @@ class RecordValidator:
         return apply_expectations(self._manifest.find_model(record.cell.model), record, self._today)
 
 
+def find_lost_proof(
+    record: Record, devices: Sequence[str], find: Callable[[CellId], Record | None]
+) -> str:
+    """Return why a short proof proves nothing, or "" if the proof that it relies on is valid.
+
+    `devices`: The devices of the entry. The proving one is before that of the record.
+    `find`: Return the valid record of a cell.
+    """
+    if not record.proved_on:
+        return ""
+    proving = record.cell.model_copy(update={"device": DeviceName(record.proved_on)})
+    is_before = proving.device in devices[: devices.index(record.cell.device)]
+    proof = find(proving) if is_before else None
+    if proof and not proof.proved_on and proof.status in (Status.PASS, Status.XPASS):
+        return ""
+    return f"{record.proved_on}, which proved its file, is not valid, green and before it"
+
+
 def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidator) -> Results:
     """Validate the records and files of all planned cells, selected or not."""
     verifier = ArtifactVerifier(stored.build.path)
+    valid: dict[CellId, Record] = {}
     records: list[Record] = []
     missing: dict[CellId, str] = {}
     for planned in plan.cells:
@@ -182,7 +206,10 @@ def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidato
             missing[cell] = _add_period(reason)
         elif record.artifact and (problem := verifier.find_problem(record.artifact)):
             missing[cell] = problem
+        elif reason := find_lost_proof(record, validator.list_devices(cell), valid.get):
+            missing[cell] = reason
         else:
+            valid[cell] = record
             records.append(validator.apply_expectations(record))
     verifier.save()
     records.sort(key=lambda record: record.cell.sort_key)
@@ -200,6 +227,7 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
     fingerprints = FingerprintCache(manifest)
     state = CurrentState(Path(manifest.project.root))
     missing: dict[CellId, str] = {}
+    valid: dict[CellId, Record] = {}
     for planned in plan.cells:
         cell = planned.cell
         if cell not in by_cell:
@@ -208,8 +236,13 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
             parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
             parts.pop(ENVIRONMENT)
             record = by_cell[cell].model_copy(update={"variables": {}})
+            devices = manifest.find_model(cell.model).devices
             if reason := state.find_staleness_reason(record, parts):
                 missing[cell] = _add_period(reason)
+            elif reason := find_lost_proof(record, devices, valid.get):
+                missing[cell] = reason
+            else:
+                valid[cell] = record
     records = tuple(record for record in run.records if record.cell not in missing)
     return Results(run=run.model_copy(update={"records": records}), missing=missing)
 
@@ -282,6 +315,11 @@ def decide(
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
     rechecks = set()
+
+    def find_valid(cell: CellId) -> Record | None:
+        record = stored.get(cell) if cell not in reasons else None
+        return record if record and validator.is_valid(record) else None
+
     for planned in plan.to_run:
         cell = planned.cell
         record = stored.get(cell)
@@ -303,6 +341,8 @@ def decide(
             reasons[cell] = problem
         elif options.thorough and not record.thorough:
             reasons[cell] = "it was not proved thoroughly"
+        elif reason := find_lost_proof(record, validator.list_devices(cell), find_valid):
+            reasons[cell] = reason
     verifier.save()
     decisions = Decisions(
         to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
@@ -329,11 +369,18 @@ def _use_store(
         {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
         lambda record: validator.is_valid(record) and (record.thorough or not options.thorough),
     )
-    hits = {
-        cell: StoreHit(entry=result.entry, reason=decisions.reasons[cell])
-        for cell, result in results.items()
-        if result.entry
-    }
+    hits: dict[CellId, StoreHit] = {}
+
+    def find_valid(cell: CellId) -> Record | None:
+        if cell in decisions.reasons:
+            return hits[cell].entry.record if cell in hits else None
+        record = stored.get(cell)
+        return record if record and validator.is_valid(record) else None
+
+    for cell, result in results.items():  # in the order of the plan
+        devices, entry = validator.list_devices(cell), result.entry
+        if entry and not find_lost_proof(entry.record, devices, find_valid):
+            hits[cell] = StoreHit(entry=entry, reason=decisions.reasons[cell])
     reasons = {
         cell: f"{reason}, and {results[cell].problem}"
         if cell in results and results[cell].problem

@@ -4,10 +4,12 @@ import shutil
 from collections import Counter
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporter.cache.states import read_package_state
+from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
@@ -46,7 +48,7 @@ TODAY = date(2026, 1, 1)
 
 
 def export(
-    of: Manifest, engine: FakeEngine, *patterns: str, **options: bool
+    of: Manifest, engine: FakeEngine, *patterns: str, **options: Any
 ) -> tuple[dict[str, str], BuildLog]:
     """Run the build. Return the statuses in `results.json` and the events."""
     log = BuildLog()
@@ -413,6 +415,62 @@ def test_other_tools_do_not_invalidate_read_results(project: Manifest) -> None:
     ]
     other = run.model_copy(update={"records": tuple(records)})
     assert not filter_valid_results(other, project, make_plan(project)).missing
+
+
+def prove_shortly(status: Status) -> Worker:
+    """Return a worker whose later devices rely on the first one; `status`: that of the first."""
+
+    def worker(of: Job) -> JobResult:
+        write_reference(of, "same")
+        for opset in of.opsets:
+            first, *others = of.list_opset_cells(opset)
+            write(of, record(of, first, status))
+            for cell in others:
+                proof = first.device if status is Status.PASS else ""
+                write(of, record(of, cell).model_copy(update={"proved_on": proof}))
+        return outcome(of, ExitKind.EXITED, 0)
+
+    return worker
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+@pytest.mark.parametrize(
+    ("devices", "selection", "status", "built"),
+    [
+        (("cpu", "reference"), "", Status.PASS, []),
+        (("cpu", "reference", "other"), "", Status.PASS, ["other"]),
+        (("reference",), "", Status.PASS, ["reference"]),
+        (("reference", "cpu"), "", Status.PASS, ["reference"]),
+        (("cpu", "reference"), "*/*/cpu", Status.PASS, []),
+        (("cpu", "reference"), "*/*/cpu", Status.FAIL, ["reference"]),
+    ],
+    ids=["same", "added", "removed", "reordered", "proved again", "red now"],
+)
+def test_a_short_proof_is_valid_as_long_as_the_proof_it_relies_on(
+    devices: tuple[str, ...],
+    selection: str,
+    status: Status,
+    built: list[str],
+    has_store: bool,
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "store", StoreLimits(size=1 << 30, age=3600.0))
+    first = manifest(tmp_path, spec(devices=("cpu", "reference"), opsets=(18,)))
+    worker = prove_shortly(Status.PASS)
+    export(first, FakeEngine(worker), store=store if has_store else None)
+    if selection:
+        export(first, FakeEngine(prove_shortly(status)), selection, force=True)
+    changed = manifest(tmp_path, spec(devices=devices, opsets=(18,)))
+    read = filter_valid_results(read_results(first), changed, make_plan(changed))
+    reused = {str(cell.device) for cell in read.run.by_cell()}
+    assert set(devices) - reused == {*built}
+    if has_store:  # the build folder of another checkout is empty
+        shutil.rmtree(tmp_path / "build")
+    engine = FakeEngine(worker)
+    results, _ = export(changed, engine, store=store if has_store else None)
+    assert set(results) == {f"tiny/18/{device}" for device in devices}
+    names = [str(cell.device) for task in engine.tasks for cell in task.job.cells()]
+    assert has_store and status is Status.FAIL or names == built
 
 
 def as_asked(of: Job) -> JobResult:

@@ -14,6 +14,7 @@ import pytest
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import (
+    Axis,
     Device,
     Expectation,
     ModelSpec,
@@ -163,9 +164,11 @@ class BrokenKernel:
         (lambda _: True, Status.FAIL, Status.FAIL),
         (lambda x: len(x) > 3, Status.FAIL, Status.FAIL),
         (lambda x: bool((x == 0).any()), Status.FAIL, Status.FAIL),
-        (lambda x: len(x) == 1, Status.PASS, Status.FAIL),
+        (lambda x: len(x) == 1, Status.FAIL, Status.FAIL),
+        (lambda x: len(x) == 40, Status.FAIL, Status.FAIL),
+        (lambda x: len(x) == 2, Status.PASS, Status.FAIL),
     ],
-    ids=["right", "all values", "other sizes", "zeros", "a size of the full proof"],
+    ids=["right", "all values", "sizes", "zeros", "smallest", "largest", "a size of the full one"],
 )
 def test_a_further_device_has_the_short_proof(
     is_broken: Callable[[Array], bool],
@@ -174,7 +177,8 @@ def test_a_further_device_has_the_short_proof(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    subject = export(make_contract("Affine"), tmp_path, 13, "torchscript")
+    axes = (Axis(name="batch", example=3, max=40),)
+    subject = export(make_contract("Affine", axes=axes), tmp_path, 13, "torchscript")
     shared = SharedFields(route=Route(exporter="torchscript", capture="trace", reason=""), log="")
     first = check_on_device(CPU, subject, (), shared, StageTimes())
     assert (first.status, first.proved_on) == (Status.PASS, "")
@@ -190,7 +194,7 @@ def test_a_further_device_has_the_short_proof(
     assert (record.status, whole.status) == (short, full)
     assert whole.proved_on == ""
     if short is Status.PASS:
-        assert (record.proved_on, runs) == ("cpu", 3)
+        assert (record.proved_on, runs) == ("cpu", 5)
         assert all_runs == len(subject.reference.samples) > 5
     else:  # all checks ran on this device, too
         names = [result.check for result in whole.checks]
@@ -219,7 +223,7 @@ def test_a_short_proof_needs_the_tolerance_of_the_proving_device(
     def open_session(path: Path, used: Device, kernels: Kernels) -> Session:
         session = real_session(path, CPU, kernels)
         is_other = used.name == "other"
-        return BrokenKernel(session, lambda x: len(x) == 1) if is_other else session  # type: ignore[return-value]
+        return BrokenKernel(session, lambda x: len(x) == 2) if is_other else session  # type: ignore[return-value]
 
     monkeypatch.setattr(run_checks, "open_session", open_session)
     route = Route(exporter="torchscript", capture="trace", reason="")
