@@ -6,9 +6,10 @@ their recorded hashes. If validity is uncertain, the cell is rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
@@ -315,11 +316,7 @@ def decide(
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
     rechecks = set()
-
-    def find_valid(cell: CellId) -> Record | None:
-        record = stored.get(cell) if cell not in reasons else None
-        return record if record and validator.is_valid(record) else None
-
+    find_valid = partial(_find_valid, stored, validator, reasons)
     for planned in plan.to_run:
         cell = planned.cell
         record = stored.get(cell)
@@ -354,6 +351,14 @@ def decide(
     return _use_store(decisions, stored, validator, options)
 
 
+def _find_valid(
+    stored: StoredRecords, validator: RecordValidator, reasons: Container[CellId], cell: CellId
+) -> Record | None:
+    """Return the valid record of a cell that does not run, or None."""
+    record = stored.get(cell) if cell not in reasons else None
+    return record if record and validator.is_valid(record) else None
+
+
 def _use_store(
     decisions: Decisions, stored: StoredRecords, validator: RecordValidator, options: BuildOptions
 ) -> Decisions:
@@ -372,10 +377,8 @@ def _use_store(
     hits: dict[CellId, StoreHit] = {}
 
     def find_valid(cell: CellId) -> Record | None:
-        if cell in decisions.reasons:
-            return hits[cell].entry.record if cell in hits else None
-        record = stored.get(cell)
-        return record if record and validator.is_valid(record) else None
+        hit = hits.get(cell)
+        return hit.entry.record if hit else _find_valid(stored, validator, decisions.reasons, cell)
 
     for cell, result in results.items():  # in the order of the plan
         devices, entry = validator.list_devices(cell), result.entry

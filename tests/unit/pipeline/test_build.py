@@ -470,7 +470,7 @@ def test_a_short_proof_is_valid_as_long_as_the_proof_it_relies_on(
     results, _ = export(changed, engine, store=store if has_store else None)
     assert set(results) == {f"tiny/18/{device}" for device in devices}
     names = [str(cell.device) for task in engine.tasks for cell in task.job.cells()]
-    assert has_store and status is Status.FAIL or names == built
+    assert (has_store and status is Status.FAIL) or names == built
 
 
 def as_asked(of: Job) -> JobResult:
