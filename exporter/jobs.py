@@ -334,7 +334,8 @@ class Reference(ChecksummedModel):
     captures: Items[str] = ()
     """The groups that have their samples; see `list_groups`."""
     unproved: dict[str, Items[str]] = Field(default_factory=dict)
-    """For a group, the branches and operators for which no sample exists, with the reason."""
+    """For a group, the branches and operators for which no sample exists, with the reason; for "",
+    the promises about inputs and sizes that no sample of any file proves."""
 
     def select(self, route: Route | None, operators: Iterable[str] = ()) -> Reference:
         """Return the reference with the samples that a file is compared with.

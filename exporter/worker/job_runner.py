@@ -186,7 +186,7 @@ def check_file(
             shared_context, output.folder, samples.reference, exported, groups, output.operators
         )
         samples = replace(samples, reference=reference)
-    unproved = [text for name in groups for text in reference.unproved.get(name, ())]
+    unproved = [text for name in ("", *groups) for text in reference.unproved.get(name, ())]
     check_context = make_check_context(output, context, samples, exported.notes, facts.operators)
     output.announce(Stage.STRUCTURE, (opset,))
     shared = SharedFields(

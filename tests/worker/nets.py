@@ -70,6 +70,18 @@ class LimitedBatch(nn.Module):
         return x * 2
 
 
+class LimitedRow(nn.Module):
+    """Adds the row of a table at an index, and an optional input."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.arange(4.0 * rows).reshape(rows, 4))
+
+    def forward(self, x: Tensor, row: Tensor, m: Tensor | None = None) -> Tensor:
+        added = x[:, :3] + self.table[row, :3]
+        return added if m is None else added + m[:, :3]
+
+
 class RowLookup(nn.Module):
     def forward(self, x: Tensor, i: Tensor) -> Tensor:
         return x[i]

@@ -8,7 +8,7 @@ samples, which measures the rounding of float32 (see `float64.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,6 +138,7 @@ def compute_reference(
         unstable = ""  # for example a buffer that nobody reads or sets
     unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers, reverse)
     runs = [_Run(declared, inputs, outputs)]
+    rejected: dict[str, str] = {}
     for requested in others:
         other_inputs = draw_inputs(spec, requested, root)
         chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
@@ -147,6 +148,8 @@ def compute_reference(
             run = replace(run, undefined=find_undefined_outputs(outputs, run.outputs))
         if _is_promised(run, runs[0]):
             runs.append(run)
+        elif run.error and run.chosen.changed_input:
+            rejected[run.chosen.changed_input] = run.error
     require_declared_shapes(model, spec, runs)
     if not unstable and reverse is None and state.list_changes():
         unstable = _describe_stored_state(model, spec, root, runs)
@@ -184,7 +187,27 @@ def compute_reference(
         returns_objects=has_object_outputs(model),
         steps=measure_steps(model, spec, inputs),
         tables=digest_tables(model),
+        unproved={"": _list_unproved_inputs(spec, runs, rejected)},
     )
+
+
+def _list_unproved_inputs(
+    spec: ModelSpec, runs: Sequence[_Run], rejected: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the promises about inputs for which no sample exists.
+
+    `rejected`: PyTorch's error for other values of an input.
+    """
+    proved = {run.chosen.changed_input for run in runs}
+    proved |= {name for case in spec.cases for name in case.fills}
+    omitted = {name for case in spec.cases for name in case.absent}
+    texts = [
+        f"other values of input '{name}': PyTorch rejects those that were tried: {error}"
+        for name, error in rejected.items()
+        if name not in proved
+    ]
+    optional = [item.name for item in spec.inputs if item.optional and item.name not in omitted]
+    return (*texts, *(f"input '{name}' omitted: no case omits it" for name in optional))
 
 
 def _measure_noise(spec: ModelSpec, runs: Sequence[_Run]) -> NoiseMeasurement:

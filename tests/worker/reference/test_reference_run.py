@@ -9,7 +9,7 @@ import torch
 
 from exporter.checks.protocol import read_sample
 from exporter.jobs import JobFolder, Reference
-from exporter.manifest import Axis, ModelSpec
+from exporter.manifest import Axis, Case, ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
@@ -51,6 +51,32 @@ def test_every_set_runs_and_is_written(tmp_path: Path) -> None:
         # Usual values may be much smaller than special ones.
         scales = (abs(data.outputs[0]).max(),) if is_measured else ()
         assert sample.scales == pytest.approx(scales)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cases", "texts"),
+    [
+        (1, (), ("other values of input 'rows': PyTorch rejects", "input 'm' omitted: no case")),
+        (1, (Case(name="none", absent=("m",)),), ("other values of input 'rows'",)),
+        (1, (Case(name="0", fills={"rows": make_fill("value", value=0)}),), ("input 'm' omitted",)),
+        (9, (), ("input 'm' omitted",)),
+    ],
+    ids=["nothing is proved", "omitted", "a case", "accepted"],
+)
+def test_an_input_without_other_values_is_not_proved(
+    rows: int, cases: tuple[Case, ...], texts: tuple[str, ...], tmp_path: Path
+) -> None:
+    item = declare_input(
+        "rows", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=0)
+    )
+    spec = make_contract(
+        "LimitedRow",
+        init={"rows": rows},
+        inputs=(declare_input(), item, declare_input("m", at="kwargs.m", optional=True)),
+        cases=cases,
+    )
+    unproved = run_reference(spec, tmp_path).unproved[""]
+    assert all(text.startswith(start) for text, start in zip(unproved, texts, strict=True))
 
 
 def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:
