@@ -97,6 +97,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("containers", tables.ContainerTable),
     ("cases", tables.CaseTable),
     ("passes", tables.PassTable),
+    ("weights", tables.WeightsTable),
     ("metric", tables.MetricTable),
     ("component", tables.ComponentTable),
     ("rollout", tables.RolloutTable),

@@ -45,7 +45,8 @@ from exporter.records.record import CellId
 #: Keys that define the model and its export.
 DEFINING_KEYS = frozenset(
     {
-        *("source", "weights", "weights_sha256", "init", "seed", "export_device", "export_state"),
+        *("source", "weights", "weights_names", "weights_sha256", "init", "seed"),
+        *("export_device", "export_state"),
         *("artifact", "component", "passes", "options", "custom_ops", "containers", "depends"),
     }
 )

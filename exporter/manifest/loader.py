@@ -53,6 +53,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "devices": project_settings.add_consumer_devices,
     "source": lambda model: model.check_source(("source",), model.settings.source),
     "weights": sources.resolve_weights,
+    "weights_names": sources.resolve_weights_names,
     "weights_sha256": sources.resolve_weights_hash,
     "passes": sources.resolve_passes,
     "metric": sources.resolve_metric,

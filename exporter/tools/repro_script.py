@@ -432,6 +432,9 @@ def _locate_source(spec: ModelSpec) -> dict[str, object]:
         "saved_program": spec.is_saved_program,
         "saved_script": spec.is_saved_script,
         "weights": repr(posixpath.normpath(f"source/{folder / spec.weights}")),
+        "weights_key": repr(spec.weights_names.key),
+        "weights_strip": repr(spec.weights_names.strip),
+        "weights_prefix": repr(spec.weights_names.prefix),
         "weights_tensors": are_tensors,
         "weights_pickle": bool(spec.weights) and not are_tensors,
     }

@@ -41,6 +41,15 @@ def _save_pickle(folder: Path) -> None:
     torch.save({"linear.weight": _Runs()}, folder / "net.pt")
 
 
+def _save_training(folder: Path) -> None:
+    import torch
+
+    torch.manual_seed(5)
+    linear = torch.nn.Linear(4, 4).state_dict()
+    state = {f"module.linear.{key}": value for key, value in linear.items()}
+    torch.save({"model": state, "epoch": 3}, folder / "net.pt")
+
+
 def _inputs(proof: Proof, opset: int) -> list[str]:
     return [item.name for item in proof.graph(opset).graph.input]
 
@@ -66,6 +75,15 @@ _ROWS = (
         model="sources.py:Affine",
         lines='weights = "net.pt"',
         prepare=_save("net.pt"),
+    ),
+    Feature(
+        name="weights in a checkpoint of a training",
+        api='model.load_state_dict(torch.load(...)["model"])',
+        torch="1.13+",
+        model="sources.py:Affine",
+        lines='weights = { file = "net.pt", key = "model", strip = "module." }',
+        prepare=_save_training,
+        note="`record` finds file, key and prefix by the values.",
     ),
     Feature(
         name="a checkpoint that would run something",

@@ -53,12 +53,13 @@ opsets = {opset}
 {more}
 """
 
+WEIGHTS = 'weights = { file = "w.pt", key = "model", strip = "module.", prefix = "linear." }'
 CELLS = {
     "program": ("net.pt2", 18, ""),
     "fixed": ("fixed.pt2", 18, ""),
     "script": ("net.pt", 13, ""),
     "partly_scripted": ("code.py:PartlyScripted", 13, ""),
-    "weights": ("code.py:Net", 18, 'weights = "w.pt"'),
+    "weights": ("code.py:Net", 18, WEIGHTS),
     "weight_inputs": ("code.py:Net", 13, "options.export_params = false"),
 }
 
@@ -79,8 +80,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the deprecation of TorchScript
         torch.jit.script(model).save(str(folder / "net.pt"))
-    state = {f"linear.{name}": weight for name, weight in model.state_dict().items()}
-    torch.save(state, folder / "w.pt")
+    state = {f"module.{name}": weight for name, weight in model.state_dict().items()}
+    torch.save({"epoch": 3, "model": state}, folder / "w.pt")
     entries = (
         ENTRY.format(id=id, source=source, opset=opset, more=more)
         for id, (source, opset, more) in CELLS.items()

@@ -242,6 +242,24 @@ class Metric(FrozenModel):
     """The largest difference by which the file's figure may be below PyTorch's."""
 
 
+class StateNames(FrozenModel):
+    """The place of a model's state in a file of weights, and its names there."""
+
+    key: str = ""
+    """The table with the weights, if the file has several: `"model"` of `{"model": ..., "epoch":
+    3}`."""
+    strip: str = ""
+    """A prefix of the names in the file that the model does not have: `"module."`. Names without it
+    are not loaded."""
+    prefix: str = ""
+    """A prefix of the names in the model that the file does not have: `"model."` of a wrapper."""
+
+    def format(self, file: str) -> str:
+        """Return the keys of the table `weights`, as a manifest has them."""
+        keys = {"file": file, **self.model_dump(exclude_defaults=True)}
+        return ", ".join(f'{key} = "{value}"' for key, value in keys.items())
+
+
 class Component(FrozenModel):
     """A component of a model of transformers, as its exporter splits the model."""
 
@@ -297,6 +315,7 @@ class ModelSpec(FrozenModel):
     (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
     artifact: str = ""
     weights: str = ""
+    weights_names: StateNames = StateNames()
     weights_sha256: str = ""
     """In lower case; empty if any content is accepted."""
     init: dict[str, Plain] = Field(default_factory=dict)

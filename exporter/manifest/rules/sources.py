@@ -24,6 +24,7 @@ from exporter.manifest.resolved.model import (
     ModelSpec,
     Override,
     ParameterNames,
+    StateNames,
 )
 from exporter.manifest.resolved.project import Manifest
 from exporter.manifest.rules.layers import (
@@ -248,16 +249,24 @@ _FILE_OPTIONS = frozenset(
     {"custom_opsets", "export_params", "external_data", "keep_initializers_as_inputs"}
 )
 _NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove it"
-_WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")
+WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 
 
 def resolve_weights(model: EffectiveSettings) -> str:
-    text = model.settings.weights
-    if text and not text.endswith(_WEIGHTS):
-        message = f"expected a file with a suffix of {', '.join(_WEIGHTS)}, got {quote(text)}"
-        model.add_problem(("weights",), message)
+    value = model.settings.weights
+    text = value if isinstance(value, str) else value.file
+    if text and not text.endswith(WEIGHTS_SUFFIXES):
+        names = ", ".join(WEIGHTS_SUFFIXES)
+        model.add_problem(
+            ("weights",), f"expected a file with a suffix of {names}, got {quote(text)}"
+        )
         return text
     return model.check_file(("weights",), text) if text else ""
+
+
+def resolve_weights_names(model: EffectiveSettings) -> StateNames:
+    value = model.settings.weights
+    return StateNames() if isinstance(value, str) else StateNames.from_fields(value)
 
 
 def resolve_weights_hash(model: EffectiveSettings) -> str:

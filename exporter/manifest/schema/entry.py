@@ -30,6 +30,7 @@ from exporter.manifest.schema.tables import (
     RolloutTable,
     Table,
     ToleranceTable,
+    WeightsField,
 )
 from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.values import check_consumer, quote
@@ -295,10 +296,11 @@ class Settings(Table):
     `source`, and all promises are checked as usual. If there are several opsets, the path needs
     `{opset}`: `"files/net-{opset}.onnx"`. Keys that control an export, such as `exporter`, do not
     apply."""
-    weights: fields.Line = Field(default="")
+    weights: WeightsField = Field(default="")
     """A file, relative to the manifest, that is loaded into the model with
-    `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`. From the latter, only
-    tensors are read (`weights_only=True`)."""
+    `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`. From
+    the latter, only tensors are read (`weights_only=True`). A table selects the weights in a
+    checkpoint: `{ file = "last.ckpt", key = "state_dict", strip = "module." }`."""
     weights_sha256: fields.Sha256 = Field(default="")
     """The required hash of that file, or of `source` if it is a saved model (`.pt2`, `.pt`). If the
     file has another hash, the model fails before any of its code runs."""

@@ -19,6 +19,7 @@ from exporter.manifest.resolved.model import (
     Kind,
     Metric,
     Rollout,
+    StateNames,
 )
 from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.values import join_words, unexpected_value
@@ -296,6 +297,19 @@ class PassTable(Table):
 PassField = Annotated[
     Annotated[fields.Line, Tag("<text>")] | Annotated[PassTable, Tag("<table>")],
     fields.discriminate_form('expected "file.py:function" or a table with `call`'),
+]
+
+
+class WeightsTable(StateNames, Table):
+    """A file of weights that has more than the state of the model, or other names."""
+
+    file: fields.Line
+    """The path, relative to the manifest."""
+
+
+WeightsField = Annotated[
+    Annotated[fields.Line, Tag("<text>")] | Annotated[WeightsTable, Tag("<table>")],
+    fields.discriminate_form("expected a file or a table with `file`"),
 ]
 
 

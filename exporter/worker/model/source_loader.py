@@ -8,7 +8,7 @@ import hashlib
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +24,7 @@ from exporter.checks.validity_checks import BUILD_PREFIX
 from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.text import join_names
-from exporter.manifest import Component, ModelSpec
+from exporter.manifest import Component, ModelSpec, StateNames
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
 from exporter.worker.model.exported_program import convert_to_module
@@ -61,21 +61,54 @@ def load_weights(model: object, spec: ModelSpec, folder: Path) -> None:
             Stage.SOURCE,
             f"{spec.source} is a {type(model).__name__}, which has no weights; remove `weights`",
         )
-    state = _read_state(folder / spec.weights, spec.weights)
+    state = _read_state(folder / spec.weights, spec.weights, spec.weights_names)
     with wrap_errors(Stage.SOURCE):
         try:
             model.load_state_dict(state, strict=True)
         except RuntimeError as error:
             _, _, reasons = str(error).partition(":")
             text = f"{spec.weights} does not fit {spec.source}: {reasons.strip() or error}"
+            key = spec.weights_names.key
+            names = [*find_names(state, list(model.state_dict()), key)]
+            if names and names[0] != StateNames(key=key):
+                text = f"{spec.weights} has the names of the model with another prefix; "
+                text += f"set `weights = {{ {names[0].format(spec.weights)} }}`"
             raise Failure(Stage.SOURCE, format_message(text)) from error
 
 
-def _read_state(path: Path, name: str) -> Mapping[str, Any]:
+def find_names(
+    names: Collection[str], expected: Collection[str], key: str = ""
+) -> Iterator[StateNames]:
+    """Yield the prefixes with which the table `key` of a file contains the names of a state."""
+    known, first = {*names}, next(iter(expected), "").split(".")
+    prefixes = set[tuple[str, str]]()
+    for name in names:
+        parts, common = name.split("."), 0
+        while common < min(len(parts), len(first)) and parts[-1 - common] == first[-1 - common]:
+            common += 1
+        strip, prefix = (
+            "".join(f"{part}." for part in each[: len(each) - common]) for each in (parts, first)
+        )
+        if common:
+            prefixes.add((strip, prefix))
+    for strip, prefix in sorted(prefixes):
+        others = (strip + each.removeprefix(prefix) for each in expected)
+        if all(each.startswith(prefix) for each in expected) and known.issuperset(others):
+            yield StateNames(key=key, strip=strip, prefix=prefix)
+
+
+def _read_state(path: Path, name: str, names: StateNames) -> Mapping[str, Any]:
+    """Return the tensors of a file by their names in the model."""
     try:
-        content = _read_content(path)
+        content = read_weights(path)
     except Exception as error:
         raise Failure(Stage.SOURCE, f"{name} {_describe_error(error)}") from error
+    if names.key:
+        if not isinstance(content, Mapping) or names.key not in content:
+            keys = [str(key) for key in content] if isinstance(content, Mapping) else []
+            hint = suggest_nearest(names.key, keys) or f"; it has {join_names(keys)}"
+            raise Failure(Stage.SOURCE, f"{name} has no key '{names.key}'{hint}")
+        content, name = content[names.key], f"{name}: the table '{names.key}'"
     if isinstance(content, Mapping) and all(isinstance(key, str) for key in content):
         # A module may return any value for the key `_extra_state`.
         others = [
@@ -84,16 +117,21 @@ def _read_state(path: Path, name: str) -> Mapping[str, Any]:
             if not isinstance(value, torch.Tensor) and not key.endswith("_extra_state")
         ]
         if content and not others:
-            return content
+            named = [(key, value) for key, value in content.items() if key.startswith(names.strip)]
+            if not named:
+                message = f"{name} has no name that begins with '{names.strip}'; correct `strip`"
+                raise Failure(Stage.SOURCE, message)
+            return {names.prefix + key.removeprefix(names.strip): value for key, value in named}
         nested = [key for key, value in content.items() if isinstance(value, Mapping)]
-        hint = f"; save its '{nested[0]}' only, if that has the weights" if nested else ""
+        hint = f"; set `weights = {{ {StateNames(key=nested[0]).format(name)} }}`" if nested else ""
         problem = f"more than tensors: {join_names(others)}{hint}" if others else "no tensors"
     else:
         problem = f"a {type(content).__name__}, expected tensors by name"
     raise Failure(Stage.SOURCE, format_message(f"{name} contains {problem}"))
 
 
-def _read_content(path: Path) -> Any:
+def read_weights(path: Path) -> Any:
+    """Return the content of a file of weights; only tensors and plain values are read."""
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 

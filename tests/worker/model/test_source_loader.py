@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,6 +229,33 @@ def test_the_hash_of_a_saved_model_is_compared(tmp_path: Path) -> None:
             require_hash(spec, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "names", "message"),
+    [
+        ({"model": state(), "epoch": 3}, {"key": "model"}, ""),
+        ({"a": {f"m.{key}": v for key, v in state().items()} | {"n": torch.ones(1)}, "b": state()},
+         {"key": "a", "strip": "m."}, ""),
+        ({"weight": state()["linear.weight"], "bias": state()["linear.bias"]},
+         {"prefix": "linear."}, ""),
+        ({"model": state()}, {"key": "modle"}, "no key 'modle'; did you mean 'model'"),
+        (state(), {"strip": "m."}, "no name that begins with 'm.'; correct `strip`"),
+        ({"a": {f"m.{key}": v for key, v in state().items()}}, {"key": "a"},
+         'set `weights = { file = "w.pt", key = "a", strip = "m." }`'),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_checkpoint_is_loaded_by_other_names(
+    root: Path, content: object, names: dict[str, str], message: str
+) -> None:
+    save(root / "w.pt", content)
+    spec = build_spec("w.pt", weights_names=names)
+    if message:
+        with pytest.raises(Failure, match=re.escape(message)):
+            load_model(spec, root)
+    else:
+        actual = load_state(root, spec)
+        assert all(torch.equal(actual[key], value) for key, value in state().items())
+
+
 class Evil:
     """An object with a pickle that creates a file."""
 
@@ -264,7 +292,12 @@ def test_a_pickle_that_would_run_something_is_refused(root: Path, kind: str) -> 
         (
             "w.pt",
             {"epoch": 3, "model": state()},
-            "more than tensors: epoch, model; save its 'model'",
+            r'more than tensors: epoch, model; set `weights = { file = "w.pt", key = "model" }`',
+        ),
+        (
+            "w.pt",
+            {f"module.{key}": value for key, value in state().items()},
+            r'set `weights = { file = "w.pt", strip = "module." }`',
         ),
         ("w.pt", [torch.zeros(3)], "contains a list, expected tensors by name"),
         ("w.pt", {}, "contains no tensors"),
