@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 #: The result of a load that fails after a structure check has failed.
@@ -92,12 +93,19 @@ class BuiltInRuntime(NamedTuple):
     """The oldest version of the package that works; empty: `doctor` does not examine it."""
     needs_node: bool = False
     """Whether it is a package of npm, which a process of Node runs."""
+    settings: Mapping[str, str | int] = MappingProxyType({})
+    """The settings of every session, in the names of the runtime, that are not its defaults."""
 
 
 #: Value of `runtime` -> its properties.
 RUNTIMES: Mapping[str, BuiltInRuntime] = {
     "onnxruntime": BuiltInRuntime(
-        "ONNX Runtime", "onnxruntime", "ort", has_session_options=True, oldest="1.20"
+        "ONNX Runtime",
+        "onnxruntime",
+        "ort",
+        has_session_options=True,
+        oldest="1.20",
+        settings={"intra_op_num_threads": 1},
     ),
     "openvino": BuiltInRuntime(
         "OpenVINO",
@@ -106,12 +114,28 @@ RUNTIMES: Mapping[str, BuiltInRuntime] = {
         has_device=True,
         has_session_options=True,
         oldest="2024.6",
+        # By default, processors with bfloat16 units compute float32 graphs in it, with an error of
+        # 1e-2 that the file does not have.
+        settings={
+            "INFERENCE_PRECISION_HINT": "f32",
+            "EXECUTION_MODE_HINT": "ACCURACY",
+            "INFERENCE_NUM_THREADS": 1,
+        },
     ),
     "reference": BuiltInRuntime("onnx.reference", "onnx", "reference"),
     "tract": BuiltInRuntime("tract", "tract", "tract"),
-    "web": BuiltInRuntime("ONNX Runtime Web", "onnxruntime-web", "web", needs_node=True),
+    "web": BuiltInRuntime(
+        "ONNX Runtime Web",
+        "onnxruntime-web",
+        "web",
+        needs_node=True,
+        settings={"wasm.numThreads": 1},
+    ),
     "backend": BuiltInRuntime("", has_device=True),
 }
+#: Provider -> options of every session. By default, CUDA's kernels round float32 to the 10 bits of
+#: TF32 on every GPU that supports it, an error of 1e-3.
+PROVIDER_SETTINGS: Mapping[str, Mapping[str, str]] = {"CUDAExecutionProvider": {"use_tf32": "0"}}
 
 
 Release = tuple[int, int]

@@ -189,14 +189,16 @@ RUNTIMES = ("onnxruntime", "openvino", "backend", "reference")
 def get_runtime_values(device: Device) -> dict[str, object]:
     module, _, attribute = device.module.partition(":")
     # As in the cell's session, CUDA computes in the precision of the file.
+    options = device.provider_settings
     providers = [
-        (name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name
+        (name, options[name]) if options.get(name) else name
         for name in device.providers or ("CPUExecutionProvider",)
     ]
     return {
         "package": get_package(device),
         "providers": repr(providers),
         "runs_on": repr(device.device or "CPU"),
+        "settings": repr(device.session_settings),
         "backend_module": repr(module),
         "backend_class": repr(attribute) if attribute else "",
         **{f"by_{runtime}": device.runtime == runtime for runtime in RUNTIMES},

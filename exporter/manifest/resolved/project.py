@@ -12,7 +12,7 @@ from pydantic import Field
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import Release, find_limits
+from exporter.core.known_names import PROVIDER_SETTINGS, RUNTIMES, Release, find_limits
 from exporter.core.text import DEFAULT_COMMAND
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.model import ModelSpec, Style
@@ -114,6 +114,34 @@ class Device(FrozenModel):
         """The last opset that its pinned release loads; None if no release is pinned."""
         limits = find_limits(self.pinned_release) if self.pinned_release else None
         return limits.opset if limits else None
+
+    @property
+    def session_settings(self) -> dict[str, bool | int | float | str]:
+        """The options of its sessions: those of every proof, and then its own."""
+        common = dict(RUNTIMES[self.runtime].settings) if self.runtime in RUNTIMES else {}
+        if self.device not in ("", "CPU"):  # another device has no number of threads
+            common = {key: value for key, value in common.items() if value != 1}
+        return {**common, **self.session_options}
+
+    @property
+    def provider_settings(self) -> dict[str, dict[str, str]]:
+        """The options of its providers: those of every proof, and then its own."""
+        common = {name: PROVIDER_SETTINGS.get(name, {}) for name in self.providers}
+        names = dict.fromkeys((*common, *self.provider_options))
+        return {n: {**common.get(n, {}), **self.provider_options.get(n, {})} for n in names}
+
+    @property
+    def settings(self) -> str:
+        """The settings that a plain session lacks: `INFERENCE_PRECISION_HINT=f32, 1 thread`."""
+        tables = self.provider_settings.items()
+        options = {f"{name}.{key}": table[key] for name, table in tables for key in table}
+        values = {"optimization": self.optimization, **options, **self.variables}
+        texts = (
+            "1 thread" if key.lower().endswith("threads") and value == 1 else f"{key}={value}"
+            for key, value in {**values, **self.session_settings}.items()
+            if value != "" and "/" not in str(value)  # a path is of a machine
+        )
+        return ", ".join(dict.fromkeys(texts))
 
     @property
     def identity(self) -> Device:

@@ -11,6 +11,7 @@ from itertools import groupby
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core import known_names
 from exporter.manifest import Axis, Bound, Case, Dim, Fill, Manifest, ModelSpec, Output, Tolerance
+from exporter.manifest.resolved.project import Device
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report.formats import LEGEND, Mark
@@ -321,26 +322,29 @@ def build_support_rows(
             for cell in cells
             if cell.id.device == device and cell.record and cell.is_pass
         ]
+        settings = manifest.project.find_device(device) if passing else None
+        runtime = format_runtime(settings, passing[0], tools) if settings else ""
         row = {
             # The opsets with all promises proved.
             "opsets": format_opsets(record.cell.opset for record in passing),
             "loads": _describe_releases(passing),
-            # Empty if the results do not contain the tool.
-            "proved_with": _format_runtime(manifest, passing[0], tools) if passing else "",
+            "proved_with": f"{runtime}, {settings.settings}".removesuffix(", ")
+            if settings and runtime
+            else "",
             "axes": _describe_axes(spec, passing) if passing else (),
         }
         devices.setdefault(tuple(row.items()), []).append(device)
     return tuple({"devices": tuple(group), **dict(row)} for row, group in devices.items())
 
 
-def _format_runtime(manifest: Manifest, record: Record, tools: Mapping[str, str]) -> str:
-    settings = manifest.project.find_device(record.cell.device)
-    known_runtime = known_names.RUNTIMES.get(settings.runtime)
-    name = (known_runtime and known_runtime.title) or settings.module or settings.runtime
+def format_runtime(device: Device, record: Record, tools: Mapping[str, str]) -> str:
+    """Return the runtime with its version; "" if the results do not contain the tool."""
+    known_runtime = known_names.RUNTIMES.get(device.runtime)
+    name = (known_runtime and known_runtime.title) or device.module or device.runtime
     tool = known_runtime.package if known_runtime else ""
     if record.runtime:
         versions = record.runtime_packages
-        plugin = settings.provider_library.partition(":")[0].replace("_", "-")
+        plugin = device.provider_library.partition(":")[0].replace("_", "-")
         text = f"{name} {versions.get(tool, '')}".strip() if tool else record.runtime
         text += f", {plugin} {versions[plugin]}" if plugin in versions else ""
         is_software = any(

@@ -156,7 +156,7 @@ def load_file(request: FileRequest) -> Driver:
     try:
         module = import_module(name_module(request.runtime))
     except Exception as error:  # an incomplete installation raises any exception
-        problem = f"{request.runtime} cannot be imported"
+        problem = f"{request.runtime} cannot be imported (`pip install {request.runtime}`)"
         raise DriverFailure("unavailable", problem, describe(error)) from error
     driver: Driver = module.open_file(request)
     return driver

@@ -35,9 +35,6 @@ _ONNX_DTYPES = {
     "float8_e5m2": 19,
     "float8_e5m2fnuz": 20,
 }
-#: Options that keep the precision of the file: by default, CUDA's kernels round float32 to the 10
-#: bits of TF32 on every GPU that supports it, an error of 1e-3.
-_PRECISION = {"CUDAExecutionProvider": {"use_tf32": "0"}}
 #: Plugins of GPUs and NPUs, which software can emulate.
 _ACCELERATORS = ("WebGpuExecutionProvider", "QNNExecutionProvider")
 #: The libraries of this process, by the names of their providers.
@@ -176,9 +173,6 @@ def _register_provider(library: str, name: str) -> None:
 
 def _build_options(request: FileRequest) -> Any:
     options = onnxruntime.SessionOptions()
-    # One thread, because several workers run at once.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     options.add_session_config_entry(_RECORDS_PLACEMENT, "1")
     if request.optimization:
@@ -212,7 +206,7 @@ def _register_libraries(libraries: Sequence[str], options: Any) -> None:
 
 def _create_session(model: Any, request: FileRequest, providers: list[str], options: Any) -> Any:
     tables = request.provider_options or {}
-    chosen = [{**_PRECISION.get(name, {}), **tables.get(name, {})} for name in providers]
+    chosen = [tables.get(name, {}) for name in providers]
     if request.provider_library:
         devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name == providers[0]]
         if not devices:

@@ -1,7 +1,4 @@
-"""The driver of OpenVINO, on the CPU or on the device's own choice.
-
-It computes in float32, also on a processor with bfloat16 units.
-"""
+"""The driver of OpenVINO, on the CPU or on the device's own choice."""
 
 from __future__ import annotations
 
@@ -24,13 +21,6 @@ from exporter.runtimes.drivers.driver import (
 )
 
 _CPU = "CPU"
-#: By default, processors with bfloat16 units compute float32 graphs in it, with an error of 1e-2
-#: that the file does not have. One thread, because several workers run at once.
-_SETTINGS: dict[str, Any] = {
-    "INFERENCE_PRECISION_HINT": "f32",
-    "EXECUTION_MODE_HINT": "ACCURACY",
-    "INFERENCE_NUM_THREADS": 1,
-}
 #: Devices that select or combine others: `HETERO:GPU,CPU`.
 _VIRTUAL = ("AUTO", "HETERO", "MULTI", "BATCH")
 #: Nodes of the compiled graph that compute nothing.
@@ -57,10 +47,6 @@ class OpenVinoDriver(Driver):
         self._requested = request.device or _CPU
         core = _load_core()
         _require_device(core, self._requested)
-        settings = dict(_SETTINGS)
-        if self._requested != _CPU:  # other devices have no number of threads
-            del settings["INFERENCE_NUM_THREADS"]
-        settings.update(request.session_options or {})
         try:
             model = core.read_model(request.path)
             for port in (*model.inputs, *model.outputs):
@@ -68,6 +54,7 @@ class OpenVinoDriver(Driver):
                     problem = f"{_find_name(port)} contains strings, which are not passed to "
                     problem += "OpenVINO: its Python binding frees them twice and crashes"
                     raise DriverFailure("load", problem)
+            settings = request.session_options or {}
             self._compiled = core.compile_model(model, self._requested, settings)
         except DriverFailure:
             raise

@@ -82,6 +82,7 @@ async function load(ort, request) {
   return guard("load", async () => {
     const folder = path.dirname(request.path);
     const externalData = request.external.map((name) => ({ path: name, data: fs.readFileSync(path.join(folder, name)) }));
+    ort.env.wasm.numThreads = request.session_options["wasm.numThreads"];
     const options = { executionProviders: ["wasm"], externalData, logSeverityLevel: 4 };
     const session = await ort.InferenceSession.create(fs.readFileSync(request.path), options);
     const odd = session.inputMetadata.find((each) => each.isTensor && each.type !== "string" && !ARRAYS[each.type]);
@@ -104,7 +105,6 @@ async function run(ort, session, names, values) {
 function importRuntime(folder) {
   try {
     const ort = createRequire(path.join(folder, "driver.js"))("onnxruntime-web");
-    ort.env.wasm.numThreads = 1; // several workers run at once
     ort.env.logLevel = "fatal";
     return ort;
   } catch (error) {

@@ -49,7 +49,9 @@ def test_a_missing_device_is_unavailable(device: str, tmp_path: Path) -> None:
         opened(tmp_path, CHAIN, device)
 
 
-def test_openvino_computes_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_computes_in_float32_and_its_settings_are_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: dict[str, object] = {}
     compile_model = openvino.Core.compile_model
 
@@ -59,9 +61,10 @@ def test_openvino_computes_in_float32(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(openvino.Core, "compile_model", spy)
     opened(tmp_path, CHAIN)
-    assert seen["INFERENCE_PRECISION_HINT"] == "f32"
-    assert seen["EXECUTION_MODE_HINT"] == "ACCURACY"
-    assert seen["INFERENCE_NUM_THREADS"] == 1
+    assert seen.pop("INFERENCE_NUM_THREADS") == 1
+    assert seen == {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
+    shown = ", ".join(f"{name}={value}" for name, value in seen.items())
+    assert Device(name="x", runtime="openvino").settings == f"{shown}, 1 thread"
 
 
 def test_values_with_several_names_keep_each_name(tmp_path: Path) -> None:

@@ -260,9 +260,34 @@ def test_options_of_a_session_are_applied(tmp_path: Path, monkeypatch: pytest.Mo
     assert seen[0].intra_op_num_threads == 2
     assert seen[0].get_session_config_entry("session.use_env_allocators") == "1"
     assert seen[0].graph_optimization_level.name == "ORT_DISABLE_ALL"
+    assert device.settings == (
+        "optimization=none, intra_op_num_threads=2, "
+        "enable_mem_pattern=False, session.use_env_allocators=True"
+    )
     rejected = device.model_copy(update={"session_options": {"no_such_option": 1}})
     with pytest.raises(RuntimeUnavailable, match="rejects the session option no_such_option"):
         opened(tmp_path, NEGATE, rejected)
+
+
+def test_a_session_has_only_visible_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain session of a consumer differs in nothing else."""
+    seen: list[Any] = []
+    build_options = onnxruntime_driver._build_options
+    monkeypatch.setattr(
+        onnxruntime_driver, "_build_options", lambda r: seen.append(build_options(r)) or seen[-1]
+    )
+    opened(tmp_path, NEGATE, Device(name="d", runtime="onnxruntime"))
+    plain = onnxruntime.SessionOptions()
+    names = [name for name, kind in vars(type(plain)).items() if isinstance(kind, property)]
+    changed = {name for name in names if getattr(seen[0], name) != getattr(plain, name)}
+    assert changed == {"intra_op_num_threads", "log_severity_level"}
+    assert Device(name="d", runtime="onnxruntime").settings == "1 thread"
+    web = Device(name="w", runtime="web")
+    assert (web.settings, Device(name="r", runtime="reference").settings) == ("1 thread", "")
+    cuda = Device(name="c", runtime="onnxruntime", providers=("CUDAExecutionProvider",))
+    assert cuda.settings == "CUDAExecutionProvider.use_tf32=0, 1 thread"
 
 
 def test_a_library_that_is_no_provider_is_unavailable(tmp_path: Path) -> None:

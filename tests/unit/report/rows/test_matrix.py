@@ -99,7 +99,7 @@ def test_a_device_has_its_runtime_and_its_last_opset_in_the_head() -> None:
         text = "ONNX Runtime 1.17 loads opsets up to 20"
         records.append(make_record(f"{model}/21/old", "unavailable", stage=None, message=text))
     page = render_overview(Manifest(project=project, models=(spec, newer)), *records)
-    assert ["model", "cpu", "old<br>ONNX Runtime 1.17.3, opsets up to 20"] in page.rows
+    assert ["model", "cpu", "old<br>ONNX Runtime 1.17.3, 1 thread, opsets up to 20"] in page.rows
     assert ["a", "20..21", "20"] in page.rows
     symbol = MARKS[Status.UNAVAILABLE].symbol
     assert ["b", "", f"{symbol} unavailable 21"] in page.rows
@@ -122,7 +122,7 @@ def test_the_head_of_a_plugin_names_its_package_and_emulated_hardware() -> None:
         check = CheckResult(check="placement", status=Status.PASS, metrics=metrics)
         record = make_record("a/18/webgpu", runtime=packages, checks=(check,))
         page = render_overview(manifest, record)
-        head = f"webgpu<br>ONNX Runtime 1.31.1, onnxruntime-ep-webgpu 0.4.0{suffix}"
+        head = f"webgpu<br>ONNX Runtime 1.31.1, onnxruntime-ep-webgpu 0.4.0{suffix}, 1 thread"
         assert ["model", head] in page.rows
 
 

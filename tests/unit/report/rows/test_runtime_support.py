@@ -51,7 +51,7 @@ def test_opsets_releases_and_sizes_in_a_row() -> None:
         "devices": ("cpu",),
         "opsets": "12, 17..18",
         "loads": "1.3 and later (opset 12); 1.18 and later",
-        "proved_with": "ONNX Runtime 1.31.1",
+        "proved_with": "ONNX Runtime 1.31.1, 1 thread",
         "axes": ("batch 1 and up, proved 2 to 7",),
     }
 
@@ -93,7 +93,7 @@ def test_devices_with_equal_support_share_a_row() -> None:
     records = [proved(17, device=device) for device in devices]
     support = rows(*records, devices=devices, opsets=(17,))
     assert [(row["devices"], row["proved_with"]) for row in support] == [
-        (("cpu", "cuda"), "ONNX Runtime 1.31.1"),
+        (("cpu", "cuda"), "ONNX Runtime 1.31.1, 1 thread"),
         (("reference",), "onnx.reference 1.23.2"),
         (("other",), "own.backend"),
     ]
@@ -103,7 +103,7 @@ def test_devices_with_equal_support_share_a_row() -> None:
 def test_the_release_of_an_environment_is_the_one_of_its_record() -> None:
     record = proved(17).model_copy(update={"runtime": "onnxruntime 1.17.3, numpy 1.26.4"})
     (row,) = rows(record)
-    assert row["proved_with"] == "ONNX Runtime 1.17.3"
+    assert row["proved_with"] == "ONNX Runtime 1.17.3, 1 thread"
 
 
 def test_a_file_without_a_known_release_is_named() -> None:
@@ -122,7 +122,7 @@ def test_both_pages_show_the_support() -> None:
         "17",
         "1.12 and later",
         "batch 1 and up, proved 2 to 7",
-        "ONNX Runtime 1.31.1",
+        "ONNX Runtime 1.31.1, 1 thread",
     ]
     summary = ["net", *expected[2:4]]
     assert summary in Page.of(files["COMPATIBILITY.md"]).rows
@@ -140,4 +140,5 @@ def test_the_release_of_a_loaded_package_is_the_one_of_its_record() -> None:
         update={"packages": {"openvino": "2026.4.1 41877c3a5fdc"}}
     )
     (row,) = rows(record, devices=("openvino",))
-    assert row["proved_with"] == "OpenVINO 2026.4.1"
+    settings = "INFERENCE_PRECISION_HINT=f32, EXECUTION_MODE_HINT=ACCURACY, 1 thread"
+    assert row["proved_with"] == f"OpenVINO 2026.4.1, {settings}"
