@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import Record, Status
 from exporter.tools.verify.client import (
+    FILES_CHECK,
     DeviceVerdict,
     FolderVerdict,
     PublishedFile,
@@ -60,6 +62,9 @@ _PACKAGES = ("numpy", "onnx")
 @click.option(
     "--json", "as_json", is_flag=True, help="Write the verdicts as JSON, for `evidence add`."
 )
+@click.option(
+    "--strict", "is_strict", is_flag=True, help="Reject files that are not in SHA256SUMS."
+)
 @root_option
 def verify(
     paths: tuple[Path, ...],
@@ -67,13 +72,13 @@ def verify(
     reference: Path | None,
     names: tuple[str, ...],
     root: Path,
-    *,
-    as_json: bool,
+    **flags: bool,
 ) -> int:
     """Prove files that exist already, on this machine.
 
     PATH is a folder of `exporter publish`, or a folder that contains some. Hashes, structure and
-    outputs are checked. PyTorch's outputs are in the folder, so the extra `[verify]` is enough.
+    outputs are checked. PyTorch's outputs are in the folder, so the extra `[verify]` is enough. A
+    file of a hub or a signature, to which nothing refers, is a note; with --strict it is red.
 
     With --entry or --reference, PATH is any ONNX file, such as one of a hub. --entry needs PyTorch,
     which computes the expected outputs. --reference takes them from a published folder.
@@ -100,17 +105,20 @@ def verify(
         options = VerifyOptions(
             devices=devices, root=root, manifest=project, environment=environment
         )
-        stream = verify_folders(_list_files(paths, reference), options)
+        files = (
+            replace(item, is_strict=flags["is_strict"]) for item in _list_files(paths, reference)
+        )
+        stream = verify_folders(tuple(files), options)
     verdicts = []
     for verdict in stream:
         verdicts.append(verdict)
-        if not as_json:
+        if not flags["as_json"]:
             _print_verdict(verdict)
-    if as_json:
+    if flags["as_json"]:
         now = datetime.now(UTC).replace(microsecond=0)
         report = VerifyReport(time=now, machine=describe_machine(), verdicts=tuple(verdicts))
         click.echo(report.to_json(), nl=False)  # any other form of the text has another digest
-    return _summarize(verdicts, is_quiet=as_json)
+    return _summarize(verdicts, is_quiet=flags["as_json"])
 
 
 def _list_files(paths: Sequence[Path], reference: Path | None) -> tuple[PublishedFile, ...]:
@@ -183,16 +191,19 @@ def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:
 def _print_verdict(verdict: FolderVerdict) -> None:
     result = verdict.verdict
     line = f"{result.status:12}  {verdict.path} on {result.device}"
+    line += f" ({result.session})" if result.session else ""
     if result.status is Status.PASS:
         samples = sum(int(each.metrics.get("samples", 0)) for each in result.checks)
         errors = [float(each.metrics.get("max_abs", 0.0)) for each in result.checks]
         line += f": {pluralize(samples, 'data set')}, largest error {max(errors):.1e}"
-    elif not result.checks:
+    elif all(check.status is Status.PASS for check in result.checks):
         line += f": {join_lines(result.message)}"
     print_line(line, color=choose_color(result.status))
     for check in result.checks:
         if check.status is not Status.PASS:
             print_error(f"    {check.check}: {check.status}: {join_lines(check.message)}")
+        elif check.check == FILES_CHECK and check.message:
+            print_line(f"    note: {join_lines(check.message)}")
     for advice in result.advice:
         print_error(f"    advice: {join_lines(advice)}")
 

@@ -26,7 +26,6 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.tools.publish.published_folder import (
     MARKER,
-    SUMS,
     Candidate,
     FolderContent,
     Publication,
@@ -34,8 +33,7 @@ from exporter.tools.publish.published_folder import (
     TargetResult,
     copy_model,
     find_hash_problems,
-    list_files,
-    read_listed_files,
+    list_unlisted_files,
     write_descriptions,
 )
 
@@ -99,11 +97,11 @@ def find_obstacle(final: Path) -> str:
         return ""
     try:
         Publication.model_validate_json(read_regular_file(final / MARKER, CELL_LIMIT))
-        expected = read_listed_files(final) | {SUMS}
+        others = list_unlisted_files(final)
     except (OSError, ValueError):
         return "the existing folder was not written by `exporter publish`; move it away"
-    if others := set(list_files(final)) - expected:
-        return f"the existing folder contains other files: {min(others)}; move them away"
+    if others:
+        return f"the existing folder contains other files: {others[0]}; move them away"
     return ""
 
 

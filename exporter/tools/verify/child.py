@@ -15,10 +15,14 @@ from exporter.records.record import CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
 from exporter.runtimes.graph_walk import normalize_domain
 from exporter.tools.publish.child import DamagedFolder, prove_folder
-from exporter.tools.publish.published_folder import Publication, find_hash_problems
-from exporter.tools.verify.client import DeviceVerdict, PublishedFile, hash_settings
+from exporter.tools.publish.published_folder import (
+    SUMS,
+    Publication,
+    find_hash_problems,
+    list_unlisted_files,
+)
+from exporter.tools.verify.client import FILES_CHECK, DeviceVerdict, PublishedFile, hash_settings
 
-_FILES_CHECK = "files"
 #: Problems in a message.
 _SHOWN_PROBLEMS = 3
 _NO_FUNCTIONS = (
@@ -70,7 +74,7 @@ def check_folder(
         code = (_load_kernels(spec, root, kernels), root)
         records = prove_folder(item.folder, item.file, publication, spec, devices, code)
         return tuple(
-            _make_verdict(device, _check_files(problems), record)
+            _make_verdict(device, _check_files(item, problems), record)
             for device, record in zip(devices, records, strict=True)
         )
     except RuntimeUnavailable as error:
@@ -78,7 +82,7 @@ def check_folder(
     except DamagedFolder as error:
         status, message = Status.ERROR, ""
         problems.append(str(error))
-    files = _check_files(problems)
+    files = _check_files(item, problems)
     is_red = files.status is not Status.PASS
     return tuple(
         DeviceVerdict(
@@ -87,6 +91,7 @@ def check_folder(
             check=files.check if is_red else "load",
             message=files.message or message,
             checks=(files,),
+            runtime=_describe_runtime(device),
         )
         for device in devices
     )
@@ -101,6 +106,7 @@ def _make_verdict(device: Device, files: CheckResult, record: Record) -> DeviceV
         message=files.message if is_red else record.message,
         checks=(files, *record.checks),
         runtime=record.runtime or _describe_runtime(device),
+        session=device.settings,
         settings=hash_settings(device),
     )
 
@@ -118,9 +124,9 @@ def _describe_runtime(device: Device) -> str:
 def _find_file_problems(item: PublishedFile, publication: Publication) -> Iterator[str]:
     """Compare the files with the hashes, the data sets with the list, and read the old verdict."""
     try:
-        yield from find_hash_problems(item.folder)
+        yield from find_hash_problems(item.folder, is_strict=item.is_strict)
     except (OSError, ValueError) as error:
-        yield f"SHA256SUMS cannot be read: {error}"
+        yield f"{SUMS} cannot be read: {error}"
     expected = {each.folder for each in publication.data_sets}
     actual = {path.name for path in item.folder.glob("test_data_set_*")}
     if expected != actual:
@@ -130,13 +136,15 @@ def _find_file_problems(item: PublishedFile, publication: Publication) -> Iterat
         yield f"it was published although it is red: {publication.warning}"
 
 
-def _check_files(problems: list[str]) -> CheckResult:
+def _check_files(item: PublishedFile, problems: list[str]) -> CheckResult:
     if not problems:
-        return CheckResult(check=_FILES_CHECK, status=Status.PASS)
+        others = list_unlisted_files(item.folder)
+        note = f"not in {SUMS}, and nothing refers to it: {join_names(others)}" if others else ""
+        return CheckResult(check=FILES_CHECK, status=Status.PASS, message=note)
     more = len(problems) - _SHOWN_PROBLEMS
     rest = [pluralize(more, "more problem")] if more > 0 else []
     text = "; ".join((*problems[:_SHOWN_PROBLEMS], *rest))
-    return CheckResult(check=_FILES_CHECK, status=Status.FAIL, message=text)
+    return CheckResult(check=FILES_CHECK, status=Status.FAIL, message=text)
 
 
 def _list_functions(spec: ModelSpec) -> list[str]:

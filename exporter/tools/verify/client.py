@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from pydantic import AwareDatetime, Field
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.known_names import format_release
 from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
@@ -25,6 +26,8 @@ from exporter.tools.publish.published_folder import MARKER, MODEL, Publication
 
 _CHILD = "exporter.tools.verify.child"
 _CONTRACT = "contract.json"
+#: The check of hashes and names; its message is a note if it passes.
+FILES_CHECK = "files"
 #: Python cannot convert every time of the years 1 and 9999 to UTC.
 VerdictTime = Annotated[
     AwareDatetime,
@@ -45,6 +48,8 @@ class DeviceVerdict(FrozenModel):
     """What to change in the entry of a finished file."""
     runtime: str = ""
     """The packages that ran the file: `onnxruntime-gpu 1.31.1`."""
+    session: str = ""
+    """The settings of its session that a plain one lacks; see `Device.settings`."""
     settings: str = ""
     """The digest of the device; see `hash_settings`."""
 
@@ -97,6 +102,8 @@ class PublishedFile:
 
     folder: Path
     file: Path | None = None
+    is_strict: bool = False
+    """Whether a file that nothing refers to is a problem."""
 
     @property
     def path(self) -> Path:
@@ -195,8 +202,8 @@ def _request_verdicts(
     models = options.manifest.models if options.manifest and has_code else ()
     entries = (model for model in models if model.id == spec.id and not model.problems)
     arguments = {
-        "item": PublishedFile(
-            folder=item.folder.resolve(), file=item.file.resolve() if item.file else None
+        "item": replace(
+            item, folder=item.folder.resolve(), file=item.file.resolve() if item.file else None
         ),
         "publication": publication,
         "spec": spec.resolve_cell(publication.opset),
@@ -205,16 +212,36 @@ def _request_verdicts(
         "kernels": next(entries, None),
     }
     try:
-        return call_in_child(
+        verdicts = call_in_child(
             f"{_CHILD}:check_folder",
             arguments,
             tuple[DeviceVerdict, ...],
             options.environment,
             seconds=spec.timeout,
         )
+        return tuple(_explain_release(item, publication, verdict) for verdict in verdicts)
     except ChildFailure as failure:
         status = Status.TIMEOUT if failure.code is None else Status.CRASH
         return _repeat(options, status, f"the process that runs it {failure}")
+
+
+def _explain_release(
+    item: PublishedFile, publication: Publication, verdict: DeviceVerdict
+) -> DeviceVerdict:
+    """Replace the message if the file needs a newer release of ONNX Runtime."""
+    match = re.match(r"onnxruntime\S* (\d+)\.(\d+)", verdict.runtime)
+    needed = publication.release
+    if item.file or not match or not needed or (int(match[1]), int(match[2])) >= needed:
+        return verdict
+    release = format_release(needed)
+    fix = f"install 'onnxruntime>={release}'"
+    for path in sorted(item.folder.resolve().parent.glob(f"*/{MARKER}")):
+        with suppress(OSError, ValueError):
+            other = Publication.model_validate_json(read_regular_file(path, CELL_LIMIT))
+            if other.is_green and other.release and other.release <= (int(match[1]), int(match[2])):
+                fix += f", or use opset {other.opset}"
+    message = f"the file needs ONNX Runtime {release}, and {verdict.runtime} is installed; {fix}"
+    return verdict.model_copy(update={"message": message} if verdict.status.is_red else {})
 
 
 def _repeat(options: VerifyOptions, status: Status, message: str) -> tuple[DeviceVerdict, ...]:

@@ -14,10 +14,11 @@ from click.testing import CliRunner
 from onnx import numpy_helper, parser
 
 from exporter.checks.protocol import hash_sample
+from exporter.cli.commands.verify import _print_verdict
 from exporter.cli.entry_point import exporter
 from exporter.core.errors import ExitCode
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
-from exporter.records.record import Status
+from exporter.records.record import CheckResult, Status
 from exporter.tools.publish.child import verify_files
 from exporter.tools.publish.published_folder import (
     Allowance,
@@ -27,9 +28,16 @@ from exporter.tools.publish.published_folder import (
     TargetResult,
 )
 from exporter.tools.verify.child import check_folder
-from exporter.tools.verify.client import DeviceVerdict, PublishedFile, VerifyOptions, verify_folders
+from exporter.tools.verify.client import (
+    DeviceVerdict,
+    FolderVerdict,
+    PublishedFile,
+    VerifyOptions,
+    _explain_release,
+    verify_folders,
+)
 from tests.unit.checks.contexts import make_reference, write
-from tests.unit.factory import make_record, make_spec
+from tests.unit.factory import make_artifact, make_record, make_spec
 
 TEXT = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -103,9 +111,11 @@ def write_sums(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
-def verify(folder: Path, device: Device = CPU, file: Path | None = None) -> DeviceVerdict:
+def verify(
+    folder: Path, device: Device = CPU, file: Path | None = None, *, is_strict: bool = False
+) -> DeviceVerdict:
     (verdict,) = check_folder(
-        PublishedFile(folder=folder, file=file),
+        PublishedFile(folder=folder, file=file, is_strict=is_strict),
         Publication.model_validate_json((folder / "exporter.json").read_bytes()),
         ModelSpec.model_validate_json((folder / "contract.json").read_bytes()),
         devices=(device,),
@@ -197,6 +207,64 @@ def test_a_changed_file_is_red(tmp_path: Path, name: str) -> None:
     assert f"{name} has another hash" in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("name", "is_red"),
+    [
+        (".gitattributes", False),
+        (".cache/huggingface/CACHEDIR.TAG", False),
+        ("model.sig", False),
+        ("samples/extra.pb", True),
+        ("test_data_set_0/input_1.pb", True),
+    ],
+)
+def test_a_file_that_nothing_refers_to_is_a_note(tmp_path: Path, name: str, is_red: bool) -> None:
+    folder = publish(tmp_path / "net")
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).touch()
+    verdict = verify(folder)
+    (files,) = (each for each in verdict.checks if each.check == "files")
+    assert files.status is (Status.FAIL if is_red else Status.PASS)
+    assert f"{name} is not in SHA256SUMS" in files.message if is_red else name in files.message
+    strict = verify(folder, is_strict=True)
+    assert strict.status is Status.FAIL
+    assert f"{name} is not in SHA256SUMS" in strict.message
+
+
+@pytest.mark.parametrize(
+    ("status", "runtime", "message"),
+    [
+        (
+            Status.ERROR,
+            "onnxruntime 1.17.3",
+            "the file needs ONNX Runtime 1.18, and onnxruntime 1.17.3 is installed; install "
+            + "'onnxruntime>=1.18', or use opset 16",
+        ),
+        (Status.ERROR, "onnxruntime 1.18.0", "no IR"),
+        (Status.UNAVAILABLE, "onnxruntime 1.17.3", "no IR"),
+        (Status.ERROR, "openvino 2026.4.1", "no IR"),
+    ],
+)
+def test_the_reason_of_a_file_that_cannot_run_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: Status, runtime: str, message: str
+) -> None:
+    """`make_record` has IR version 10, the sibling IR version 8."""
+    item = PublishedFile(folder=publish(tmp_path / "18"))
+    publication = Publication.model_validate_json((item.folder / "exporter.json").read_bytes())
+    artifact = make_artifact("net", 16, ir_version=8)
+    older = publication.model_copy(
+        update={"opset": 16, "records": (make_record("net/16/cpu", artifact=artifact),)}
+    )
+    (publish(tmp_path / "16") / "exporter.json").write_text(older.to_json())
+    passed = (CheckResult(check="files", status=Status.PASS, message="note"),)
+    verdict = DeviceVerdict(
+        device="cpu", status=status, message="no IR", runtime=runtime, checks=passed
+    )
+    verdict = _explain_release(item, publication, verdict)
+    _print_verdict(FolderVerdict(path="net/18", model="net", opset=18, verdict=verdict))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"{status:12}  net/18 on cpu: {message}", "    note: note"]
+
+
 def test_a_file_that_is_right_only_at_the_exported_size_is_red(tmp_path: Path) -> None:
     verdict = verify(publish(tmp_path / "net", BAKED))
     statuses = {each.check: each.status for each in verdict.checks}
@@ -219,7 +287,7 @@ def test_another_file_is_proved_with_the_test_data(
 def test_a_missing_device_is_unavailable_but_hides_no_failure(tmp_path: Path) -> None:
     folder = publish(tmp_path / "net")
     assert verify(folder, GPU).status is Status.UNAVAILABLE
-    (folder / "README.md").write_text("new")
+    (folder / "contract.json").write_text((folder / "contract.json").read_text() + "\n")
     assert verify(folder, GPU).check == "files"
 
 
