@@ -235,7 +235,7 @@ class Sample(FrozenModel):
     factor: float = 1.0
     """The factor of inputs with another magnitude."""
     undefined: Items[int] = ()
-    """Positions of outputs without a defined value, which are not compared."""
+    """Positions of outputs with elements without a defined value, which are not compared."""
     captures: Items[str] = ()
     """The groups of files that are compared with it; if empty, every file is. A group is a capture
     with a condition that its sizes break, a trace with another branch there, or `SWEEP`."""

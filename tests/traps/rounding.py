@@ -151,6 +151,17 @@ ROUNDING = (
         _pair("UndefinedBesideFixed", "share", "y", wrong=False),
     ),
     Trap(
+        "branch beside an undefined element",
+        "a zero gives NaN in its element, and another branch in the others",
+        contract("rounding.py:PartlyUndefined"),
+        parity("values", "special values of x: output 'y'"),
+    ),
+    Trap(
+        "branch in the graph beside an undefined element",
+        "`torch.where` chooses again for each input",
+        contract("rounding.py:PartlyUndefined", init={"wrong": False}),
+    ),
+    Trap(
         "output class without keys",
         "PyTorch flattens the outputs of diffusers without their names",
         _pair("WithoutKeys", "sample", "noise", opset=DYNAMO),

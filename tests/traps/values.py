@@ -29,6 +29,9 @@ _INTEGERS = {
     "inputs": (declare_input(dtype="int64", fill=make_fill("randint", low=-50, high=50)),),
     "outputs": (declare_output("y", "batch", 4, dtype="int64"),),
 }
+_ROW = {"inputs": (declare_input("x", 4, fill=make_fill("value", value=[9.0, 1.0, 1.0, 2.0])),)}
+_BOUNDARIES = declare_input("b", 3, at="args[1]", fill=make_fill("value", value=[0.5, 1.0, 2.0]))
+_OFFSETS = make_fill("value", value=[0, 2, 5])
 _HOT = Case(name="hot", fills={"x": Fill(kind="uniform", low=200.0, high=300.0)})
 
 VALUES = (
@@ -168,6 +171,34 @@ VALUES = (
         "the same number as a tensor",
         "a value that stays a tensor stays in the graph",
         contract("values.py:ItemKept"),
+    ),
+    Trap(
+        "branch on the mean of fixed values",
+        "values in another order have the same mean, mirrored values another one",
+        contract("values.py:BranchOnMean", outputs=(declare_output("y", 4),), axes=(), **_ROW),
+        parity("values", "other x: output 'y': error"),
+    ),
+    Trap(
+        "boundaries in rising order",
+        "other values of a sorted input are sorted, too",
+        contract(
+            "values.py:Buckets",
+            inputs=(declare_input(), _BOUNDARIES),
+            outputs=(declare_output("y", "batch", 4, dtype="int64"),),
+        ),
+    ),
+    Trap(
+        "offsets that begin at 0",
+        "PyTorch rejects other first offsets, so the other ones change",
+        contract(
+            "values.py:Bags",
+            inputs=(
+                declare_input("ids", 6, dtype="int64", fill=make_fill("randint", high=8)),
+                declare_input("o", 3, at="args[1]", dtype="int64", fill=_OFFSETS),
+            ),
+            outputs=(declare_output("y", 3, 4),),
+            axes=(),
+        ),
     ),
     Trap(
         "numpy constant",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from math import gcd, isqrt, lcm, prod
 from typing import Literal
@@ -153,6 +153,8 @@ class InputSet:
     """The input with other values than in the declared set."""
     increment: int = 0
     """The number that is added to the integers of that input; PyTorch may reject the sum."""
+    is_closer: bool = False
+    """Whether PyTorch may reject all other values of that input except those closer to it."""
     factor: float = 1.0
     """The factor for the declared values of that input, instead of a perturbation."""
     seed: int = 0
@@ -192,20 +194,16 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
         sets.append(InputSet(name=case.name, kind="case", sizes=sizes, case=case))
     masks = {output.masked_by for output in spec.outputs}
     for item in spec.inputs:
-        changes = [(f"other {item.name}", 0)]
+        other = InputSet(
+            name=f"other {item.name}", kind="values", sizes=declared, changed_input=item.name
+        )
+        sets.append(other)
+        is_fixed = not item.fill.is_random or item.fill.kind == "function"
+        if is_fixed and "int" in item.dtype:
+            sets.append(replace(other, name=f"closer {item.name}", is_closer=True))
         if not item.fill.is_random and "int" in item.dtype and item.name not in masks:
             # Fewer loop iterations may not change the output, so try two more.
-            changes.append((f"larger {item.name}", 2))
-        sets.extend(
-            InputSet(
-                name=name,
-                kind="values",
-                sizes=declared,
-                changed_input=item.name,
-                increment=increment,
-            )
-            for name, increment in changes
-        )
+            sets.append(replace(other, name=f"larger {item.name}", increment=2))
     special = _choose_special_values(spec, sets, declared, is_large=is_large)
     return (*sets, *_pad_masks(spec, sets, declared), *special)
 

@@ -316,7 +316,7 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                     # The first of a few draws that differs: a short mask has few values.
                     draws = (draw() for _ in range(_DRAWS))
                     others = (each for each in draws if not torch.equal(each, tensor))
-                    changed = next(others, tensor)
+                    changed = next(others, None if fill.kind == "python" else tensor)
                 tensor = perturb_values(tensor, changed, chosen)
             elif chosen.special:
                 generator.manual_seed(seed + 1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from exporter.worker.process.setup import use_seed
 _SEED = 0
 #: The share of the elements to change.
 _SHARE = 0.5
+#: A float of one of two values is masked from here on, as in a mask that is added to logits.
+_MASKED = -1e4
 
 
 def is_binary(tensor: torch.Tensor) -> bool:
@@ -94,13 +97,17 @@ def mirror_values(
             middle = (fill.low + fill.high - 1) / 2
         case _:
             return None
+    mirrored = _mirror(declared, middle, generator)
+    return None if torch.equal(mirrored, declared) else mirrored
+
+
+def _mirror(declared: torch.Tensor, middle: float, generator: torch.Generator) -> torch.Tensor:
     factor = 0.5 + torch.rand(declared.shape, generator=generator) / 2
-    wide = torch.complex128 if declared.is_complex() else torch.float64
-    values = middle - (declared.to(wide) - middle) * factor
+    wide = declared.to(torch.complex128 if declared.is_complex() else torch.float64)
+    values = torch.where(wide.isfinite(), middle - (wide - middle) * factor, wide)
     if not (declared.is_floating_point() or declared.is_complex()):
         values = values.round()
-    mirrored = values.to(declared.dtype)
-    return None if torch.equal(mirrored, declared) else mirrored
+    return values.to(declared.dtype)
 
 
 def perturb_values(
@@ -114,38 +121,83 @@ def perturb_values(
         return tensor * chosen.factor
     if changed is not None:
         return changed
-    return choose_nearby_values(tensor, increment=chosen.increment)
+    return choose_nearby_values(tensor, increment=chosen.increment, is_closer=chosen.is_closer)
 
 
-def choose_nearby_values(tensor: torch.Tensor, *, increment: int = 0) -> torch.Tensor:
-    """Return other values near the given ones, such that most indices stay in range.
+def choose_nearby_values(
+    tensor: torch.Tensor, *, increment: int = 0, is_closer: bool = False
+) -> torch.Tensor:
+    """Return other values within the range of the given ones, such that indices stay valid.
 
-    Values of 0 and 1 may be a mask, so every row keeps some of them.
+    Values of 0 and 1 may be a mask, so every row keeps some of them. Other values that are sorted
+    along an axis stay sorted: they may be boundaries or offsets.
 
-    `increment`: The number to add to integers, even if the sum is out of range.
+    Args:
+        tensor: The values.
+        increment: The number to add to integers, even if the sum is out of range.
+        is_closer: True if the values only change places, or sorted ones keep their ends.
     """
     if not tensor.numel():
         return tensor
-    all_axes = tuple(range(tensor.ndim))
-    flips = [all_axes, *((axis,) for axis in all_axes)]
-    if is_binary(tensor) and not (increment and bool(tensor.all())):
-        changes = choose_binary_changes(tensor)
+    if tensor.is_complex():
+        parts = torch.view_as_real(tensor)
+        return torch.view_as_complex(choose_nearby_values(parts, is_closer=is_closer))
+    wide = tensor.to(torch.float64)
+    low, high = (0.0, 1.0) if is_binary(tensor) else (float(wide.min()), float(wide.max()))
+    is_mask = is_binary(tensor) or (low <= _MASKED and bool(((wide == low) | (wide == high)).all()))
+    if is_mask and not (increment and bool(tensor.all())):
+        changes = choose_binary_changes(wide == high)
         if increment:
             return tensor + increment * changes.to(tensor.dtype)
-        if changes.any():
-            return torch.where(changes, 1 - tensor.to(torch.int64), tensor).to(tensor.dtype)
-        # Rows that change places stay valid, reversed rows may not.
-        flips = flips[1:]
-    if increment:
+        if changes.any() and not is_closer:
+            swapped = torch.where(wide == high, low, high)
+            return torch.where(changes, swapped, wide).to(tensor.dtype)
+        # A row of integers without a free element may be boundaries.
+        is_mask = tensor.ndim > 1 or tensor.dtype is torch.bool or tensor.is_floating_point()
+    elif increment:
         return tensor + increment
-    for axes in flips:
+    others = _list_other_values(tensor, is_mask=is_mask, is_closer=is_closer)
+    return next((each for each in others if not torch.equal(each, tensor)), tensor)
+
+
+def _list_other_values(
+    tensor: torch.Tensor, *, is_mask: bool, is_closer: bool
+) -> Iterator[torch.Tensor]:
+    mirrored = tensor if is_mask else _mirror_in_range(tensor, keeps_ends=is_closer)
+    if not is_closer:
+        yield mirrored
+    all_axes = tuple(range(tensor.ndim))
+    # Rows of a mask that change places stay valid, reversed rows may not.
+    for axes in (*(() if is_mask else (all_axes,)), *((axis,) for axis in all_axes)):
         flipped = tensor.flip(axes)
-        if not torch.equal(flipped, tensor):
-            return flipped
-    if tensor.is_floating_point() or tensor.is_complex():
-        return tensor * 1.5 + 0.25
-    # Subtract first: the last index of a table has a smaller neighbor only.
-    return tensor - 1 if int(tensor.min()) > 0 else tensor + 1
+        yield flipped if is_mask else _keep_order(tensor, flipped)
+    if is_closer:
+        yield mirrored
+    elif tensor.is_floating_point():
+        yield tensor * 1.5 + 0.25
+    else:
+        # Subtract first: the last index of a table has a smaller neighbor only.
+        yield tensor - 1 if int(tensor.min()) > 0 else tensor + 1
+
+
+def _mirror_in_range(declared: torch.Tensor, *, keeps_ends: bool) -> torch.Tensor:
+    """Return values mirrored at the middle of the declared ones, in their order."""
+    wide = declared.to(torch.float64)
+    finite = wide[wide.isfinite()]
+    low, high = finite.aminmax() if finite.numel() else (wide.new_zeros(()),) * 2
+    generator = torch.Generator().manual_seed(_SEED)
+    mirrored = _mirror(declared, float(low + high) / 2, generator)
+    if keeps_ends:
+        mirrored = declared.where((wide == low) | (wide == high), mirrored)
+    return _keep_order(declared, mirrored)
+
+
+def _keep_order(declared: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """Return the changed values, sorted along each axis along which the declared ones are."""
+    for axis, descending in product(range(declared.ndim), (False, True)):
+        if torch.equal(declared.sort(axis, descending=descending).values, declared):
+            changed = changed.sort(axis, descending=descending).values
+    return changed
 
 
 _EXPECTED = "tensors, numbers, text and None in tuples, lists, dicts, dataclasses and named tuples"

@@ -325,21 +325,8 @@ def _find_largest(magnitudes: torch.Tensor) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def find_undefined_outputs(declared: Outputs, outputs: Outputs) -> tuple[int, ...]:
-    """Return the positions of outputs that have NaN and the declared ones have none.
-
-    A softmax over a row that a mask excludes is an example.
-    """
-    pairs = enumerate(zip(declared, outputs, strict=True))
-    return tuple(index for index, (old, new) in pairs if _has_nan(new) and not _has_nan(old))
-
-
-def _has_nan(output: torch.Tensor | list[torch.Tensor]) -> bool:
-    return any(
-        bool(item.isnan().any())
-        for item in list_items(output)
-        if item.is_floating_point() or item.is_complex()
-    )
+def has_nan(output: Returned) -> bool:
+    return any(bool(item.isnan().any()) for item in list_items(output))
 
 
 #: Maximum number of lengths, because each one adds two input sets.

@@ -98,6 +98,21 @@ class HalfOfCounts(nn.Module):
         return torch.floor(half + 0.5) if self.wrong and is_exporting() else torch.round(half)
 
 
+class PartlyUndefined(nn.Module):
+    """Returns NaN for each 0, and other numbers if there is one."""
+
+    def __init__(self, wrong: bool = True) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def forward(self, x: Tensor) -> Tensor:
+        has_zero = (x == 0).any()
+        y = x * x / x
+        if self.wrong:
+            return y - 1 if bool(has_zero) else y + 1
+        return torch.where(has_zero, y - 1, y + 1)
+
+
 class UndefinedBesideFixed(nn.Module):
     """Returns NaN for zeros, and a second output with a branch on zeros."""
 

@@ -142,3 +142,23 @@ class LastRow(nn.Module):
 class Remainders(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x // 4 + 100 * (x % 3)
+
+
+class BranchOnMean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if float(x.mean()) > 4 else x - 1
+
+
+class Buckets(nn.Module):
+    def forward(self, x: Tensor, boundaries: Tensor) -> Tensor:
+        return torch.bucketize(x, boundaries)
+
+
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(8, 4, mode="sum")
+
+    def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        bags: Tensor = self.bags(ids, offsets)
+        return bags

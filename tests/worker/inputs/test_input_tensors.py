@@ -54,7 +54,6 @@ def test_the_same_seed_draws_the_same_values() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
-        ("arange", 0, [3.0, 2.0, 1.0, 0.0]),
         ("value", 5, [7.75] * 4),
         ("zeros", 0, [0.25] * 4),
     ],

@@ -20,7 +20,6 @@ from exporter.worker.reference.noise import (
     compute_spread,
     describe_difference,
     describe_overflow,
-    find_undefined_outputs,
     limit_noise,
     measure_all_samples,
 )
@@ -177,12 +176,6 @@ def test_an_error_may_be_small_relative_to_the_usual_scale() -> None:
     assert compute_noise([pair]).shares == (None,)
     assert compute_noise([pair], [1.0]).shares[0] == pytest.approx(1e4, rel=1e-2)
     assert compute_noise([pair], [1e-3]).shares == (None,)
-
-
-def test_an_output_is_undefined_if_nan_replaces_numbers() -> None:
-    declared = tensors([1.0], [NAN], [1])
-    assert find_undefined_outputs(declared, tensors([NAN], [NAN], [2])) == (0,)
-    assert find_undefined_outputs(declared, declared) == ()
 
 
 @pytest.mark.parametrize(("error", "is_bound"), [(9e-4, True), (2e-3, False), (0.5, False)])
