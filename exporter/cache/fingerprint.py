@@ -43,6 +43,7 @@ _INSTALLERS = ("pip", "setuptools", "wheel")
 #: Keys that describe or judge a cell and do not change its result.
 _DESCRIPTIVE_KEYS = frozenset(
     {"line", "manifest", "description", "owner", "tags", "expect", "skip", "timeout", "memory"}
+    | {"license", "version", "homepage"}
     # A cell has one opset and one device. Other opsets and devices do not change it.
     | {"opsets", "devices", "parent"}
 )

@@ -54,7 +54,7 @@ DEFINING_KEYS = frozenset(
 _HARMLESS_KEYS = frozenset(
     {
         *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
-        *("problems", "exporter", "capture", "parent"),
+        *("problems", "exporter", "capture", "parent", "license", "version", "homepage"),
     }
 )
 #: Keys that `_list_promises` replaces by their effect on the cell.

@@ -43,9 +43,9 @@ _EXAMPLES = {
 }
 #: Keys that the spec takes without a change.
 _UNCHANGED_KEYS = (
-    "description", "owner", "tags", "init", "seed", "mode", "precision", "export_device",
-    "export_state", "exporter", "capture", "opsets", "consumers", "ir_version", "timeout", "memory",
-    "thorough", "measure",
+    "description", "owner", "license", "version", "homepage", "tags", "init", "seed", "mode",
+    "precision", "export_device", "export_state", "exporter", "capture", "opsets", "consumers",
+    "ir_version", "timeout", "memory", "thorough", "measure",
 )  # fmt: skip
 
 #: The rules of the other keys, which run if the value of the key is valid.

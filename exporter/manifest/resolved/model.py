@@ -309,6 +309,9 @@ class ModelSpec(FrozenModel):
     """The line of the entry's header in that file."""
     description: str = ""
     owner: str = ""
+    license: str = ""
+    version: str = ""
+    homepage: str = ""
     tags: Items[str] = ()
     source: str
     """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`

@@ -219,9 +219,10 @@ class OverrideTable(Table):
         **dict.fromkeys(
             (
                 "artifact", "axes", "cases", "component", "constants", "consumers", "containers",
-                "description", "dynamic_axes", "export_device", "export_state", "init", "inputs",
-                "inputs_from", "metric", "mode", "owner", "parameters", "passes", "precision",
-                "rollout", "seed", "source", "tags", "weights", "weights_sha256",
+                "description", "dynamic_axes", "export_device", "export_state", "homepage", "init",
+                "inputs", "inputs_from", "license", "metric", "mode", "owner", "parameters",
+                "passes", "precision", "rollout", "seed", "source", "tags", "version", "weights",
+                "weights_sha256",
             ),
             _ONE_MODEL,
         ),
@@ -280,6 +281,13 @@ class Settings(Table):
     """One line for reports."""
     owner: fields.Line = Field(default="")
     """The person or team to contact if the model breaks."""
+    license: fields.Line = Field(default="")
+    """The license of a published file: its SPDX identifier, such as `"Apache-2.0"`."""
+    version: fields.ModelVersion = Field(default="")
+    """The version of a published file: `"3"`, or `"1.2.0"` for semantic versions."""
+    homepage: fields.Url = Field(default="")
+    """A page about preprocessing, labels and intended use, which the card of a published file
+    links."""
     tags: Items[fields.Line] = ()
     """Labels for `--tag`."""
     source: fields.Line = Field(default="")
