@@ -9,22 +9,39 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
 
 from exporter.api.export_run import ExportOptions, export
+from exporter.checks.comparison.compare_samples import compare_samples
+from exporter.checks.protocol import CheckContext
 from exporter.cli.output.progress import QuietProgress
 from exporter.cli.output.tables import describe_failures
 from exporter.core.errors import ExporterError
+from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.text import join_names
+from exporter.jobs import Reference
+from exporter.manifest import Manifest, ModelSpec
 from exporter.manifest.cell_settings import format_toml_value
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning import Selection
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
-
-if TYPE_CHECKING:
-    import torch
+from exporter.records.record import TRACER_PREFIX, UNPROVED_PREFIX, CellId, Status
+from exporter.runtimes import RunFailure
+from exporter.worker.inputs.call import from_numpy
+from exporter.worker.model.call_objects import register_output_classes
+from exporter.worker.model.source_loader import prepare_module
+from exporter.worker.process.failure import Failure
+from exporter.worker.process.setup import use_seed
+from exporter.worker.reference.eager_run import run_model, to_value
+from exporter.worker.torch_private.internals import tree_leaves
 
 #: Sizes with which an axis is found in the outputs.
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
@@ -59,7 +76,7 @@ def prove(
     axes: Mapping[str, Mapping[int, Any]] | None = None,
     opsets: int | str | Sequence[int] = 18,
     outputs: Mapping[str, Sequence[int | str]] | None = None,
-    **entry: object,
+    **entry: Any,
 ) -> None:
     """Export the module and prove the file; all checks are those of `exporter export`.
 
@@ -74,13 +91,16 @@ def prove(
         entry: More keys of a manifest entry, such as `tolerance` or `devices`.
 
     Raises:
-        AssertionError: A cell is red; the text has the findings.
+        AssertionError: A cell is not proved, or the module computes other values in this process,
+            such as after a change of its class; the text has the findings.
         ValueError: The module or the inputs cannot be described by an entry.
     """
     folder = Path(tempfile.mkdtemp(prefix="exporter-prove-"))
     try:
         table = _describe(module, inputs, axes or {}, outputs, folder / "manifests")
+        cases = [*table.pop("cases"), *entry.pop("cases", ())]
         table |= {"opsets": opsets if isinstance(opsets, int | str) else list(opsets), **entry}
+        table |= {"cases": cases} if cases else {}
         lines = [f"{key} = {format_toml_value(value)}" for key, value in table.items()]
         text = "\n".join(("format = 1", "[models.module]", 'source = "module.py:load"', *lines))
         (folder / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
@@ -94,13 +114,61 @@ def prove(
             result = export(folder, options, QuietProgress(), starter, os.environ)
         except ExporterError as error:
             raise ValueError(f"prove: {error}") from error
-        red = [each for each in result.results.run.records if each.status.is_red]
+        records = result.results.run.records
+        red = [each for each in records if each.status.is_red]
         reasons = [f"{cell}: no result: {text}" for cell, text in result.results.missing.items()]
+        others = [each for each in records if each.status is not Status.PASS and each not in red]
+        reasons += [f"{each.cell}: {each.status}: {each.message}" for each in others]
+        if not red and not reasons:
+            reasons = _find_other_values(module, result.manifest, records[0].cell)
         if red or reasons:
             failures = describe_failures(result.manifest, red) if red else ""
             raise AssertionError("\n".join(filter(None, (failures, *reasons))))
+        for note in dict.fromkeys(note for each in records for note in each.notes):
+            if note.startswith((TRACER_PREFIX, UNPROVED_PREFIX)):
+                warnings.warn(f"prove: {note}", stacklevel=2)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class _ModuleSession:
+    """Runs the module of this process as the worker runs its copy."""
+
+    placement = None
+
+    def __init__(self, module: torch.nn.Module, spec: ModelSpec) -> None:
+        self._device, self._spec = torch.device(spec.export_device), spec
+        self._model = prepare_module(copy.deepcopy(module), spec, self._device)
+        self.output_names = [output.name for output in spec.outputs]
+
+    def run(self, inputs: Mapping[str, Any]) -> list[Any]:
+        tensors = {
+            item.name: from_numpy(inputs[item.name], is_complex=item.is_complex).to(self._device)
+            for item in self._spec.inputs
+        }
+        try:
+            with use_seed(self._spec.seed):
+                outputs = run_model(copy.deepcopy(self._model), self._spec, tensors)
+        except Failure as failure:
+            raise RunFailure(str(failure)) from failure
+        return list(map(to_value, outputs))
+
+
+def _find_other_values(module: torch.nn.Module, manifest: Manifest, cell: CellId) -> list[str]:
+    """Return a message if the module computes other values here than its copy in the worker."""
+    job = BuildFolder.from_project(manifest.project).model_folder(cell.model)
+    reference = Reference.read(read_regular_file(job.reference, PROJECT_LIMIT))
+    spec = manifest.find_model(cell.model).resolve_cell(cell.opset, cell.device)
+    context = CheckContext(folder=job, opset=cell.opset, spec=spec, reference=reference)
+    session, others = _ModuleSession(module, spec), []
+    for sample in reference.samples:
+        result = compare_samples("values", [sample], context, session, cell.device)
+        if result.status in (Status.FAIL, Status.ERROR) and sample.kind != "masked":
+            others.append(sample.name)
+    problem = "the module computes other values in this process than in a new one"
+    fix = "change neither classes nor globals after their import; store the change in the module"
+    text = f"prove: {problem}, which imports its classes: {join_names(others)}; {fix}"
+    return [text] if others else []
 
 
 @cache
@@ -119,9 +187,6 @@ def _describe(
     folder: Path,
 ) -> dict[str, Any]:
     """Write the module and its inputs, and return the entry without its source."""
-    import torch
-    from safetensors.torch import save_file
-
     folder.mkdir()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     signature = inspect.signature(module.forward).parameters
@@ -134,8 +199,8 @@ def _describe(
     if unknown := [name for name in (*inputs, *axes) if name not in parameters]:
         known = ", ".join(parameters)
         raise ValueError(f"prove: forward has no parameter '{unknown[0]}'; name one of {known}")
-    given: Mapping[str, object] = inputs  # callers without types
-    if others := [name for name, each in given.items() if not isinstance(each, torch.Tensor)]:
+    checked: Mapping[str, object] = inputs  # callers without types
+    if others := [name for name, each in checked.items() if not isinstance(each, torch.Tensor)]:
         raise ValueError(
             f"prove: input '{others[0]}' is no tensor; write an entry for other values"
         )
@@ -144,18 +209,22 @@ def _describe(
     names = {name: {i: _name(dim) for i, dim in axes.get(name, {}).items()} for name in inputs}
     first, second = _choose_sizes(limits)
     values = _resize(inputs, names, first)
-    items = []
+    is_normal = _accepts_normal(module, values)
+    items, case = [], dict[str, Any](name="given", values={})
     for position, (name, tensor) in enumerate(values.items()):
         shape = [names[name].get(i, size) for i, size in enumerate(tensor.shape)]
         item: dict[str, Any] = {"name": name, "shape": shape, "dtype": _name_dtype(tensor)}
         if parameters[position] != name:
             item["at"] = f"kwargs.{name}"
-        # Equal floats, such as `torch.zeros`, would prove nothing: random ones are drawn.
-        if not tensor.is_floating_point() or bool((tensor != tensor.flatten()[:1]).any()):
-            item["fill"] = {"file": f"inputs.safetensors:{name}"}
+        # Example floats are a case if the module accepts others, which reveal branches.
+        given = {"file": f"inputs.safetensors:{name}"}
+        if is_normal and tensor.is_floating_point():
+            case["values"][name] = given
+        else:
+            item["fill"] = given
         items.append(item)
     save_file(values, folder / "inputs.safetensors")
-    table: dict[str, Any] = {"inputs": items}
+    table: dict[str, Any] = {"inputs": items, "cases": [case] if case["values"] else []}
     if outputs is None:
         returned = [_call(module, values), _call(module, _resize(inputs, names, second))]
         table["outputs"] = _find_outputs(returned, {(first[a], second[a]): a for a in limits})
@@ -164,6 +233,19 @@ def _describe(
     table["axes"] = {name: {"example": first[name], **each} for name, each in limits.items()}
     _write_module(module, folder)
     return table
+
+
+def _accepts_normal(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> bool:
+    """Return True if the module computes finite values from floats of the default fill."""
+    with use_seed(0):
+        drawn = {
+            name: torch.randn_like(each) if each.is_floating_point() else each
+            for name, each in inputs.items()
+        }
+    try:
+        return all(bool(output.isfinite().all()) for output in _call(module, drawn))
+    except (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
+        return False
 
 
 def _name(dim: Any) -> str:
@@ -195,8 +277,6 @@ def _resize(
     sizes: Mapping[str, int],
 ) -> dict[str, torch.Tensor]:
     """Return the inputs with other sizes of their axes: values are cut, or repeated."""
-    import torch
-
     resized = {}
     for name, tensor in inputs.items():
         values = tensor.detach().cpu()
@@ -209,19 +289,10 @@ def _resize(
 
 def _call(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors that a copy of the module returns, in the mode of an export."""
-    import torch
-
-    def list_tensors(value: object) -> Iterator[torch.Tensor]:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from list_tensors(tuple(value.values()))
-        elif isinstance(value, list | tuple):
-            for item in value:
-                yield from list_tensors(item)
-
     with torch.no_grad():
-        return list(list_tensors(copy.deepcopy(module).eval()(**inputs)))
+        returned = copy.deepcopy(module).eval()(**inputs)
+    register_output_classes(returned)
+    return [leaf for leaf in tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
 
 
 def _find_outputs(
@@ -253,21 +324,13 @@ def _write_module(module: torch.nn.Module, folder: Path) -> None:
     Raises:
         ValueError: A class cannot be imported there.
     """
-    import torch
-
-    files = {}
-    for each in module.modules():
-        kind = type(each)
-        home = sys.modules[kind.__module__]
-        if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
-            name = f"{kind.__module__}.{kind.__qualname__}"
-            raise ValueError(f"prove: {name} cannot be imported; define it at the top of a module")
-        if file := getattr(home, "__file__", None):
-            files[kind.__module__] = file
+    homes = {each.__module__: sys.modules[each.__module__] for each in map(type, module.modules())}
+    files = {name: home.__file__ for name, home in homes.items() if hasattr(home, "__file__")}
     try:
         torch.save(module, folder / "module.pt")
     except Exception as error:
-        message = f"prove: {type(module).__name__} cannot be stored: {error}"
+        name = type(module).__name__
+        message = f"prove: {name} cannot be imported: {error}; define it at the top of a module"
         raise ValueError(message) from error
     path = [str(Path(name).absolute()) for name in sys.path]
     loader = _LOADER.format(path=path, modules=files)

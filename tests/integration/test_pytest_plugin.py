@@ -14,6 +14,9 @@ from tests.integration.program_server import describe_servers
 from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 
 TESTS = """
+import sys
+
+import pytest
 import torch
 from torch import nn
 
@@ -30,6 +33,25 @@ class Encoder(nn.Module):
         return {"y": y if mask is None else y * mask, "sum": y.sum(1)}
 
 
+OFFSET = 0.0
+
+
+class Changed(nn.Module):
+    def forward(self, x):
+        return x * 2 + OFFSET
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.mean() > 0 else x - 1
+
+
+class Range(nn.Module):
+    def forward(self, x):
+        assert x.min() >= 0
+        return x.sqrt()
+
+
 class Fixed(nn.Module):
     def forward(self, x):
         return x + torch.zeros(int(x.shape[0]), 4)
@@ -43,6 +65,27 @@ def test_sound():
 
 def test_wrong():
     prove(Fixed(), [torch.randn(2, 4)], axes={"x": {0: "batch"}}, opsets=17)
+
+
+@pytest.mark.parametrize("change", ["global", "class"])
+def test_changed(change, monkeypatch):
+    if change == "global":
+        monkeypatch.setattr(sys.modules[__name__], "OFFSET", 1.0)
+    else:
+        monkeypatch.setattr(Changed, "forward", lambda self, x: (x * 2).relu())
+    prove(Changed(), [torch.randn(2, 4)], axes={"x": {0: "batch"}})
+
+
+def test_branch():
+    prove(Branch(), [torch.rand(2, 4) + 1], opsets=17)
+
+
+def test_range():
+    prove(Range(), [torch.rand(2, 4)], axes={"x": {0: "batch"}})
+
+
+def test_unavailable():
+    prove(Changed(), [torch.ones(2, 4)], devices=["cpu", "cuda"])
 
 
 def test_local():
@@ -92,11 +135,18 @@ def test_prove_raises_the_findings_of_an_export(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("")
     code, shown = run_pytest(tmp_path, "test_nets.py")
     assert code == 1
-    assert "1 passed" in shown, shown
+    assert "2 passed" in shown, shown
+    assert "9 failed" in shown, shown
+    changed = (
+        "AssertionError: prove: the module computes other values in this process than in a new"
+    )
+    assert shown.count(f"{changed} one, which imports its classes: declared, ") == 2, shown
+    assert re.search(r"AssertionError: module/17/cpu: fail at parity \(.*values\): ", shown), shown
+    assert "AssertionError: module/18/cuda: unavailable: " in shown, shown
     assert "AssertionError: module/17/cpu: fail at parity (axes): batch=" in shown
     assert "code: E-axes, explained by `exporter guide E-axes`" in shown
     assert re.search(r"the trace made constants at test_nets.py:\d+", shown)
-    assert re.search(r"ValueError: prove: test_nets\..*Local cannot be imported; define it", shown)
+    assert re.search(r"ValueError: prove: Local cannot be imported: .*; define it", shown)
     assert "ValueError: prove: forward has no parameter 'z'; name one of x, scale, mask" in shown
     assert "ValueError: prove: 4 inputs for the 3 named parameters of forward; " in shown
     assert "ValueError: prove: input 'scale' is no tensor; " in shown

@@ -198,7 +198,7 @@ def load_model(spec: ModelSpec, root: Path) -> Model:
         if spec.weights:
             load_weights(model, spec, folder)
         loaded = (
-            _prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
+            prepare_module(model, spec, device) if isinstance(model, torch.nn.Module) else model
         )
         store(loaded)
         return loaded
@@ -260,7 +260,7 @@ def _build_model(spec: ModelSpec, folder: Path) -> Any:
     return source(**spec.init)
 
 
-def _prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device) -> Model:
+def prepare_module(model: torch.nn.Module, spec: ModelSpec, device: torch.device) -> Model:
     """Set the precision, the device and the mode; compile it if `capture` is `script`."""
     weights = (*model.named_parameters(), *model.named_buffers())
     if lazy := [name for name, weight in weights if is_lazy(weight)]:
