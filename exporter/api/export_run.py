@@ -15,7 +15,7 @@ from exporter.api.report_pages import list_page_inputs, preload_pages, write_rep
 from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
-from exporter.cache.states import ALL_FILES, LISTING, MODULES
+from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.cache.store import StoreStatistics
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.git import check_out, list_changed_files
@@ -170,19 +170,21 @@ def _list_files(record: Record, root: Path) -> set[str]:
 
 def _differs(file: str, names: Mapping[str, bool]) -> bool:
     """Return True if a dependency is among the changed files, or is a list of such names."""
-    folder, _, name = file.rpartition("/")
-    if name not in (LISTING, ALL_FILES):
+    listing = split_listing(file)
+    if listing is None:
         parents = map(str, PurePosixPath(file).parents)  # one of them may be a submodule
         return file in names or any(parent in names for parent in parents)
+    folder, pattern, modules = listing
     added = (PurePosixPath(changed) for changed, is_new in names.items() if is_new)
-    if name == ALL_FILES:
+    if pattern == ALL_FILES:
         return any(path.is_relative_to(folder) for path in added)
     # A package counts as its `__init__.py`.
-    modules = (path.parent if path.name == "__init__.py" else path for path in added)
+    paths = (path.parent if path.name == "__init__.py" else path for path in added)
     return any(
-        str(path.parent) == (folder or ".")
-        for path in modules
-        if not path.suffix or path.suffix in MODULES
+        str(path.parent) == folder
+        and (not path.suffix or path.suffix in MODULES)
+        and (not modules or path.name.partition(".")[0] in modules)
+        for path in paths
     )
 
 

@@ -6,7 +6,6 @@ neither a package nor a service of the system, so it also works on network drive
 
 from __future__ import annotations
 
-import posixpath
 import stat
 import time
 from collections.abc import Iterable
@@ -14,12 +13,11 @@ from pathlib import Path
 
 from exporter.api.export_run import ExportResult
 from exporter.cache.states import (
-    ALL_FILES,
-    LISTING,
     hash_source,
     have_tools_changed,
     list_package_folders,
     read_source_state,
+    split_listing,
 )
 from exporter.core.toml_table import SETTINGS_FILE, read_setting
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
@@ -95,7 +93,7 @@ class WatchedFiles:
 
     def _read_stamp(self, name: str) -> object:
         """Return a value that changes if the file, link or list of names changes."""
-        if posixpath.basename(name) in (LISTING, ALL_FILES):
+        if split_listing(name):
             return hash_source(self._root / name)
         try:
             state = (self._root / name).lstat()

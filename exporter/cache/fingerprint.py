@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from exporter.cache.states import (
-    ALL_FILES,
     LISTING,
     MISSING,
     SEARCH_PATH,
     TOOL_PREFIX,
+    compare_modules,
     hash_source,
     hash_text,
     read_loaded_state,
@@ -25,6 +25,7 @@ from exporter.cache.states import (
     read_tool_parts,
     read_variable_state,
     read_variables,
+    split_listing,
 )
 from exporter.manifest import Device, ModelSpec, Override, RuntimeEnvironment
 from exporter.records.record import Record, Source, Status
@@ -222,11 +223,13 @@ class CurrentState:
 
 def _describe_source(source: Source, state: str) -> str:
     """Return the change of a source, such as `data.json changed`."""
-    folder, _, name = source.file.rpartition("/")
-    if name == LISTING:
-        return f"{folder or '.'} has other modules"
-    if name == ALL_FILES:
-        return f"{folder or '.'} has other files"
+    if listing := split_listing(source.file):
+        folder, pattern, names = listing
+        added, removed = compare_modules(source.state, state) if names else ([], [])
+        for changed, verb in ((added, "was added"), (removed, "is missing")):
+            if changed:
+                return f"{posixpath.normpath(f'{folder}/{changed[0]}')} {verb}"
+        return f"{folder} has other {'modules' if pattern == LISTING else 'files'}"
     if MISSING in (source.state, state):
         return f"{source.file} {'was added' if source.state == MISSING else 'is missing'}"
     return f"{source.file} changed"

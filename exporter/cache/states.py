@@ -16,11 +16,13 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from exporter.core.files import hash_file
+from exporter.core.import_object import SHADOWS
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
 #: The name of the search path among the packages of a record.
@@ -109,14 +111,24 @@ def _is_installed(folder: str) -> bool:
 
 #: Distributions that can change a file or a verdict.
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+#: The prefixes of a module and of a distribution that a model searched for.
+MODULE_PREFIX, VERSION_PREFIX = "module ", "version "
+_METADATA = (".dist-info", ".egg-info")
+#: Modules that Python imports at its start if they exist.
+_START_HOOKS = ("sitecustomize", "usercustomize")
 #: The prefix of a tool among the parts.
 TOOL_PREFIX = "tool."
-#: The last component of a source that represents the list of modules in a folder.
+#: The last component of a source that represents the list of modules in a folder. `*.py?a,b`
+#: represents those of them that imports searched for.
 LISTING = "*.py"
+#: The first word of the state of such a source, before the modules that exist.
+_MODULES_PREFIX = "modules "
 #: The last component of a source that represents the list of all names in a folder.
 ALL_FILES = "*"
 #: The suffixes of importable files.
 MODULES = (".py", ".so", ".pyd")
+#: The suffixes of a name that an import searches for, in the order of Python's finders.
+_IMPORT_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 #: The states of a source that is absent, and of one that is a folder.
 MISSING, FOLDER = "missing", "folder"
 _OWN_DISTRIBUTION = "onnx-exporter-matrix"
@@ -188,8 +200,13 @@ def _list_wheel_files(installed: Distribution) -> str:
 def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
     """Return the current state of an item of `Record.packages`.
 
-    The name is a distribution, the path of a file outside of the project, or `SEARCH_PATH`.
+    The name is a distribution, the path of a file outside of the project, `module NAME` or
+    `version NAME` of a searched module or distribution, or `SEARCH_PATH`.
     """
+    if name.startswith(MODULE_PREFIX):
+        return _read_module_state(name.removeprefix(MODULE_PREFIX), overlay)
+    if name.startswith(VERSION_PREFIX):
+        return _read_version_state(name.removeprefix(VERSION_PREFIX), overlay)
     if name == SEARCH_PATH:
         return read_search_path(root, os.environ.get("PYTHONPATH", ""))
     if "/" in name:
@@ -197,14 +214,86 @@ def read_loaded_state(name: str, root: Path, overlay: str = "") -> str:
     return read_package_state(name, overlay, root)
 
 
+def split_listing(file: str) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return the folder, the pattern and the names of a listing, or None for another source.
+
+    A listing without names is that of all modules or files.
+    """
+    folder, _, last = file.rpartition("/")
+    pattern, _, names = last.partition("?")
+    if pattern not in (LISTING, ALL_FILES):
+        return None
+    return folder or ".", pattern, tuple(filter(None, names.split(",")))
+
+
+def compare_modules(before: str, after: str) -> tuple[list[str], list[str]]:
+    """Return the added and the removed modules of two states of a listing with names."""
+    old, new = (
+        set(filter(None, s.removeprefix(_MODULES_PREFIX).split(","))) for s in (before, after)
+    )
+    return sorted(new - old), sorted(old - new)
+
+
+def _find_modules(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    """Yield the file or folder that an import of each name finds in a folder."""
+    entries = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 - names only
+    shadows: set[str] = set()
+    if SHADOWS in names:
+        shadows = {each.partition(".")[0] for each in entries} & _list_known_modules()
+    for name in sorted(shadows.union(names)):
+        paths = [f"{name}{suffix}" for suffix in _IMPORT_SUFFIXES if f"{name}{suffix}" in entries]
+        is_folder = name in entries and (folder / name).is_dir()
+        if is_folder:
+            paths = [*(f"{name}/__init__{suffix}" for suffix in _IMPORT_SUFFIXES), *paths]
+        # A folder without a file is a package if no other folder has one.
+        default = f"{name}/" if is_folder and name in names else None
+        if module := next((path for path in paths if (folder / path).is_file()), default):
+            yield module
+
+
+def _list_known_modules() -> set[str]:
+    """Return the names of the modules of Python and of installed packages."""
+    folders = [folder for folder in map(Path, list_package_folders()) if folder.is_dir()]
+    installed = (_list_modules(folder, folder.stat().st_mtime_ns) for folder in folders)
+    return set().union(sys.stdlib_module_names, _START_HOOKS, *installed)
+
+
+@cache
+def _list_modules(folder: Path, _changed: int) -> frozenset[str]:
+    return frozenset(entry.name.partition(".")[0] for entry in os.scandir(folder))
+
+
+def _read_module_state(name: str, overlay: str) -> str:
+    """Return `installed` if a folder of packages contains a module with the name, or `missing`."""
+    path = name.replace(".", "/")
+    for folder in filter(None, (overlay, *list_package_folders())):
+        stem = f"{folder}/{path}"
+        if Path(stem).is_dir() or any(Path(f"{stem}{each}").is_file() for each in _IMPORT_SUFFIXES):
+            return "installed"
+    return MISSING
+
+
+def _read_version_state(name: str, overlay: str) -> str:
+    """Return the state that metadata of a distribution has, or of all of them for `*`.
+
+    The list of files of an editable installation contains the path of the checkout.
+    """
+    if name == "*":
+        folders = [Path(each) for each in (overlay, *list_package_folders()) if each]
+        entries = (each.name for folder in folders if folder.is_dir() for each in folder.iterdir())
+        return hash_text("\n".join(sorted(e for e in entries if e.endswith(_METADATA))))
+    state, editable = read_distribution(name, overlay)
+    return (state.partition(" ")[0] if editable else state) or MISSING
+
+
 def read_source_state(path: Path) -> str:
     """Return the state of a path that a job used.
 
     Returns:
-        `link TEXT` for a symlink, `folder`, `missing`, the SHA-256 of the content or listing, or
-        "" if the file cannot be read.
+        `link TEXT` for a symlink, `folder`, `missing`, the SHA-256 of the content or listing,
+        `modules NAMES` for a listing with names, or "" if the file cannot be read.
     """
-    if path.name in (LISTING, ALL_FILES):
+    if split_listing(str(path)):
         return hash_source(path)
     try:
         mode = path.lstat().st_mode
@@ -222,24 +311,29 @@ def read_source_state(path: Path) -> str:
 def hash_source(path: Path) -> str:
     """Return the SHA-256 of a file in hex.
 
-    The path `folder/*.py` represents the names of all modules and packages in the folder: a new
-    module can replace another one in an import. The path `folder/*` represents all names.
+    The path `folder/*.py` represents the names of all modules and packages in the folder, such as
+    `pkgutil` lists them, and `folder/*` represents all names. The path `folder/*.py?a,b` represents
+    the modules that an import of `a` or `b` can find there: a new one can replace another one. See
+    `SHADOWS` for the name `@`.
 
     Returns:
         The hash, or "" if the file or folder cannot be read.
     """
     try:
+        if path.name.startswith(f"{LISTING}?"):
+            names = path.name.partition("?")[2].split(",")
+            return _MODULES_PREFIX + ",".join(_find_modules(path.parent, names))
         if path.name == LISTING:
             # Python prefers a package to an extension, and an extension to a module.
-            modules = (
+            listed = (
                 each.name
                 for each in path.parent.iterdir()
                 if each.suffix in MODULES or (each / "__init__.py").is_file()
             )
-            return hash_text("\n".join(sorted(modules)))
+            return hash_text("\n".join(sorted(listed)))
         if path.name == ALL_FILES:
-            names = (each.name for each in path.parent.iterdir() if each.name != _PYCACHE)
-            return hash_text("\n".join(sorted(names)))
+            files = (each.name for each in path.parent.iterdir() if each.name != _PYCACHE)
+            return hash_text("\n".join(sorted(files)))
         state = path.stat()
         return _hash_once(path, state.st_size, state.st_ctime_ns, state.st_ino)
     except OSError:

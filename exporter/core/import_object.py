@@ -19,6 +19,7 @@ from importlib.machinery import (
     SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
+    ModuleSpec,
     SourceFileLoader,
     SourcelessFileLoader,
 )
@@ -26,6 +27,12 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+#: Paths without a suffix for which imports searched folders outside of installed packages.
+SEARCHED: dict[str, None] = {}
+#: A name in `SEARCHED` that represents the names of all modules that Python and packages have. A
+#: module in a folder of `sys.path` can replace them, also those that were loaded before.
+SHADOWS = "@"
 
 
 def load_attribute(source: str, folder: Path) -> Any:
@@ -83,6 +90,8 @@ def ignore_project_bytecode() -> None:
     """Make Python use bytecode of installed packages only, from now on."""
     if _make_finder in sys.path_hooks:
         return
+    # Python has searched the folders of `PYTHONPATH` for the modules of its start.
+    SEARCHED.update((f"{Path(each).absolute()}/{SHADOWS}", None) for each in sys.path)
     # A zip archive may have changed since this process read its table.
     importlib.invalidate_caches()
     sys.path_hooks.insert(0, _make_finder)
@@ -92,10 +101,25 @@ def ignore_project_bytecode() -> None:
             sys.path_importer_cache.pop(folder, None)
 
 
+class RecordingFinder(FileFinder):
+    """A finder that records the names for which it searches its folder."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Find a module, or return None."""
+        _, is_inner, name = fullname.rpartition(".")
+        SEARCHED[f"{self.path}/{name}"] = None
+        if not is_inner:
+            SEARCHED[f"{self.path}/{SHADOWS}"] = None
+        return super().find_spec(fullname, target)
+
+
 def _make_finder(folder: str) -> PathEntryFinder:
-    if _is_installed(folder) or not Path(folder or ".").is_dir():
+    # A folder that does not exist yet is searched, too. A path in an archive has a file above it.
+    path = Path(folder or ".").absolute()
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    if _is_installed(folder) or not existing.is_dir():
         raise ImportError(f"{folder}: is for another finder")
-    return FileFinder(
+    return RecordingFinder(
         folder,
         (ExtensionFileLoader, EXTENSION_SUFFIXES),
         (_SourceOnlyLoader, SOURCE_SUFFIXES),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -11,12 +10,11 @@ from pathlib import Path
 
 from exporter.cache.noop_snapshot import NoopInputs
 from exporter.cache.states import (
-    ALL_FILES,
     DISTRIBUTIONS,
-    LISTING,
     MISSING,
     read_package_state,
     read_variables,
+    split_listing,
 )
 from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
@@ -327,11 +325,7 @@ def collect_noop_inputs(
     root, build = Path(project.root), BuildFolder.from_project(project)
     records = [record for record in results.run.records if record.status is not Status.SKIP]
     sources = {each.file: each.state for record in records for each in record.sources}
-    listings = {
-        file: state
-        for file, state in sources.items()
-        if posixpath.basename(file) in (LISTING, ALL_FILES)
-    }
+    listings = {file: state for file, state in sources.items() if split_listing(file)}
     missing = {file for file, state in sources.items() if state == MISSING}
     stamps = {
         project.environments_folder / device.environment.definition.key / STAMP

@@ -217,10 +217,11 @@ class Source(FrozenModel):
     """A path of the project that a record depends on, relative to the project's root."""
 
     file: str
-    """`folder/*.py` means the list of the modules in the folder, `folder/*` all its names."""
+    """`folder/*.py` means the list of the modules in the folder, `folder/*` all its names.
+    `folder/*.py?a,b` means the modules that an import of `a` or `b` finds there."""
     state: str
-    """The SHA-256 of the content or list, `link TEXT`, `folder` or `missing`. Empty if the file
-    changed while the job ran."""
+    """The SHA-256 of the content or list, `modules NAMES`, `link TEXT`, `folder` or `missing`.
+    Empty if the file changed while the job ran."""
 
 
 class MissingOperator(FrozenModel):

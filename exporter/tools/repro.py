@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import exporter
-from exporter.cache.states import ALL_FILES, FOLDER, LISTING, MISSING
+from exporter.cache.states import FOLDER, MISSING, split_listing
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.text import join_lines
@@ -199,7 +199,7 @@ def _prepare_folder(folder: Path) -> None:
 def _copy_sources(cell: ReproducedCell, folder: Path) -> None:
     for source in cell.record.sources:
         path = PurePosixPath(source.file)
-        if path.name in (LISTING, ALL_FILES) or source.state in (FOLDER, MISSING):
+        if split_listing(source.file) or source.state in (FOLDER, MISSING):
             continue  # only files have content
         # A record is untrusted: its paths must not leave the project.
         if path.is_absolute() or ".." in path.parts:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch sets variables
 from exporter.core.errors import ExitCode
+from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
 from exporter.processes.landlock import restrict_process
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
@@ -23,6 +24,7 @@ def main() -> int:
     job = Job.model_validate_json(Path(sys.argv[1]).read_bytes())
     die_with_parent(os.getppid())
     prefer_for_oom_kill()
+    ignore_project_bytecode()
     try:
         from exporter.worker.job_runner import run_job
         from exporter.worker.process.setup import flush_output, limit_memory

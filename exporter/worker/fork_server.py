@@ -44,14 +44,15 @@ _CAPTURE_MODULES = ("sympy.tensor.tensor", "onnxscript.optimizer", "onnxscript.v
 # Runtime is not imported, because its import starts a thread, which does not survive a fork.
 def preload() -> None:
     """Import the modules and fill the caches that are equal in every worker."""
+    # It resolves hundreds of folders, and in a worker each access to a file is recorded. It
+    # precedes the imports, because they search the folders of `PYTHONPATH`.
+    ignore_project_bytecode()
     with _no_garbage():
         _import(_MODULES)
         with contextlib.suppress(ImportError):
-            from exporter.worker.dependencies.source_files import preload_states
+            from exporter.worker.dependencies.packages import preload_states
 
             preload_states()
-        # It resolves hundreds of folders, and in a worker each access to a file is recorded.
-        ignore_project_bytecode()
 
 
 @cache
@@ -62,7 +63,7 @@ def preload_capture() -> None:
         with contextlib.suppress(ImportError):
             import torch
 
-            from exporter.worker.dependencies.source_files import preload_states
+            from exporter.worker.dependencies.packages import preload_states
             from exporter.worker.torch_private.export_speedups import preload_registry
             from exporter.worker.torch_private.guards import PRIVATE_MODULES
 

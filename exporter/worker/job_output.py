@@ -13,11 +13,11 @@ from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.records.record import CellId, Record, Stage
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
+from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
     JobStart,
     digest_dependencies,
     expand_globs,
-    list_loaded_packages,
 )
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure

@@ -20,6 +20,7 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, writ
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
+from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
 from exporter.worker.export.attempts import (
@@ -271,6 +272,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
         for record in records or ():
             write_json(output.folder.record(record.cell), record)
     if opsets:
+        watch_searches(output.root)
         with output.opened.watch():
             _export_opsets(output, tuple(opsets), cache)
 

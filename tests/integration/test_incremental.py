@@ -129,15 +129,23 @@ if (_HERE / "edit").exists():
 
 
 def test_changes_of_new_modules_and_of_late_imports_run_the_cells(project: Path) -> None:
-    (project / "manifests/helper.py").write_text("FACTOR = 2.0\n")
+    for name in ("helper.py", "other.py", "conftest.py", ".#models.py"):
+        (project / "manifests" / name).write_text("FACTOR = 2.0\n")
+    (project / "setup.py").touch()
+    assert plan_lines(project)[0].startswith("0 cells to run")  # no import searched for them
     edit(
         project,
         "models.py",
         "        return self.linear(x)",
         "        from helper import FACTOR\n        return FACTOR * self.linear(x)",
     )
-    assert plan_lines(project)[1].endswith("manifests has other modules")
+    assert plan_lines(project)[1].endswith("manifests/models.py changed")
     assert run_exporter(project, "export").returncode == 0
     assert plan_lines(project)[0].startswith("0 cells to run")
     (project / "manifests/helper.py").write_text("FACTOR = 3.0\n")
     assert plan_lines(project)[1].endswith("manifests/helper.py changed")
+    (project / "manifests/helper.py").write_text("FACTOR = 2.0\n")
+    assert plan_lines(project)[0].startswith("0 cells to run")
+    (project / "manifests/helper").mkdir()
+    (project / "manifests/helper/__init__.py").write_text("FACTOR = 3.0\n")
+    assert plan_lines(project)[1].endswith("manifests/helper/__init__.py was added")

@@ -87,9 +87,9 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     ),
     "source": ("manifests/models.py", edit, "good/16..17/cpu run: manifests/models.py changed"),
     "new module": (
-        "manifests/new.py",
+        "manifests/onnxruntime.py",
         Path.touch,
-        "good/16..17/cpu run: manifests has other modules",
+        "good/16..17/cpu run: manifests/onnxruntime.py was added",
     ),
     "manifest": ("manifests/tiny.toml", edit, ""),
     "new manifest": ("manifests/more.toml", lambda path: path.write_text("format = 2"), ""),

@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from exporter.core.import_object import SEARCHED, RecordingFinder
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
@@ -28,8 +29,8 @@ from exporter.worker.dependencies.access_tracer import Access, AccessTracer
 #: The folders of the standard library and of this package.
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
 #: Functions of Python that list folders to find modules and packages.
-_IMPORT_SYSTEM = (
-    "<frozen importlib._bootstrap_external>",
+IMPORT_SYSTEM = (
+    "<frozen importlib.",
     f"{_STANDARD_LIBRARY}importlib{os.sep}",
     f"{_STANDARD_LIBRARY}pkgutil.py",
 )
@@ -59,7 +60,7 @@ def find_caller() -> Caller:
         if file.startswith(_METADATA):
             is_metadata = True
             continue
-        if file.startswith(_IMPORT_SYSTEM):
+        if file.startswith(IMPORT_SYSTEM):
             return Caller.IMPORT
         if not file.startswith(("<frozen", _HOOKS)) and (owner := _find_owner(file)) is not None:
             return Caller.IMPORT if is_metadata and owner is not Caller.TOOL else owner
@@ -109,7 +110,9 @@ class FileAccesses:
     listed_by_project: frozenset[str] = frozenset()
     """Those that code of the project listed."""
     searched: tuple[str, ...] = ()
-    """Folders that an import searched for modules."""
+    """Folders whose modules were listed."""
+    imports: tuple[str, ...] = ()
+    """Paths without a suffix for which imports searched."""
     untracked: tuple[str, ...] = ()
     """Dependencies that cannot be tracked, in words."""
 
@@ -177,7 +180,7 @@ class OpenedFiles:
         """Return everything that was used until now, also by children that reported it."""
         accesses = self._list_process_accesses()
         for other in self._others:
-            keys = ("read", "tested", "listed", "searched", "untracked")
+            keys = ("read", "tested", "listed", "searched", "imports", "untracked")
             merged: dict[str, Any] = {
                 key: tuple(dict.fromkeys((*getattr(accesses, key), *getattr(other, key))))
                 for key in keys
@@ -214,6 +217,7 @@ class OpenedFiles:
             listed=tuple(listed),
             listed_by_project=frozenset(self._listings[Caller.PROJECT]),
             searched=tuple(self._listings[Caller.IMPORT]),
+            imports=tuple(SEARCHED),
             untracked=tuple(untracked),
         )
 
@@ -265,7 +269,10 @@ class _AuditHook:
         elif event in ("ctypes.dlopen", "sqlite3.connect"):
             self._add(OpenedFiles.add_open, arguments[0], os.O_RDONLY)
         elif event in ("os.listdir", "os.scandir"):
-            caller = find_caller()
+            frame = inspect.currentframe()
+            lister = frame.f_back.f_locals.get("self") if frame and frame.f_back else None
+            # This tool's finder records the names for which it searches.
+            caller = Caller.TOOL if isinstance(lister, RecordingFinder) else find_caller()
             add = functools.partial(OpenedFiles.add_listing, caller=caller)
             self._add(add, _find_folder(arguments[0]))
         elif event == "os.link" and find_caller() in (Caller.PROJECT, Caller.PACKAGE):

@@ -1,7 +1,7 @@
 """States of all files and folders that a model was built from.
 
 The worker lists the files when its work is done, so an import inside `forward` is included.
-Installed packages are in `distributions.py`, and this tool's modules are in the fingerprint
+Installed packages are in `packages.py`, and this tool's modules are in the fingerprint
 (`tool.exporter`). A link is a dependency of its own: its text decides which file is read.
 """
 
@@ -18,20 +18,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import FrameType
 
 from exporter.cache.states import (
     ALL_FILES,
-    DISTRIBUTIONS,
     FOLDER,
     LISTING,
     MISSING,
     find_checkout,
     hash_source,
     list_package_folders,
-    read_loaded_state,
     read_source_state,
 )
 from exporter.environments import read_shared_packages
@@ -269,12 +266,17 @@ def digest_dependencies(
     """
     folders = [str(folder.resolve()) for folder in ignored]
     collector = _Collector(str(root.resolve()), folders, since, accesses.written)
-    files = _list_module_files()
-    for path in files:
+    for path in list_module_files():
         collector.add_file(path)
-    # A new module beside them can replace another one in an import.
-    for folder in {path.rpartition("/")[0] for path in files}:
-        collector.add_folder(folder, LISTING)
+    # A new module can replace another one in an import that searched for its name.
+    names: dict[str, set[str]] = {}
+    for path in accesses.imports:
+        folder, _, name = path.rpartition("/")
+        names.setdefault(folder, set()).add(name)
+    for folder, searched in names.items():
+        is_list = not any("," in name for name in searched)
+        pattern = f"{LISTING}?{','.join(sorted(searched))}" if is_list else LISTING
+        collector.add_folder(folder, pattern)
     for file in declared:
         collector.add_file(str(file))
     for path in accesses.read:
@@ -304,17 +306,15 @@ def expand_globs(folder: Path, patterns: Iterable[str]) -> tuple[list[Path], lis
     return files, folders
 
 
-def preload_states() -> None:
-    """Resolve the files of the loaded modules and read the states of their packages.
-
-    Forks of this process need not do it, and have the states of the versions that are loaded.
-    """
-    for file in _list_module_files():
-        _find_group(resolve_path(file).path)
-    list_loaded_packages(Path())
+def is_model_code(file: str, root: Path) -> bool:
+    """Return True for a file that may contain lines of a model, also one outside of the project."""
+    if not file.startswith("/"):
+        return not file.startswith("<frozen")
+    is_foreign = classify_path(resolve_path(file).path, str(root.resolve())) is Group.FOREIGN
+    return not is_foreign or bool(find_model_file(file, root))
 
 
-def _list_module_files() -> list[str]:
+def list_module_files() -> list[str]:
     """Return the files of the loaded modules; torch gives generated modules relative names."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return [file for file in files if isinstance(file, str) and file.startswith("/")]
@@ -385,7 +385,7 @@ class _Collector:
         if resolved[1] is Group.PROJECT:
             self._sources[self._name(name)] = state
             return
-        is_kept = pattern == LISTING and not _is_shared(resolved[0])
+        is_kept = pattern != ALL_FILES and not _is_shared(resolved[0])
         if is_kept or (is_own and state):  # a temporary folder is gone
             self._add_external(name, state)
 
@@ -458,23 +458,3 @@ def _to_text(path: str) -> str:
 def _measure_offset() -> int:
     # If the process waits between the two reads, the difference is too small.
     return max(time.time_ns() - time.monotonic_ns() for _ in range(3))
-
-
-def list_loaded_packages(root: Path) -> dict[str, str]:
-    """Return the state of every installed distribution with a loaded module, by name.
-
-    A package is omitted if it is in the folder of another package, such as those of setuptools,
-    because other processes do not find it.
-    """
-    owners = map_module_owners()
-    loaded = {name.partition(".")[0] for name in list(sys.modules)}
-    names = {owner for name in loaded for owner in owners.get(name, ())}
-    names.difference_update(DISTRIBUTIONS, ("onnx-exporter-matrix",))
-    states = {name: read_loaded_state(name, root) for name in sorted(names)}
-    return {name: state for name, state in states.items() if state}
-
-
-@cache
-def map_module_owners() -> dict[str, list[str]]:
-    """Return the distributions of each top-level module; cached, because the search is slow."""
-    return dict(packages_distributions())

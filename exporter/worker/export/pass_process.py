@@ -14,7 +14,7 @@ from exporter.checks.protocol import read_sample
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import ModelSpec
 from exporter.worker.dependencies.opened_files import FileAccesses, OpenedFiles, watch_variables
-from exporter.worker.dependencies.source_files import list_loaded_packages
+from exporter.worker.dependencies.packages import list_loaded_packages, watch_searches
 from exporter.worker.process.failure import format_traceback_tail
 
 
@@ -37,6 +37,7 @@ def run_pass(
     each, (source, target) = spec.passes[number], paths
     opened, reads = OpenedFiles(), watch_variables()
     problem, detail, is_out_of_memory = "", "", False
+    watch_searches(root)
     with opened.watch():
         try:
             prepend_to_path(root)

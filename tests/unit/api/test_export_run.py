@@ -142,7 +142,10 @@ def project(tmp_path: Path) -> Path:
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     for planned in make_plan(manifest).cells:
         id = planned.cell.model
-        files = (f"manifests/{id}.py", "manifests/*.py" if id == "a" else f"manifests/{id}.bin")
+        files = (
+            f"manifests/{id}.py",
+            "manifests/*.py?a,torch" if id == "a" else f"manifests/{id}.bin",
+        )
         record = make_record(
             planned.cell,
             Status.FAIL if id == "b" else Status.PASS,
@@ -179,7 +182,8 @@ def test_a_cell_with_an_expected_failure_is_not_red(project: Path) -> None:
     [
         ("manifests/a.py", "class Net: x = 1\n", ["a"]),
         ("manifests/b.bin", "weights\n", ["b"]),  # did not exist, and is not tracked
-        ("manifests/torch.py", "", ["a"]),  # another module in the folder of `a`
+        ("manifests/torch.py", "", ["a"]),  # an import of `a` searched for it
+        ("manifests/other.py", "", []),
         ("../shared.py", "size = 2\n", ["b"]),
         ("notes.md", "text\n", []),
         ("manifests/nets.toml", "format = 1\n# text\n" + ENTRY.format(id="a"), []),
@@ -190,7 +194,17 @@ def test_a_cell_with_an_expected_failure_is_not_red(project: Path) -> None:
             ["a"],
         ),
     ],
-    ids=["source", "new data", "module", "outside", "other", "comment", "entry", "opset"],
+    ids=[
+        "source",
+        "new data",
+        "module",
+        "other module",
+        "outside",
+        "other",
+        "comment",
+        "entry",
+        "opset",
+    ],
 )
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_changed_cells(

@@ -181,6 +181,14 @@ def test_a_new_module_next_to_the_sources_is_a_change(tmp_path: Path) -> None:
     assert explain(tmp_path, record) == ""
     (tmp_path / "models/torch.py").write_text("")
     assert explain(tmp_path, record) == "models has other modules"
+    listing = "models/*.py?net,torch"
+    searched = stored(Source(file=listing, state=read_source_state(tmp_path / listing)))
+    (tmp_path / "models/other.py").touch()
+    assert explain(tmp_path, searched) == ""
+    (tmp_path / "models/net.py").unlink()
+    assert explain(tmp_path, searched) == "models/net.py is missing"
+    (tmp_path / "models/net").mkdir()
+    assert explain(tmp_path, searched) == "models/net was added"
 
 
 def test_a_package_that_replaces_a_module_is_a_change(tmp_path: Path) -> None:

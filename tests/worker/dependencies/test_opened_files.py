@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch  # the functions of a loaded torch are replaced
 
+from exporter.core.import_object import ignore_project_bytecode
 from exporter.worker.dependencies.opened_files import OpenedFiles
 
 
@@ -104,12 +106,16 @@ def test_a_listing_of_an_open_folder_is_recorded(root: Path) -> None:
 
 def test_an_import_searches_folders(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(root)
+    ignore_project_bytecode()
     files = OpenedFiles()
     with files.watch(), pytest.raises(ImportError):
         __import__("module_that_does_not_exist")
     accesses = files.list_accesses()
-    assert str(root) in accesses.searched
-    assert str(root) not in accesses.listed
+    assert f"{root}/module_that_does_not_exist" in accesses.imports
+    assert str(root) not in (*accesses.listed, *accesses.searched)
+    with files.watch():
+        list(pkgutil.iter_modules([str(root)]))
+    assert str(root) in files.list_accesses().searched
 
 
 def test_a_child_process_cannot_be_tracked_without_the_tracer() -> None:

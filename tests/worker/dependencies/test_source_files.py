@@ -16,22 +16,25 @@ import pytest
 
 from exporter.cache import states
 from exporter.cache.states import (
+    compare_modules,
     hash_source,
     read_loaded_state,
     read_package_state,
     read_source_state,
 )
+from exporter.core import import_object
 from exporter.core.import_object import load_attribute
 from exporter.records.record import Source
+from exporter.worker.dependencies import packages as package_states
 from exporter.worker.dependencies import source_files
 from exporter.worker.dependencies.opened_files import FileAccesses
+from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
     Dependencies,
     Group,
     JobStart,
     classify_path,
     digest_dependencies,
-    list_loaded_packages,
     resolve_path,
 )
 
@@ -67,14 +70,11 @@ def test_an_import_inside_a_function_is_listed_after_its_run(tmp_path: Path) -> 
     (tmp_path / "closure_unused.py").write_text("value = 2\n")
     since = start_job(tmp_path)
     forward = load_attribute("closure_net.py:forward", tmp_path)
-    assert [source.file for source in digest_modules(tmp_path, since)] == [
-        "*.py",
-        "closure_net.py",
-    ]
+    assert [source.file for source in digest_modules(tmp_path, since)] == ["closure_net.py"]
     assert forward() == 1
     sources = digest_modules(tmp_path, since)
-    assert [source.file for source in sources] == ["*.py", "closure_late.py", "closure_net.py"]
-    assert sources[1].state == hash_source(tmp_path / "closure_late.py")
+    assert [source.file for source in sources] == ["closure_late.py", "closure_net.py"]
+    assert sources[0].state == hash_source(tmp_path / "closure_late.py")
 
 
 def test_installed_packages_and_the_exporter_are_omitted(tmp_path: Path) -> None:
@@ -293,15 +293,44 @@ def test_a_pipe_is_never_up_to_date(tmp_path: Path) -> None:
     assert read_source_state(tmp_path / "pipe") == ""
 
 
-def test_a_new_module_next_to_loaded_ones_changes_the_listing(tmp_path: Path) -> None:
-    (tmp_path / "closure_first.py").write_text("def forward():\n    return 1\n")
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("closure_beside.py", None),  # no import searched for it
+        ("conftest.py", None),
+        (".#closure_first.py", None),
+        ("closure_first_BACKUP_77.py", None),
+        ("closure_folder/data.txt", "closure_folder/"),  # a namespace package
+        ("closure_first/__init__.py", "closure_first/__init__.py"),  # it precedes the module
+        ("closure_first.abi3.so", "closure_first.abi3.so"),
+        ("closure_optional.py", "closure_optional.py"),
+        ("closure_optional.pyc", "closure_optional.pyc"),
+        ("sqlite3.py", "sqlite3.py"),  # it replaces a module that another program loaded
+        ("numpy/__init__.py", "numpy/__init__.py"),
+    ],
+)
+def test_a_new_module_is_a_change_if_an_import_can_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str | None
+) -> None:
+    text = "try:\n    import closure_optional\nexcept ImportError: ...\n"
+    (tmp_path / "closure_first.py").write_text(f"{text}import closure_second as forward\n")
+    (tmp_path / "closure_second.py").write_text(text.replace("optional", "folder"))
+    monkeypatch.setattr(import_object, "SEARCHED", {})
+    for module in ("closure_first", "closure_second", "closure_folder"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     since = start_job(tmp_path)
     load_attribute("closure_first.py:forward", tmp_path)
-    before = {s.file: s.state for s in digest_modules(tmp_path, since)}
-    (tmp_path / "closure_beside.py").write_text("")
-    after = {s.file: s.state for s in digest_modules(tmp_path, since)}
-    assert before.keys() == after.keys()
-    assert [name for name in before if before[name] != after[name]] == ["*.py"]
+    sys.path.remove(str(tmp_path))
+    searched = digest(tmp_path, since, imports=tuple(import_object.SEARCHED)).sources
+    (source,) = (each for each in searched if "?" in each.file)
+    names = "@,closure_first,closure_folder,closure_optional,closure_second"
+    assert source == Source(
+        file=f"*.py?{names}", state="modules closure_first.py,closure_second.py"
+    )
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    added, _ = compare_modules(source.state, read_source_state(tmp_path / source.file))
+    assert added == ([found] if found else [])
 
 
 def test_packages_have_version_and_build() -> None:
@@ -311,7 +340,9 @@ def test_packages_have_version_and_build() -> None:
 
 
 _CACHES = (
-    source_files.map_module_owners,
+    package_states.map_module_owners,
+    source_files._find_group,
+    source_files._list_groups,
     states.list_metadata_folders,
     states.read_distribution,
 )
@@ -349,10 +380,10 @@ def test_a_vendored_package_is_omitted(packages: Path, monkeypatch: pytest.Monke
     install(packages, "outer_of_test")
     install(packages / "vendor", "inner_of_test")
     monkeypatch.setattr(sys, "path", [str(packages / "vendor"), *sys.path])
-    assert "outer_of_test" not in source_files.list_loaded_packages(packages)
+    assert "outer_of_test" not in list_loaded_packages(Path.cwd())
     for name in ("outer_of_test", "inner_of_test"):
         importlib.import_module(name)
-    loaded = source_files.list_loaded_packages(packages)
+    loaded = list_loaded_packages(Path.cwd())
     assert loaded["outer_of_test"].startswith("1.5 ")
     assert "inner_of_test" not in loaded
 
@@ -364,8 +395,9 @@ def test_metadata_that_a_build_left_in_the_project_does_not_count(
     install(packages, "built_of_test", "added.py,,")
     install(root, "built_of_test")
     monkeypatch.setattr(sys, "path", [str(root), *sys.path])  # as the import of a model does
+    (root / "built_of_test.py").unlink()
     importlib.import_module("built_of_test")
-    in_worker = source_files.list_loaded_packages(root)["built_of_test"]
+    in_worker = list_loaded_packages(root)["built_of_test"]
     monkeypatch.setattr(states, "_FIRST_PATH", (str(root), str(packages)))
     clear_caches()
     assert in_worker == read_loaded_state("built_of_test", root)
@@ -497,6 +529,6 @@ def test_created_environments_in_the_project_are_no_sources(
 
 def test_a_fork_has_the_states_of_the_loaded_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     states.read_distribution.cache_clear()
-    source_files.preload_states()
+    package_states.preload_states()
     monkeypatch.setattr(states, "distributions", lambda **_: pytest.fail("read again"))
     assert "pytest" in list_loaded_packages(Path.cwd())

@@ -1,0 +1,187 @@
+"""The installed packages of a record: the loaded ones, and those that its code searched for.
+
+A package that is missing or not loaded can change a result, too: `try: import xformers`,
+`find_spec("triton")` and `metadata.version("acme")` select the code of a model.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.metadata import Distribution, packages_distributions
+from pathlib import Path
+from typing import Any
+
+from exporter.cache.states import (
+    DISTRIBUTIONS,
+    MODULE_PREFIX,
+    VERSION_PREFIX,
+    read_distribution,
+    read_loaded_state,
+)
+from exporter.worker.dependencies.opened_files import IMPORT_SYSTEM
+from exporter.worker.dependencies.source_files import (
+    Group,
+    classify_path,
+    find_model_file,
+    is_model_code,
+    list_module_files,
+    resolve_path,
+)
+
+#: Distributions that this program and torch load, and that change no file and no verdict. They
+#: count if a file of the model mentions one of their modules.
+_HARMLESS = frozenset(
+    [
+        "annotated-types",
+        "colorama",
+        "filelock",
+        "packaging",
+        "pydantic",
+        "pydantic_core",
+        "setuptools",
+        "tomli",
+        "tqdm",
+        "typing-inspection",
+        "typing_extensions",
+    ]
+)
+_OWN_DISTRIBUTION = "onnx-exporter-matrix"
+
+
+class _Searches(MetaPathFinder):
+    """The modules and distributions that the code of a model searched for; it finds none."""
+
+    def __init__(self) -> None:
+        self.root = Path()
+        self.modules: dict[str, None] = {}
+        self.distributions: dict[str, None] = {}
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Record a name. A module of a package is a part of it, unless it is a namespace."""
+        parent = sys.modules.get(fullname.rpartition(".")[0])
+        is_outermost = path is None or getattr(parent, "__file__", None) is None
+        if is_outermost and self._find_caller():
+            self.modules[fullname] = None
+
+    def add_distribution(self, name: str | None) -> None:
+        """Record the name of a distribution, or None for a list of all."""
+        file = self._find_caller()
+        if name is None:
+            if file and classify_path(file, str(self.root.resolve())) is not Group.FOREIGN:
+                self.distributions["*"] = None
+        elif file:
+            self.distributions[name] = None
+
+    def _find_caller(self) -> str:
+        """Return the file of the model that searches; "" for torch, a tool or Python itself."""
+        frame = inspect.currentframe()
+        while frame := frame.f_back if frame else None:
+            file = frame.f_code.co_filename
+            if file != __file__ and not file.startswith(IMPORT_SYSTEM):
+                return file if is_model_code(file, self.root) else ""
+        return ""
+
+
+_SEARCHES = _Searches()
+
+
+def watch_searches(root: Path) -> None:
+    """Record the modules and distributions that the code of a model searches for from now on."""
+    _SEARCHES.root = root
+    if _SEARCHES in sys.meta_path:
+        return
+    sys.meta_path.insert(0, _SEARCHES)
+    discover = Distribution.discover.__func__  # type: ignore[attr-defined]  # of a class method
+
+    def record(cls: type[Distribution], /, **filters: Any) -> Iterable[Distribution]:
+        context = filters.get("context")
+        _SEARCHES.add_distribution(filters.get("name", getattr(context, "name", None)))
+        distributions: Iterable[Distribution] = discover(cls, **filters)
+        return distributions
+
+    Distribution.discover = classmethod(record)  # type: ignore[method-assign,assignment]
+
+
+def list_loaded_packages(root: Path) -> dict[str, str]:
+    """Return the states of the distributions that a model loaded or searched for, by name.
+
+    A package is omitted if it is in the folder of another package, such as those of setuptools,
+    because other processes do not find it.
+    """
+    owners = map_module_owners()
+    states: dict[str, str] = {}
+    names: set[str] = set()
+    for module in {name.partition(".")[0] for name in list(sys.modules)} & owners.keys():
+        names.update(each for each in owners[module] if _is_used(module, each, root))
+    for module in [each for each in _SEARCHES.modules if each not in sys.modules]:
+        names.update(owners.get(module, ()))
+        if module not in owners:
+            item = f"{MODULE_PREFIX}{module}"
+            states[item] = read_loaded_state(item, root)
+    for distribution in _SEARCHES.distributions:
+        item = f"{VERSION_PREFIX}{distribution}"
+        states[item] = read_loaded_state(item, root)
+    if harmless := names & _HARMLESS:
+        names -= harmless - _find_mentioned(root)
+    names.difference_update(DISTRIBUTIONS, (_OWN_DISTRIBUTION,))
+    states |= {name: read_loaded_state(name, root) for name in names}
+    return {name: state for name, state in sorted(states.items()) if state}
+
+
+def _is_used(module: str, distribution: str, root: Path) -> bool:
+    """Return False if a loaded module is not from the distribution that owns its name.
+
+    The files of a checkout are dependencies, also if its package is installed. The place of an
+    editable installation counts, because it selects the checkout.
+    """
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), "")
+    if not file or read_distribution(distribution, "")[1]:
+        return True
+    return classify_path(resolve_path(file).path, str(root.resolve())) is Group.FOREIGN
+
+
+def _find_mentioned(root: Path) -> set[str]:
+    """Return the harmless distributions that the files of a model mention."""
+    mentioned: set[str] = set()
+    for file in list_module_files():
+        if is_model_code(file, root):
+            name = find_model_file(file, root)
+            module = name.partition("/")[0].partition(".")[0]
+            owners = map_module_owners().get(module) if file.endswith(f"-packages/{name}") else ()
+            # They mention each other.
+            if not owners or not _HARMLESS.issuperset(owners):
+                mentioned |= _find_mentions(file)
+    return mentioned
+
+
+@cache
+def _find_mentions(file: str) -> frozenset[str]:
+    """Return the harmless distributions with a module whose name a file contains."""
+    content = Path(file).read_bytes() if Path(file).is_file() else b""
+    return frozenset(
+        owner
+        for module, owners in map_module_owners().items()
+        for owner in _HARMLESS.intersection(owners)
+        if module.encode() in content
+    )
+
+
+def preload_states() -> None:
+    """Resolve the files of the loaded modules and read the states of their packages.
+
+    Forks of this process need not do it, and have the states of the versions that are loaded.
+    """
+    for file in list_module_files():
+        is_model_code(file, Path("/"))
+    list_loaded_packages(Path())
+
+
+@cache
+def map_module_owners() -> dict[str, list[str]]:
+    """Return the distributions of each top-level module; cached, because the search is slow."""
+    return dict(packages_distributions())
