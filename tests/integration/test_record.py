@@ -73,7 +73,8 @@ def main():
     os.makedirs("out", exist_ok=True)
     os.chdir("out")
     model = Encoder(30)
-    model.load_state_dict(torch.load("../encoder.pt"))
+    state = torch.load("../encoder.pt")["model"]
+    model.load_state_dict({key.removeprefix("module."): each for key, each in state.items()})
     axes = {0: "batch", 1: "seq"}
     torch.onnx.export(
         Wrapper(model), (torch.randint(0, 30, (2, 7)), torch.ones(2, 7, dtype=torch.int64)),
@@ -110,7 +111,8 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
         "head.weight": torch.rand(5, 4),
         "head.bias": torch.rand(5),
     }
-    torch.save(weights, root / "encoder.pt")
+    checkpoint = {f"module.{name}": each for name, each in weights.items()}
+    torch.save({"model": checkpoint, "epoch": 3}, root / "encoder.pt")
     own = {path: hashlib.sha256(path.read_bytes()).digest() for path in root.glob("*.*")}
     command = ("--yes", "--", sys.executable, "export.py")
     ran = run_exporter(root, "record", *command)
@@ -125,6 +127,12 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     )
     assert wrapped == {
         "source": "models/wrapped.py:build",
+        "weights": {
+            "file": "../encoder.pt",
+            "key": "model",
+            "strip": "module.",
+            "prefix": "model.",
+        },
         "inputs": [
             {
                 "name": "ids",
@@ -146,7 +154,7 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     }
     assert "return export.Wrapper(net.Encoder(30))" in (folder / "models/wrapped.py").read_text()
     assert (encoder["source"], encoder["init"]) == ("net:Encoder", {"vocab": 30})
-    assert encoder["weights"] == "../encoder.pt"
+    assert encoder["weights"] == {"file": "../encoder.pt", "key": "model", "strip": "module."}
     assert encoder["options"] == {"do_constant_folding": False}
     assert encoder["outputs"][0] == {"name": "logits", "shape": [1, 5]}
     assert applied["axes"] == {"output_2": {"of": "x_2", "stride": 2, "kernel": 1}}

@@ -71,16 +71,16 @@ def record(
         if not Path(location).is_file():
             raise ExporterError(ExitCode.MANIFEST, f"--model {location}: no such file")
         model = f"{Path(location).resolve()}:{name}"
-    recording = record_command(
+    with record_command(
         command, os.environ, print_line, model=model, package=modules, seconds=timeout
-    )
-    if recording.code:
-        print_error(f"the command exited with {recording.code}; its observed calls are used")
-    observations = merge_observations(recording.observations)
-    print_error(f"{pluralize(len(observations), 'model')} observed")
-    if flags["check"]:
-        return _check(observations, _list_models(root), root)
-    return _write_entries(observations, root, yes=flags["yes"], dry_run=flags["dry_run"])
+    ) as recording:
+        if recording.code:
+            print_error(f"the command exited with {recording.code}; its observed calls are used")
+        observations = merge_observations(recording.observations)
+        print_error(f"{pluralize(len(observations), 'model')} observed")
+        if flags["check"]:
+            return _check(observations, _list_models(root), root)
+        return _write_entries(observations, root, yes=flags["yes"], dry_run=flags["dry_run"])
 
 
 @click.command()

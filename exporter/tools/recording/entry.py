@@ -48,8 +48,10 @@ def format_entry(
     table.add("source", source.text)
     if source.init:
         table.add("init", _inline(source.init))
-    if observation.weights:
-        table.add("weights", Path(os.path.relpath(observation.weights, folder)).as_posix())
+    if probe and probe.weights:
+        file = Path(os.path.relpath(probe.weights, folder)).as_posix()
+        names = probe.weights_names.model_dump(exclude_defaults=True)
+        table.add("weights", _inline({"file": file, **names}) if names else file)
     _add_call(table, observation, probe)
     _add_settings(table, observation)
     notes = (*observation.notes, *(probe.notes if probe else ()))
@@ -101,8 +103,13 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
     outputs: list[dict[str, Any]] = [{"name": "output", "shape": []}]
     if probe:
         outputs = list(_list_outputs(observation, probe, names))
-        if len(observation.outputs) < len(outputs):
-            _add_comment(table, "guessed: names of outputs that no script names")
+        file_names = list(observation.file_outputs)
+        if file_names and file_names != [each["name"] for each in outputs]:
+            words = f"the script's file names its outputs {', '.join(file_names)}"
+            _add_comment(table, f"{words}; programs that use these names must change")
+        elif len(observation.outputs) < len(outputs):
+            origin = "the script's file has them" if file_names else "no script names them"
+            _add_comment(table, f"guessed: names of outputs: {origin}")
     _add_tables(table, "inputs", inputs)
     _add_tables(table, "outputs", outputs)
     for name, limits in (_list_axes(observation, probe) if probe else {}).items():
@@ -121,6 +128,10 @@ def _list_outputs(
     names = [each.name for each in observation.outputs[: len(probe.outputs)]]
     for index, output in enumerate(probe.outputs[len(names) :], len(names)):
         default = f"output_{index}" if len(probe.outputs) > 1 else "output"
+        file_name = observation.file_outputs[index : index + 1]
+        if file_name and not file_name[0].isdigit():  # TorchScript counts values
+            names.append(file_name[0])
+            continue
         names.append(output.name or default)
     names = _distinct([*inputs, *names])[len(inputs) :]
     for name, output in zip(names, probe.outputs, strict=True):

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.core.frozen_model import FrozenModel, Items, Plain
+from exporter.manifest import StateNames
 from exporter.manifest.resolved.call import Constant, Container, Dim
 
 
@@ -87,8 +88,13 @@ class Observation(FrozenModel):
     construction: Construction = Construction()
     script: ScriptRun = ScriptRun()
     state: str = ""
-    """Digests of the names, types and shapes of weights and submodules, and of the attributes of
-    all submodules; "" if they are unknown."""
+    """The file with the state of the model; its name is its hash."""
+    sample: str = ""
+    """The file with the inputs and outputs of the call; "" if there was no call."""
+    is_loaded: bool = False
+    """Whether the process loaded a state into a model of this class."""
+    files: Items[str] = ()
+    """The absolute paths of the files with tensors that the process loaded."""
     tensors: Items[ObservedTensor] = ()
     outputs: Items[ObservedOutput] = ()
     constants: Items[Constant] = ()
@@ -96,8 +102,8 @@ class Observation(FrozenModel):
     opset: int | None = None
     exporter: Literal["", "dynamo", "torchscript"] = ""
     options: dict[str, Plain] = Field(default_factory=dict)
-    weights: str = ""
-    """The absolute path of the file that the script loads into the model."""
+    file_outputs: Items[str] = ()
+    """The names of the outputs in the script's ONNX file, if it was read."""
     title: str = ""
     """The name of the script's ONNX file without its suffix, or ""."""
     notes: Items[str] = ()
@@ -115,8 +121,7 @@ class Observation(FrozenModel):
 class ProbeRequest(FrozenModel):
     """The questions about a model."""
 
-    state: str = ""
-    """The digest of the observed model; "" if it is unknown."""
+    observation: Observation
     names: Items[dict[int, str]] = ()
     """For each input, the dynamic dimensions with their names, which may be empty."""
     is_free: bool = False
@@ -137,8 +142,11 @@ class ProbeResult(FrozenModel):
 
     problem: str = ""
     """Why the model does not run; "" if it runs."""
-    is_same: bool = True
-    """Whether the model has the weights and submodules of the observed one."""
+    difference: str = ""
+    """The difference from the observed model; "" if it gives the observed outputs."""
+    weights: str = ""
+    """The absolute path of the file that has the observed weights; "" if there is none."""
+    weights_names: StateNames = StateNames()
     inputs: Items[Items[Dim]] = ()
     """The shapes, with the names of axes."""
     outputs: Items[ProbedOutput] = ()
@@ -160,8 +168,10 @@ def merge_observations(observations: Iterable[Observation]) -> list[Observation]
         is_call = each.kind == "call"
         call = (each.kind, each.constants if is_call else (), each.options, each.exporter)
         names = () if is_call else [tensor.model_dump_json() for tensor in each.tensors]
-        model = (each.class_name, each.class_file, each.construction, each.state, each.problem)
-        key = repr((model, call, tensors, names, each.outputs, each.weights))
+        model = (each.class_name, each.class_file, each.construction, each.problem)
+        # Calls have inputs of their own, and the weights of a test are new in each test.
+        values = (each.sample, each.state) if not is_call or each.is_loaded else ()
+        key = repr((model, call, tensors, names, each.outputs, values[is_call:]))
         groups.setdefault(key, []).append(each)
     return [_merge(group) for group in groups.values()]
 

@@ -59,6 +59,7 @@ class Recording:
     code: int
 
 
+@contextmanager
 def record_command(
     command: Sequence[str],
     environment: Mapping[str, str],
@@ -67,8 +68,8 @@ def record_command(
     model: str = "",
     package: str = "",
     seconds: float | None = None,
-) -> Recording:
-    """Run a command and return the calls that its Python processes made.
+) -> Iterator[Recording]:
+    """Run a command and yield the calls that its Python processes made, with their files.
 
     `model`: Observe the calls of this class, `FILE.py:Class` or `module:Class`, not exports.
     `package`: Observe the outermost calls of modules of this package.
@@ -94,7 +95,7 @@ def record_command(
         calls = tuple(_read_observations(output))
         if not calls:
             raise ExporterError(ExitCode.NOTHING_SELECTED, _explain(output, code, model or package))
-    return Recording(observations=calls, code=code)
+        yield Recording(observations=calls, code=code)
 
 
 def _read_observations(folder: Path) -> Iterator[Observation]:
@@ -186,10 +187,8 @@ def _prepare(
             if isinstance(spec, str)
             else _probe(spec, observation, context)
         )
-        if not probe.problem and not probe.is_same:
-            reason = f"{source.text} builds another model than the observed one"
-        if probe.problem or not probe.is_same:
-            reason = probe.problem or reason
+        if probe.problem or probe.difference:
+            reason = probe.problem or f"{source.text} builds a model with {probe.difference}"
             continue
         draft = format_entry(id, observation, source, probe, str(stage))
         spec = _load(id, draft, source, stage, context)
@@ -219,7 +218,7 @@ def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> 
 
 def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:
     request = ProbeRequest(
-        state=observation.state,
+        observation=observation,
         names=tuple(
             {dim: each.name if each.name.isidentifier() else "" for dim, each in t.dynamic.items()}
             for t in observation.tensors

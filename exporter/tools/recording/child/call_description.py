@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import hash_file
 from exporter.core.import_object import load_attribute
 from exporter.manifest.syntax.values import parse_call_path
 from exporter.tools.recording.observation import Observation
@@ -44,8 +49,72 @@ def describe_call(
     return {"tensors": tensors, "constants": constants, "containers": containers}
 
 
+def store_call(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any, folder: Path
+) -> dict[str, str]:
+    """Write the state of a model, and the inputs and outputs of a call, in `eval` mode.
+
+    `returned`: The result of the call; None to call a copy of the model.
+    Returns: The paths in the `Observation`.
+    """
+    call = FlattenedCall()
+    call.add("args", (), args)
+    call.add("kwargs", (), kwargs)
+    inputs = [tensor.detach().to("cpu", copy=True) for tensor in call.tensors.values()]
+    state = read_state(model)
+    if returned is None:
+        model = model.module() if isinstance(model, torch.export.ExportedProgram) else model
+        with suppress(Exception):  # else the model itself is called
+            model = copy.deepcopy(model)
+        was_training = getattr(model, "training", False)
+        try:
+            if was_training:
+                model.eval()
+            with torch.no_grad(), torch.random.fork_rng():
+                torch.manual_seed(0)
+                returned = model(*args, **kwargs)
+        finally:
+            if was_training:
+                model.train()
+    outputs = list(list_tensors(returned))
+    content = {"inputs": inputs, "outputs": outputs, "threads": torch.get_num_threads()}
+    return {"state": _store(state, folder), "sample": _store(content, folder)}
+
+
+def read_state(model: Any) -> dict[str, torch.Tensor]:
+    """Return the tensors of the state; a function has none."""
+    state = model.state_dict() if isinstance(model, torch.nn.Module) else {}
+    return {key: value.detach().cpu() for key, value in state.items() if hasattr(value, "detach")}
+
+
+def list_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield copies of the tensors in a result, in its order."""
+    match value:
+        case torch.Tensor():
+            yield value.detach().to("cpu", copy=True)
+        case Mapping():
+            yield from list_tensors(list(value.values()))
+        case tuple() | list():
+            for each in value:
+                yield from list_tensors(each)
+        case _ if dataclasses.is_dataclass(value):
+            yield from list_tensors(
+                [getattr(value, each.name) for each in dataclasses.fields(value)]
+            )
+
+
+def _store(content: object, folder: Path) -> str:
+    """Write tensors to a file whose name is its hash; return its path."""
+    part = folder / f"{os.getpid()}.part"
+    with part.open("wb") as file:
+        torch.save(content, file)
+    return str(part.replace(folder / hash_file(part)))
+
+
 def list_parameters(model: Any) -> list[str]:
     """Return the names of the parameters of `forward`; `*args` has a star."""
+    if schema := getattr(getattr(model, "forward", None), "schema", None):  # of TorchScript
+        return [each.name for each in schema.arguments if each.name != "self"]
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError, AttributeError):

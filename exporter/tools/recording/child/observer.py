@@ -7,7 +7,6 @@ changes a result of the process, and no error here reaches it.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.machinery
 import inspect
 import json
@@ -17,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import ModuleType
 from typing import Any
 
 #: Calls of one class that are stored; later ones rarely have other sizes.
@@ -27,7 +26,6 @@ _OPTIONS = (
     "do_constant_folding", "custom_opsets", "operator_export_type", "training",
     "autograd_inlining",
 )  # fmt: skip
-_PLAIN = (bool, int, float, str, type(None))
 _UNEXPRESSED = ("custom_translation_table", "export_modules_as_functions")
 
 
@@ -44,7 +42,7 @@ def install(output: str, model: str = "", package: str = "") -> None:
         "torch.nn.modules.module": observer.watch_modules,
         "torch.serialization": observer.watch_loads,
         "torch.onnx": observer.watch_exports,
-        "safetensors.torch": observer.watch_safetensors,
+        "safetensors": observer.watch_safetensors,
     }
     sys.meta_path.insert(0, _Finder(actions))
     (Path(output) / f"{os.getpid()}.started").touch()
@@ -83,8 +81,8 @@ class _Observer:
         self._output, self._model, self._package = output, model, package
         self._started: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._constructions: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
-        self._loaded: dict[int, tuple[Any, str, frozenset[str]]] = {}
-        self._weights: dict[int, tuple[str, str]] = {}
+        self._loaded: set[type] = set()
+        self._files: dict[str, None] = {}
         self._depth = self._count = 0
         self._seen: set[tuple[Any, ...]] = set()
         self._chosen: dict[type, bool] = {}
@@ -116,8 +114,8 @@ class _Observer:
         @functools.wraps(load)
         def load_state(module: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
             result = load(module, state, *args, **kwargs)
-            with suppress(Exception):
-                self._note_weights(module, state)
+            types = {type(module), *map(type, module.modules())}
+            self._loaded |= {each for each in types if not each.__module__.startswith("torch.")}
             return result
 
         owner.load_state_dict = load_state
@@ -129,41 +127,23 @@ class _Observer:
 
     def _forget(self, key: int, _: object) -> None:
         self._constructions.pop(key, None)
-        self._weights.pop(key, None)
 
     def watch_loads(self, module: Any) -> None:
-        """Store the tensors that come from a file."""
+        """Store the paths of the files with tensors."""
         module.load = self._watch_load(module.load)
 
     def watch_safetensors(self, module: Any) -> None:
-        """Store the tensors of a safetensors file."""
-        module.load_file = self._watch_load(module.load_file)
+        """Store the paths of the safetensors files."""
+        module.safe_open = self._watch_load(module.safe_open)
 
     def _watch_load(self, load: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(load)
         def observed(file: Any, *args: Any, **kwargs: Any) -> Any:
-            content = load(file, *args, **kwargs)
             with suppress(Exception):
-                path = str(Path(os.fspath(file)).resolve())
-                for state in (content, *(content.values() if isinstance(content, dict) else ())):
-                    if isinstance(state, Mapping):
-                        names = frozenset(map(str, state)) if state is content else frozenset()
-                        for value in state.values():
-                            if hasattr(value, "data_ptr"):
-                                self._loaded[value.data_ptr()] = (value, path, names)
-            return content
+                self._files[str(Path(os.fspath(file)).resolve())] = None
+            return load(file, *args, **kwargs)
 
         return observed
-
-    def _note_weights(self, module: Any, state: Mapping[str, Any]) -> None:
-        for value in state.values():
-            source = self._loaded.get(value.data_ptr()) if hasattr(value, "data_ptr") else None
-            if source:
-                _, path, names = source
-                is_equal = names == frozenset(state)
-                note = "" if is_equal else "under other names, or inside another table"
-                self._weights[id(module)] = (path, note)
-                return
 
     def watch_exports(self, module: Any) -> None:
         """Observe `torch.onnx.export`."""
@@ -180,7 +160,7 @@ class _Observer:
             try:
                 content, file = self._observe_export(export, args, kwargs)
                 result = export(*args, **kwargs)
-                self._add_opset(content, file)
+                self._add_file(content, file, result)
                 return result
             finally:
                 self._depth -= 1
@@ -230,12 +210,12 @@ class _Observer:
             "opset": bound.get("opset_version"),
             "exporter": exporter,
             "options": options,
-            "notes": [*content["notes"], *notes],
+            "notes": notes,
             "title": title,
         }
 
     def _describe_model(
-        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any = None
     ) -> dict[str, Any]:
         from exporter.tools.recording.child import call_description, construction
 
@@ -243,11 +223,9 @@ class _Observer:
             call_description.list_parameters(model), args, kwargs
         )
         describe = construction.Describer(self._constructions)
-        notes = []
-        weights, weights_note = self._weights.get(id(model), ("", ""))
-        if weights_note:
-            notes.append(f"the script loads {weights} {weights_note}; save the model's state_dict")
-            weights = ""
+        if "problem" not in content:
+            content |= call_description.store_call(model, args, kwargs, returned, self._output)
+        modules = model.modules() if hasattr(model, "modules") else ()
         main = sys.modules.get("__main__")
         spec = getattr(main, "__spec__", None)
         file = getattr(main, "__file__", None) or ""
@@ -262,25 +240,29 @@ class _Observer:
                 "folder": self._folder,
                 "index": self._count,
             },
-            "state": digest_state(model),
-            "weights": weights,
-            "notes": notes,
+            "is_loaded": any(type(each) in self._loaded for each in modules),
+            "files": list(self._files),
         }
 
-    def _add_opset(self, content: dict[str, Any], file: Any) -> None:
-        """Read the opset of the file if the script leaves it to torch."""
+    def _add_file(self, content: dict[str, Any], file: Any, result: Any) -> None:
+        """Add the opset and the names of the outputs, which the script may leave to torch."""
         with suppress(Exception):
-            if content.get("opset") is None and isinstance(file, str | os.PathLike):
+            if hasattr(result, "model"):  # of dynamo
+                opset = result.model.opset_imports[""]
+                names = [each.name for each in result.model.graph.outputs]
+            else:
                 import onnx
 
                 model = onnx.load(file, load_external_data=False)
-                opsets = [each.version for each in model.opset_import if not each.domain]
-                self._write({**content, "opset": opsets[0]})
+                opset = next(each.version for each in model.opset_import if not each.domain)
+                names = [each.name for each in model.graph.output]
+            opset = content.get("opset") or opset
+            self._write({**content, "opset": opset, "file_outputs": names})
 
     def _enter_call(self, module: Any, _: Any) -> None:
         self._depth += self._is_chosen(type(module))
 
-    def _leave_call(self, module: Any, args: Any, kwargs: Any, _: Any) -> None:
+    def _leave_call(self, module: Any, args: Any, kwargs: Any, returned: Any) -> None:
         if not self._is_chosen(type(module)):
             return
         self._depth -= 1
@@ -297,12 +279,12 @@ class _Observer:
         with suppress(Exception):
             self._count += 1
             try:
-                content = self._describe_model(module, tuple(args), dict(kwargs))
+                # A second call may return other values, because the first one filled a cache.
+                returned = None if module.training else returned
+                content = self._describe_model(module, tuple(args), dict(kwargs), returned)
             except Exception as error:
                 content = {"problem": f"{type(error).__name__}: {error}"}
-            # The call may have changed attributes, such as a cache.
-            state = content.get("state", "").partition(":")[0]
-            self._write({"kind": "call", **content, "state": state})
+            self._write({"kind": "call", **content})
 
     def _is_chosen(self, cls: type) -> bool:
         if cls not in self._chosen:
@@ -348,29 +330,3 @@ def _flatten(*values: Any) -> Iterator[Any]:
             yield from _flatten(*value.values())
         else:
             yield value
-
-
-def _summarize(value: Any) -> Any:
-    """Return a plain value, the name of a function, or "" for others."""
-    if type(value) in _PLAIN:
-        return value
-    is_function = isinstance(value, FunctionType | MethodType | functools.partial)
-    return getattr(value, "__qualname__", "partial") if is_function else ""
-
-
-def digest_state(model: Any) -> str:
-    """Return digests of the weights and of the plain attributes of all submodules, or ""."""
-    with suppress(Exception):
-        weights = [
-            (name, tuple(value.shape), str(value.dtype))
-            for name, value in model.state_dict(keep_vars=True).items()
-            if hasattr(value, "shape")
-        ]
-        modules, attributes = [], []
-        for name, module in model.named_modules():
-            modules.append((name, type(module).__qualname__))
-            values = {key: _summarize(value) for key, value in sorted(vars(module).items())}
-            attributes.append([each for each in values.items() if each[0] != "training"])
-        parts = ((weights, modules), attributes)
-        return ":".join(hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
-    return ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -12,14 +13,21 @@ from typing import Any
 import torch
 
 from exporter.core.text import redact
-from exporter.manifest import ModelSpec
+from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim
-from exporter.tools.recording.child.observer import digest_state
-from exporter.tools.recording.observation import ProbedOutput, ProbeRequest, ProbeResult
+from exporter.manifest.rules.sources import WEIGHTS_SUFFIXES
+from exporter.tools.recording.child.call_description import list_tensors, read_state
+from exporter.tools.recording.observation import (
+    Observation,
+    ProbedOutput,
+    ProbeRequest,
+    ProbeResult,
+)
+from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
-from exporter.worker.model.source_loader import Model, load_model
+from exporter.worker.model.source_loader import Model, find_names, load_model, read_weights
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
 
@@ -30,6 +38,8 @@ _ELEMENTS, _LARGEST = 1 << 20, 1 << 11
 #: Differences of sizes: powers of two, and the strides of images.
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 _BATCH = "batch"
+#: The largest difference of two runs of one model on a machine, relative to the largest value.
+_CLOSE = 1e-5
 
 Shapes = tuple[tuple[int, ...], ...]
 #: An input and a dimension of it, by index.
@@ -56,13 +66,121 @@ def probe(spec: ModelSpec, root: str, request: ProbeRequest) -> ProbeResult:
     try:
         with torch.no_grad():
             model = load_model(spec, Path(root))
-            is_same = digest_state(model).startswith(request.state)
+            facts = _compare(model, spec, Path(root), request.observation)
+            if facts.difference:
+                return facts
             model = wrap_with_call_objects(model, spec, Path(root))
-            return _Prober(model, spec, root, request).probe(is_same=is_same)
+            return _Prober(model, spec, root, request).probe(facts)
     except Failure as failure:
         return ProbeResult(problem=redact(str(failure), limit=400))
     except Exception as error:  # of the model
         return ProbeResult(problem=redact(f"{type(error).__name__}: {error}", limit=400))
+
+
+def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation) -> ProbeResult:
+    """Set the observed weights, and return the difference between observed and computed outputs."""
+    if not observation.sample:  # of `add`
+        return ProbeResult()
+    sample = torch.load(observation.sample, weights_only=True)
+    state = torch.load(observation.state, weights_only=True, mmap=True)
+    file, names, notes = "", StateNames(), []
+    if isinstance(model, torch.nn.Module) and not _is_equal(read_state(model), state):
+        sources, has_part = find_weights(state, observation.files)
+        inside = [each for each in sources if Path(each[0]).is_relative_to(root)]
+        if inside:
+            file, names = inside[0]
+        if inside or not (sources or has_part or observation.is_loaded):
+            # The entry loads the file, or its weights are initial values, as those of the script.
+            model.load_state_dict(state, strict=False)
+            notes = (
+                [] if file else ["the weights are initial values: no file has those of the script"]
+            )
+        if not _is_equal(read_state(model), state):
+            cause = f"{sources[0][0]} is outside the project" if sources else "no file has them"
+            fix = "save the model's state_dict to a file of the project, and load it in the script"
+            return ProbeResult(difference=f"other weights than the script's: {cause}; {fix}")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(sample["threads"])
+    called = wrap_with_call_objects(model, spec, root)
+    try:
+        # PyTorch's fused path of transformers returns other values at padded positions.
+        is_same = any(_gives_outputs(called, spec, sample, is_fused=each) for each in (False, True))
+    finally:
+        torch.set_num_threads(threads)
+    return ProbeResult(
+        difference="" if is_same else "other outputs than the script's for the same inputs",
+        weights=file, weights_names=names, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _gives_outputs(
+    model: Model, spec: ModelSpec, sample: dict[str, Any], *, is_fused: bool
+) -> bool:
+    items = zip((item.name for item in spec.inputs), sample["inputs"], strict=True)
+    call = build_tensor_call(spec, dict(items))
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(is_fused)
+    try:
+        torch.manual_seed(0)
+        outputs = list(list_tensors(model(*call.args, **call.kwargs)))
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+    expected = sample["outputs"]
+    return len(outputs) == len(expected) and all(
+        a.dtype == b.dtype and a.shape == b.shape and _is_close(a, b)
+        for a, b in zip(outputs, expected, strict=True)
+    )
+
+
+def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not (b.is_floating_point() or b.is_complex()) or not b.numel():
+        return torch.equal(a, b)
+    scale = float(b[torch.isfinite(b)].abs().max()) if torch.isfinite(b).any() else 0.0
+    return torch.allclose(a, b, rtol=0, atol=_CLOSE * scale, equal_nan=True)
+
+
+def _is_equal(state: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """Return whether two states have the same names, dtypes and values; NaN is equal to itself."""
+    return state.keys() == other.keys() and all(
+        value.dtype == other[key].dtype
+        and value.shape == other[key].shape
+        and torch.allclose(value, other[key], rtol=0, atol=0, equal_nan=True)
+        for key, value in state.items()
+    )
+
+
+def find_weights(
+    state: Mapping[str, torch.Tensor], files: Sequence[str]
+) -> tuple[list[tuple[str, StateNames]], bool]:
+    """Return the files with exactly these weights, and whether a file has some of them."""
+    sources, has_part = [], False
+    marks = _list_marks(state)
+    for file in reversed(files):
+        content: Any = None
+        if file.endswith(WEIGHTS_SUFFIXES):
+            with suppress(Exception):  # no file of tensors
+                content = read_weights(Path(file))
+        tables = {"": content, **(content if isinstance(content, Mapping) else {})}
+        for key, table in tables.items():
+            values = table.items() if isinstance(table, Mapping) else ()
+            tensors = {name: each for name, each in values if isinstance(each, torch.Tensor)}
+            has_part = has_part or not marks.isdisjoint(_list_marks(tensors))
+            for names in find_names(tensors, state, key):
+                named = {
+                    names.prefix + name.removeprefix(names.strip): value
+                    for name, value in tensors.items()
+                    if name.startswith(names.strip)
+                }
+                casts = {n: each.to(state[n].dtype) for n, each in named.items() if n in state}
+                if named.keys() == state.keys() and _is_equal(casts, state):
+                    sources.append((file, names))
+    return sources, has_part
+
+
+def _list_marks(tensors: Mapping[str, torch.Tensor]) -> set[tuple[float, ...]]:
+    """Return the first numbers of each weight, unless they are constant."""
+    first = (each.flatten()[:8].tolist() for each in tensors.values() if each.is_floating_point())
+    return {tuple(each) for each in first if len(set(each)) > 4}
 
 
 class _Prober:
@@ -75,8 +193,8 @@ class _Prober:
         self._end = time.monotonic() + _SECONDS
         self._notes: list[str] = []
 
-    def probe(self, *, is_same: bool) -> ProbeResult:
-        """Return all facts.
+    def probe(self, facts: ProbeResult) -> ProbeResult:
+        """Return all facts, with those of the comparison.
 
         Raises:
             Failure: If the model does not run at the observed sizes.
@@ -88,7 +206,7 @@ class _Prober:
         others = [path for path, leaf in leaves if not isinstance(leaf, torch.Tensor)]
         if others or not leaves:
             kind = "no output" if not leaves else f"an output that is no tensor, {others[0]}"
-            return ProbeResult(problem=f"the model returns {kind}", is_same=is_same, rows=rows)
+            return ProbeResult(problem=f"the model returns {kind}")
         units = self._find_units()
         self._name_units(units)
         inputs = [list[Dim](shape) for shape in self._base]
@@ -104,13 +222,14 @@ class _Prober:
         outputs = self._fit_outputs(leaves, [unit for unit in units if unit.step], axes)
         if time.monotonic() > self._end:
             self._notes.append("the model is slow, so not all sizes were tried")
-        return ProbeResult(
-            is_same=is_same,
-            inputs=tuple(map(tuple, inputs)),
-            outputs=outputs,
-            axes=axes,
-            rows=rows,
-            notes=tuple(self._notes),
+        return facts.model_copy(
+            update={
+                "inputs": tuple(map(tuple, inputs)),
+                "outputs": outputs,
+                "axes": axes,
+                "rows": rows,
+                "notes": (*facts.notes, *self._notes),
+            }
         )
 
     def _call(self, shapes: Shapes, seed: int = 0) -> Any:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from exporter.manifest import StateNames
 from exporter.manifest.loader import load_layers
-from exporter.tools.recording.child.observer import digest_state
+from exporter.tools.recording.child.call_description import list_parameters, store_call
 from exporter.tools.recording.child.probe import fit_size, probe
-from exporter.tools.recording.observation import ProbeRequest, ProbeResult
+from exporter.tools.recording.observation import Observation, ProbeRequest, ProbeResult
 
 MODELS = """
 import torch
@@ -48,6 +50,16 @@ class Selected(nn.Module):
         return x[x > 0]
 
 
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.head(self.drop(self.body(x).tanh()))
+
+
 class Broken(nn.Module):
     def forward(self, x):
         raise RuntimeError("needs a GPU")
@@ -64,7 +76,7 @@ def run(root: Path, source: str, inputs: str, request: ProbeRequest) -> ProbeRes
     return probe(load_layers(root).manifest.models[0], str(root), request)
 
 
-FREE = ProbeRequest(is_free=True)
+FREE = ProbeRequest(observation=Observation(), is_free=True)
 
 
 def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> None:
@@ -93,7 +105,7 @@ def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
 def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
     fill = 'dtype = "int64", fill = { randint = [0, 9] }'
     inputs = f'{{ name = "ids", shape = [2, 7], {fill} }}'
-    request = ProbeRequest(names=({0: "b", 1: "seq"},))
+    request = ProbeRequest(observation=Observation(), names=({0: "b", 1: "seq"},))
     result = run(tmp_path, "Table", inputs, request)
     assert result.rows == {"ids": 50}
     assert result.inputs == (("b", "seq"),)
@@ -102,7 +114,12 @@ def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
 
 
 def test_a_size_that_depends_on_values_is_an_axis_of_its_own(tmp_path: Path) -> None:
-    result = run(tmp_path, "Selected", '{ name = "x", shape = [3, 5] }', ProbeRequest())
+    result = run(
+        tmp_path,
+        "Selected",
+        '{ name = "x", shape = [3, 5] }',
+        ProbeRequest(observation=Observation()),
+    )
     assert result.inputs == ((3, 5),)
     assert result.axes == {"output_0": {}}
     assert result.notes == ("axis output_0: no relation to the inputs was measured",)
@@ -146,16 +163,91 @@ def test_sizes_have_the_simplest_rule(compute: Callable[[int, int], int], rule: 
     assert fit_size(samples) == rule
 
 
-def test_a_changed_model_has_another_state() -> None:
-    model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1))
-    state = digest_state(model)
-    assert digest_state(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1)).eval()) == state
-    changed = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5))
-    assert digest_state(changed) != state
-    assert digest_state(changed).startswith(state.partition(":")[0])
-    changed = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.1))
-    changed.forward = lambda x: x  # type: ignore[method-assign]
-    assert digest_state(changed) != state
-    model[0] = nn.Linear(2, 4)
-    assert digest_state(model).partition(":")[0] != state.partition(":")[0]
-    assert digest_state(torch.nn.functional.relu) == ""
+def observe(model: nn.Module, root: Path, **fields: object) -> Observation:
+    """Return the observation of a call with one input."""
+    paths = store_call(model, (torch.linspace(-2, 2, 6).reshape(2, 3),), {}, None, root)
+    return Observation.model_validate({"kind": "export", **paths, **fields})
+
+
+def compare(root: Path, observation: Observation) -> ProbeResult:
+    inputs = '{ name = "x", shape = [2, 3] }'
+    return run(root, "Net", inputs, ProbeRequest(observation=observation))
+
+
+def change_head(model: nn.Module) -> None:
+    other = build(8)
+    model.head.load_state_dict(other.head.state_dict())
+
+
+def average(model: nn.Module) -> None:
+    other = build(8).state_dict()
+    mean = {key: (each + other[key]) / 2 for key, each in model.state_dict().items()}
+    model.load_state_dict(mean)
+
+
+def patch(model: nn.Module) -> None:
+    type(model).forward = lambda self, x: self.head(x) + 1
+
+
+def add_hook(model: nn.Module) -> None:
+    model.register_forward_hook(lambda module, args, returned: returned.relu())
+
+
+@pytest.mark.parametrize(
+    ("change", "is_loaded", "difference"),
+    [
+        (lambda model: None, True, ""),
+        (lambda model: model.train(), True, ""),
+        (change_head, True, "other weights than the script's: no file has them"),
+        (change_head, False, "other weights than the script's: no file has them"),
+        (average, True, "other weights than the script's: no file has them"),
+        (patch, True, "other outputs than the script's"),
+        (add_hook, True, "other outputs than the script's"),
+    ],
+)
+def test_another_model_is_a_difference(
+    tmp_path: Path, change: Callable[[nn.Module], object], is_loaded: bool, difference: str
+) -> None:
+    model = build()
+    torch.save({"model": wrap(model.state_dict()), "epoch": 3}, tmp_path / "w.ckpt")
+    change(model)
+    files = [str(tmp_path / "w.ckpt")]
+    observation = observe(model, tmp_path, is_loaded=is_loaded, files=files)
+    result = compare(tmp_path, observation)
+    assert result.problem == ""
+    assert result.difference.startswith(difference) if difference else not result.difference
+    if not difference:
+        assert result.weights == files[0]
+        assert result.weights_names == StateNames(key="model", strip="module.")
+
+
+def test_weights_of_no_file_are_initial_values_if_none_were_loaded(tmp_path: Path) -> None:
+    result = compare(tmp_path, observe(build(), tmp_path))
+    assert (result.difference, result.weights) == ("", "")
+    assert "the weights are initial values" in result.notes[0]
+    file = tmp_path.parent / "outside.pt"
+    model = build()
+    torch.save(model.state_dict(), file)
+    (tmp_path / "second").mkdir()
+    result = compare(tmp_path / "second", observe(model, tmp_path, files=[str(file)]))
+    assert f"{file} is outside the project" in result.difference
+
+
+def build(seed: int = 7) -> nn.Module:
+    """Return `Net` with other weights than the seed 0 gives."""
+    content: dict[str, Any] = {}
+    exec(MODELS, content)
+    torch.manual_seed(seed)
+    model: nn.Module = content["Net"]()
+    return model
+
+
+def wrap(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"module.{key}": value for key, value in state.items()}
+
+
+def test_a_compiled_module_has_the_names_of_its_schema(tmp_path: Path) -> None:
+    traced = torch.jit.trace(build().eval(), torch.rand(2, 3))
+    traced.save(str(tmp_path / "net.pt"))
+    assert list_parameters(torch.jit.load(str(tmp_path / "net.pt"))) == ["x"]
+    assert list_parameters(traced) == ["x"]
