@@ -341,6 +341,8 @@ class ExportResult:
     """The use of the store, or None if there is none."""
     started: int = 0
     """The time of the build folder's file system before the first input was read."""
+    has_tables: bool = True
+    """Whether tables were written; not for a part of the cells if others have no result."""
 
     @property
     def is_green(self) -> bool:
@@ -393,9 +395,11 @@ def export(
         manifest, plan, engine, _PreloadingObserver(observer, project), today, build_options
     )
     inputs = None
+    # The tables of a part would lack the results of all other cells.
+    has_tables = options.selection.is_everything or not results.missing
     if options.shard:
         write_shard_note(build, options.shard, make_plan(manifest, options.selection))
-    elif not options.build:
+    elif not options.build and has_tables:
         write_reports(manifest, results.run)
         # An edit of another file, such as a missing source, can repair an invalid entry.
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
@@ -410,6 +414,7 @@ def export(
         noop_inputs=inputs,
         statistics=build_options.store.make_statistics() if build_options.store else None,
         started=started,
+        has_tables=has_tables and not options.shard and not options.build,
     )
 
 

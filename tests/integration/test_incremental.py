@@ -144,8 +144,11 @@ def test_changes_of_new_modules_and_of_late_imports_run_the_cells(project: Path)
     assert plan_lines(project)[0].startswith("0 cells to run")
     (project / "manifests/helper.py").write_text("FACTOR = 3.0\n")
     assert plan_lines(project)[1].endswith("manifests/helper.py changed")
-    (project / "manifests/helper.py").write_text("FACTOR = 2.0\n")
-    assert plan_lines(project)[0].startswith("0 cells to run")
+    tables = {path: path.read_bytes() for path in (project / "reports").rglob("*.*")}
+    part = run_exporter(project, "export", "good/15")
+    reason = "because 2 cells have no current result; run `exporter export`"
+    assert f"tables: not written, {reason}" in part.stdout.splitlines(), part.stdout
+    assert {path: path.read_bytes() for path in (project / "reports").rglob("*.*")} == tables
     (project / "manifests/helper").mkdir()
     (project / "manifests/helper/__init__.py").write_text("FACTOR = 3.0\n")
     assert plan_lines(project)[1].endswith("manifests/helper/__init__.py was added")

@@ -159,11 +159,19 @@ def _print_result(
     if (line := describe_untested_torch()) and not flags["quiet"]:
         print_line(line)
     if has_tables and not flags["quiet"]:
-        tables = (f"tables: {result.manifest.project.reports}/COMPATIBILITY.md", None)
+        tables = (_describe_tables(result), None)
         *others, counts = summary.lines
         summary = replace(summary, lines=(*others, tables, counts))
     print_summary(summary, time.monotonic() - started)
     return summary
+
+
+def _describe_tables(result: ExportResult) -> str:
+    if result.has_tables:
+        return f"tables: {result.manifest.project.reports}/COMPATIBILITY.md"
+    cells = pluralize(len(result.results.missing), "cell")
+    has = "has" if len(result.results.missing) == 1 else "have"
+    return f"tables: not written, because {cells} {has} no current result; run `exporter export`"
 
 
 def _read_variables(root: Path) -> list[str]:
@@ -235,6 +243,8 @@ def _export_changes(
     shown = replace(result, plan=replace(result.plan, selected=ran))
     if ran:
         _print_result(shown, started, flags | {"quiet": True}, has_tables=False)
+        if not result.has_tables:
+            print_line(_describe_tables(result))
     else:
         print_file_problems(result.manifest)
         print_line("no selected cell depends on a change")
