@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,15 +53,13 @@ def run_program(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        encoding="utf-8",
-        errors="replace",
     )
     deadline = threading.Timer(seconds or 0, signal_group, (process.pid, signal.SIGKILL))
     if seconds is not None:
         deadline.start()
     try:
-        for line in process.stdout or ():
-            on_line(line.rstrip("\n"))
+        for line in _read_lines(process):
+            on_line(line)
         return process.wait()
     except BaseException:
         signal_group(process.pid, signal.SIGTERM)
@@ -75,6 +73,22 @@ def run_program(
         deadline.cancel()
         if process.stdout:
             process.stdout.close()
+
+
+def _read_lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield the lines of a process until it ends; a service that it started keeps the pipe open."""
+    rest, stream = b"", process.stdout
+    while stream is not None:
+        has_ended = process.poll() is not None
+        if select.select([stream], [], [], 0 if has_ended else 0.1)[0]:
+            if not (data := os.read(stream.fileno(), 1 << 16)):
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (line.decode("utf-8", "replace") for line in lines)
+        elif has_ended:
+            break
+    if rest:
+        yield rest.decode("utf-8", "replace")
 
 
 WORKER_COMMAND = (sys.executable, "-P", "-m", "exporter.worker")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -253,6 +253,11 @@ class StateNames(FrozenModel):
     are not loaded."""
     prefix: str = ""
     """A prefix of the names in the model that the file does not have: `"model."` of a wrapper."""
+
+    def rename(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a file's table by their names in the model."""
+        names = (name for name in table if name.startswith(self.strip))
+        return {self.prefix + name.removeprefix(self.strip): table[name] for name in names}
 
     def format(self, file: str) -> str:
         """Return the keys of the table `weights`, as a manifest has them."""

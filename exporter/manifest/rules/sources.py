@@ -249,14 +249,14 @@ _FILE_OPTIONS = frozenset(
     {"custom_opsets", "export_params", "external_data", "keep_initializers_as_inputs"}
 )
 _NOT_EXPORTED = "does not apply to an `artifact`, which is not exported; remove it"
-WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
+_WEIGHTS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 
 
 def resolve_weights(model: EffectiveSettings) -> str:
     value = model.settings.weights
     text = value if isinstance(value, str) else value.file
-    if text and not text.endswith(WEIGHTS_SUFFIXES):
-        names = ", ".join(WEIGHTS_SUFFIXES)
+    if text and not text.endswith(_WEIGHTS):
+        names = ", ".join(_WEIGHTS)
         model.add_problem(
             ("weights",), f"expected a file with a suffix of {names}, got {quote(text)}"
         )

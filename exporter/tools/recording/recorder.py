@@ -144,8 +144,6 @@ class PreparedEntry:
     """An entry that is not written yet."""
 
     id: str
-    text: str = ""
-    """The manifest."""
     changes: tuple[FileChange, ...] = ()
     problem: str = ""
     """Why there is no complete entry; "" if there is one."""
@@ -192,14 +190,15 @@ def _prepare(
             continue
         draft = format_entry(id, observation, source, probe, str(stage))
         spec = _load(id, draft, source, stage, context)
+        if isinstance(spec, str):
+            reason = spec
+            continue
         text = format_entry(id, observation, final, probe, str(context.folder))
         files = {context.folder / f"{id}.toml": text}
         if final.builder:
             files[context.folder / "models" / f"{id}.py"] = final.builder
         changes = tuple(FileChange(path=path, text=each) for path, each in files.items())
-        if isinstance(spec, str):
-            return PreparedEntry(id=id, text=text, problem=spec), None
-        return PreparedEntry(id=id, text=text, changes=changes), spec
+        return PreparedEntry(id=id, changes=changes), spec
     return PreparedEntry(id=id, problem=reason), None
 
 

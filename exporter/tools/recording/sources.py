@@ -75,32 +75,16 @@ def _is_own(file: str, root: Path) -> bool:
 
 
 def _refer(construction: Construction, root: Path, folder: Path) -> str:
-    """Return `module:Class` or `file.py:Class`, or "" if its imports need a folder."""
+    """Return `module:Class` or `file.py:Class`, or "" for a module of a package elsewhere."""
     file, module = Path(construction.file), construction.module
     if not _is_own(construction.file, root):
         return f"{module}:{construction.name}"
     known = find_module_file(module, [str(root)])
     if known is not None and known.resolve() == file:
         return f"{module}:{construction.name}"
-    if file.suffix != ".py" or "." in module or _imports_neighbors(file, root):
+    if file.suffix != ".py" or "." in module:
         return ""
     return f"{Path(os.path.relpath(file, folder)).as_posix()}:{construction.name}"
-
-
-def _imports_neighbors(file: Path, root: Path) -> bool:
-    """Return whether a file imports modules of its folder, which only its script finds."""
-    try:
-        tree = parse_python(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    names |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    first = {name.partition(".")[0] for name in names if name}
-    return any(
-        (file.parent / f"{name}.py").exists() or (file.parent / name).is_dir()
-        for name in first
-        if find_module_file(name, [str(root)]) is None
-    )
 
 
 def runs_code(script: Path) -> bool:
@@ -172,12 +156,11 @@ def _write_script(
     depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
 
     def locate(path: str) -> str:
-        if not Path(path).is_relative_to(root):
-            return repr(path)
         relative = Path(os.path.relpath(path, root)).as_posix()
         return f"str(ROOT / {relative!r})"
 
     program = locate(script.file)
+    arguments = (locate(each) if each.startswith("/") else repr(each) for each in script.arguments)
     if script.module:
         run = f'runpy.run_module({script.module!r}, run_name="__main__", alter_sys=True)'
         search = locate(script.folder)
@@ -189,7 +172,7 @@ def _write_script(
         id=id,
         builds=_name_class(observation, root),
         root=_PATH.format(depth=depth),
-        arguments=repr(list(script.arguments)),
+        arguments=f"[{', '.join(arguments)}]",
         script=script.module or Path(script.file).name,
         reason="\n    ".join(textwrap.wrap(f"Reason: {reason}", 88)),
         index=script.index,

@@ -80,21 +80,18 @@ def find_names(
     names: Collection[str], expected: Collection[str], key: str = ""
 ) -> Iterator[StateNames]:
     """Yield the prefixes with which the table `key` of a file contains the names of a state."""
-    known, first = {*names}, next(iter(expected), "").split(".")
-    prefixes = set[tuple[str, str]]()
-    for name in names:
-        parts, common = name.split("."), 0
-        while common < min(len(parts), len(first)) and parts[-1 - common] == first[-1 - common]:
-            common += 1
-        strip, prefix = (
-            "".join(f"{part}." for part in each[: len(each) - common]) for each in (parts, first)
-        )
-        if common:
-            prefixes.add((strip, prefix))
+    parts = next(iter(expected), "").split(".")
+    ends = [".".join(parts[index:]) for index in range(len(parts))]
+    prefixes = {
+        (name.removesuffix(end), ends[0].removesuffix(end))
+        for end in ends
+        for name in names
+        if f".{name}".endswith(f".{end}")
+    }
     for strip, prefix in sorted(prefixes):
-        others = (strip + each.removeprefix(prefix) for each in expected)
-        if all(each.startswith(prefix) for each in expected) and known.issuperset(others):
-            yield StateNames(key=key, strip=strip, prefix=prefix)
+        pairs = StateNames(key=key, strip=strip, prefix=prefix)
+        if pairs.rename(dict.fromkeys(names)).keys() >= {*expected}:
+            yield pairs
 
 
 def _read_state(path: Path, name: str, names: StateNames) -> Mapping[str, Any]:
@@ -117,11 +114,10 @@ def _read_state(path: Path, name: str, names: StateNames) -> Mapping[str, Any]:
             if not isinstance(value, torch.Tensor) and not key.endswith("_extra_state")
         ]
         if content and not others:
-            named = [(key, value) for key, value in content.items() if key.startswith(names.strip)]
-            if not named:
-                message = f"{name} has no name that begins with '{names.strip}'; correct `strip`"
-                raise Failure(Stage.SOURCE, message)
-            return {names.prefix + key.removeprefix(names.strip): value for key, value in named}
+            if state := names.rename(content):
+                return state
+            message = f"{name} has no name that begins with '{names.strip}'; correct `strip`"
+            raise Failure(Stage.SOURCE, message)
         nested = [key for key, value in content.items() if isinstance(value, Mapping)]
         hint = f"; set `weights = {{ {StateNames(key=nested[0]).format(name)} }}`" if nested else ""
         problem = f"more than tensors: {join_names(others)}{hint}" if others else "no tensors"

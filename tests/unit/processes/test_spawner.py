@@ -18,6 +18,15 @@ def test_both_streams_are_passed_on_line_by_line() -> None:
     assert lines == ["a", "b"]
 
 
+def test_a_service_of_a_program_is_not_waited_for() -> None:
+    code = "import subprocess; subprocess.Popen(['sleep', '20']); print('a\\nb', end='')"
+    lines: list[str] = []
+    started = time.monotonic()
+    assert run_program([sys.executable, "-c", code], os.environ, lines.append) == 0
+    assert lines == ["a", "b"]
+    assert time.monotonic() - started < 15
+
+
 def test_an_interrupted_caller_ends_the_program() -> None:
     code = (
         "import os, signal, sys, time\n"

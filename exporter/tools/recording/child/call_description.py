@@ -77,7 +77,7 @@ def store_call(
             if was_training:
                 model.train()
     outputs = list(list_tensors(returned))
-    content = {"inputs": inputs, "outputs": outputs, "threads": torch.get_num_threads()}
+    content = {"inputs": inputs, "outputs": outputs}
     return {"state": _store(state, folder), "sample": _store(content, folder)}
 
 

@@ -15,7 +15,6 @@ import torch
 from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim
-from exporter.manifest.rules.sources import WEIGHTS_SUFFIXES
 from exporter.tools.recording.child.call_description import list_tensors, read_state
 from exporter.tools.recording.observation import (
     Observation,
@@ -39,7 +38,7 @@ _ELEMENTS, _LARGEST = 1 << 20, 1 << 11
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 _BATCH = "batch"
 #: The largest difference of two runs of one model on a machine, relative to the largest value.
-_CLOSE = 1e-5
+_CLOSE = 1e-4
 
 Shapes = tuple[tuple[int, ...], ...]
 #: An input and a dimension of it, by index.
@@ -81,106 +80,83 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
     """Set the observed weights, and return the difference between observed and computed outputs."""
     if not observation.sample:  # of `add`
         return ProbeResult()
-    sample = torch.load(observation.sample, weights_only=True)
     state = torch.load(observation.state, weights_only=True, mmap=True)
-    file, names, notes = "", StateNames(), []
+    file, names, notes = "", StateNames(), list[str]()
     if isinstance(model, torch.nn.Module) and not _is_equal(read_state(model), state):
-        sources, has_part = find_weights(state, observation.files)
-        inside = [each for each in sources if Path(each[0]).is_relative_to(root)]
-        if inside:
-            file, names = inside[0]
-        if inside or not (sources or has_part or observation.is_loaded):
-            # The entry loads the file, or its weights are initial values, as those of the script.
+        tables = [
+            (path, *each) for path in reversed(observation.files) for each in _read_tables(path)
+        ]
+        origins = [
+            (path, each)
+            for path, key, table in tables
+            for each in find_names(table, state, key)
+            if _is_equal(each.rename(table), state)
+        ]
+        has_part = any(
+            not _list_marks(state).isdisjoint(_list_marks(table)) for *_, table in tables
+        )
+        if origins:
+            file, names = origins[0]
+        elif not (has_part or observation.is_loaded):  # the script's model is a new one, too
+            notes.append("the weights are initial values: no file has those of the script")
+        if origins or notes:
             model.load_state_dict(state, strict=False)
-            notes = (
-                [] if file else ["the weights are initial values: no file has those of the script"]
-            )
         if not _is_equal(read_state(model), state):
-            cause = f"{sources[0][0]} is outside the project" if sources else "no file has them"
-            fix = "save the model's state_dict to a file of the project, and load it in the script"
-            return ProbeResult(difference=f"other weights than the script's: {cause}; {fix}")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(sample["threads"])
+            message = "other weights than the script's, which no file has; save the model's "
+            message += "state_dict to a file of the project, and load it in the script"
+            return ProbeResult(difference=message)
+    expected = torch.load(observation.sample, weights_only=True)
     called = wrap_with_call_objects(model, spec, root)
-    try:
-        # PyTorch's fused path of transformers returns other values at padded positions.
-        is_same = any(_gives_outputs(called, spec, sample, is_fused=each) for each in (False, True))
-    finally:
-        torch.set_num_threads(threads)
-    return ProbeResult(
-        difference="" if is_same else "other outputs than the script's for the same inputs",
-        weights=file, weights_names=names, notes=tuple(notes),
-    )  # fmt: skip
+    # PyTorch's fused path of transformers returns other values at padded positions.
+    if any(_gives_outputs(called, spec, expected, is_fused=each) for each in (False, True)):
+        return ProbeResult(weights=file, weights_names=names, notes=tuple(notes))
+    return ProbeResult(difference="other outputs than the script's for the same inputs")
 
 
 def _gives_outputs(
-    model: Model, spec: ModelSpec, sample: dict[str, Any], *, is_fused: bool
+    model: Model, spec: ModelSpec, expected: dict[str, Any], *, is_fused: bool
 ) -> bool:
-    items = zip((item.name for item in spec.inputs), sample["inputs"], strict=True)
-    call = build_tensor_call(spec, dict(items))
-    before = torch.backends.mha.get_fastpath_enabled()
+    inputs = {item.name: each for item, each in zip(spec.inputs, expected["inputs"], strict=True)}
+    call = build_tensor_call(spec, inputs)
     torch.backends.mha.set_fastpath_enabled(is_fused)
-    try:
-        torch.manual_seed(0)
-        outputs = list(list_tensors(model(*call.args, **call.kwargs)))
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-    expected = sample["outputs"]
-    return len(outputs) == len(expected) and all(
+    torch.manual_seed(0)
+    outputs = list(list_tensors(model(*call.args, **call.kwargs)))
+    return len(outputs) == len(expected["outputs"]) and all(
         a.dtype == b.dtype and a.shape == b.shape and _is_close(a, b)
-        for a, b in zip(outputs, expected, strict=True)
+        for a, b in zip(outputs, expected["outputs"], strict=True)
     )
 
 
 def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if not (b.is_floating_point() or b.is_complex()) or not b.numel():
-        return torch.equal(a, b)
-    scale = float(b[torch.isfinite(b)].abs().max()) if torch.isfinite(b).any() else 0.0
-    return torch.allclose(a, b, rtol=0, atol=_CLOSE * scale, equal_nan=True)
+    if not b.is_floating_point() or not b.isfinite().any():
+        return torch.allclose(a, b, equal_nan=True)
+    limit = _CLOSE * float(b[b.isfinite()].abs().max())
+    return torch.allclose(a, b, rtol=0, atol=limit, equal_nan=True)
 
 
-def _is_equal(state: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-    """Return whether two states have the same names, dtypes and values; NaN is equal to itself."""
+def _is_equal(state: Mapping[str, Any], other: Mapping[str, torch.Tensor]) -> bool:
+    """Return whether two states have the same names and values."""
     return state.keys() == other.keys() and all(
-        value.dtype == other[key].dtype
-        and value.shape == other[key].shape
-        and torch.allclose(value, other[key], rtol=0, atol=0, equal_nan=True)
-        for key, value in state.items()
+        torch.equal(value.to(other[key].dtype), other[key]) for key, value in state.items()
     )
 
 
-def find_weights(
-    state: Mapping[str, torch.Tensor], files: Sequence[str]
-) -> tuple[list[tuple[str, StateNames]], bool]:
-    """Return the files with exactly these weights, and whether a file has some of them."""
-    sources, has_part = [], False
-    marks = _list_marks(state)
-    for file in reversed(files):
-        content: Any = None
-        if file.endswith(WEIGHTS_SUFFIXES):
-            with suppress(Exception):  # no file of tensors
-                content = read_weights(Path(file))
-        tables = {"": content, **(content if isinstance(content, Mapping) else {})}
-        for key, table in tables.items():
-            values = table.items() if isinstance(table, Mapping) else ()
-            tensors = {name: each for name, each in values if isinstance(each, torch.Tensor)}
-            has_part = has_part or not marks.isdisjoint(_list_marks(tensors))
-            for names in find_names(tensors, state, key):
-                named = {
-                    names.prefix + name.removeprefix(names.strip): value
-                    for name, value in tensors.items()
-                    if name.startswith(names.strip)
-                }
-                casts = {n: each.to(state[n].dtype) for n, each in named.items() if n in state}
-                if named.keys() == state.keys() and _is_equal(casts, state):
-                    sources.append((file, names))
-    return sources, has_part
+def _read_tables(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the tables of a file of weights with their keys; the file itself has no key."""
+    content = None
+    with suppress(Exception):  # no file of tensors
+        content = read_weights(Path(path))
+    tables = {"": content, **(content if isinstance(content, Mapping) else {})}
+    for key, table in tables.items():
+        if isinstance(table, Mapping) and all(isinstance(each, str) for each in table):
+            yield key, table
 
 
-def _list_marks(tensors: Mapping[str, torch.Tensor]) -> set[tuple[float, ...]]:
-    """Return the first numbers of each weight, unless they are constant."""
-    first = (each.flatten()[:8].tolist() for each in tensors.values() if each.is_floating_point())
-    return {tuple(each) for each in first if len(set(each)) > 4}
+def _list_marks(table: Mapping[str, Any]) -> set[tuple[float, ...]]:
+    """Return the first numbers of each weight that is not constant."""
+    tensors = (each for each in table.values() if isinstance(each, torch.Tensor))
+    first = (tuple(each.flatten()[:8].tolist()) for each in tensors if each.is_floating_point())
+    return {each for each in first if len(set(each)) > 4}
 
 
 class _Prober:

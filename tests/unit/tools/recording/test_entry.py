@@ -185,7 +185,7 @@ def test_a_function_adds_the_folder_of_a_script_that_imports_its_neighbors(
     construction = Construction(
         module="inner", file=str(file), name="Net", folders=(str(file.parent),)
     )
-    (source, *_) = list_sources(
+    (_, source) = list_sources(
         observe(construction=construction), "net", tmp_path, tmp_path / "manifests"
     )
     assert source.text == "models/net.py:build"
@@ -197,10 +197,13 @@ def test_a_script_that_exports_at_import_builds_its_own_model(tmp_path: Path) ->
     script = tmp_path / "export.py"
     script.write_text(f"import torch\n{NET}torch.onnx.export(Net(), ())\n")
     construction = Construction(module="export", file=str(script), name="Net")
-    run = ScriptRun(file=str(script), folder=str(tmp_path), index=1)
+    arguments = ("--config", str(tmp_path / "a.yml"))
+    run = ScriptRun(file=str(script), folder=str(tmp_path), index=1, arguments=arguments)
     observation = observe(construction=construction, script=run)
     (source,) = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
     assert "runpy.run_path" in source.builder
+    assert "ARGUMENTS = ['--config', str(ROOT / 'a.yml')]" in source.builder
+    assert str(tmp_path) not in source.builder
     assert "an import of export.py runs the script" in source.builder
 
 
