@@ -72,6 +72,8 @@ class Announcement(FrozenModel):
     """The file of the worker's output during this step, relative to the build folder."""
     part: int = 0
     """See `Job.part`."""
+    is_diagnosis: bool = False
+    """Whether the records of the cells are written, and the worker searches the causes."""
 
 
 #: Matches the names that `format_weights_name` returns.

@@ -160,6 +160,12 @@ class RecordValidator:
         reason = state.find_staleness_reason(record, parts)
         return reason or state.find_changed_package_reason(record)
 
+    def find_lost_diagnosis(self, record: Record) -> str:
+        """Return why the cause of a failure must be searched, or ""."""
+        if not record.undiagnosed or self.apply_expectations(record).status is Status.XFAIL:
+            return ""
+        return "its failure is not as foreseen, and its cause was not searched"
+
     def apply_expectations(self, record: Record) -> Record:
         """Return the record with the status `xfail` or `xpass` if an expectation applies."""
         return apply_expectations(self._manifest.find_model(record.cell.model), record, self._today)
@@ -338,7 +344,10 @@ def decide(
             reasons[cell] = problem
         elif options.thorough and not record.thorough:
             reasons[cell] = "it was not proved thoroughly"
-        elif reason := find_lost_proof(record, validator.list_devices(cell), find_valid):
+        elif reason := (
+            find_lost_proof(record, validator.list_devices(cell), find_valid)
+            or validator.find_lost_diagnosis(record)
+        ):
             reasons[cell] = reason
     verifier.save()
     decisions = Decisions(
@@ -372,7 +381,11 @@ def _use_store(
         return decisions
     results = store.find_all(
         {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
-        lambda record: validator.is_valid(record) and (record.thorough or not options.thorough),
+        lambda record: (
+            validator.is_valid(record)
+            and not validator.find_lost_diagnosis(record)
+            and (record.thorough or not options.thorough)
+        ),
     )
     hits: dict[CellId, StoreHit] = {}
 

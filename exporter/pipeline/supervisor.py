@@ -74,7 +74,9 @@ def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict
     written = {cell: records[cell] for cell in cells if cell in records}
     if result.exit_kind is ExitKind.EXITED and result.code == 0 and len(written) == len(cells):
         return Verdict(records=written)
-    announced = result.last_announcement.cells if result.last_announcement else ()
+    last = result.last_announcement
+    # A diagnosis changes no verdict, even if it ends the worker.
+    announced = last.cells if last and not last.is_diagnosis else ()
     in_progress = [cell for cell in cells if cell in announced]
     finished = {cell: record for cell, record in written.items() if cell not in in_progress}
     unfinished = [cell for cell in cells if cell not in finished]
@@ -87,7 +89,9 @@ def evaluate_job(result: JobResult, records: Mapping[CellId, Record]) -> Verdict
             late = {cell: _make_timeout(result, cell, in_progress) for cell in unfinished}
             return Verdict(records=finished | late)
         case ExitKind.EXITED | ExitKind.SIGNAL:
-            culprits = [cell for cell in unfinished if cell in in_progress] or unfinished
+            culprits = [cell for cell in unfinished if cell in in_progress]
+            if not culprits and not (last and last.is_diagnosis and finished):
+                culprits = unfinished
             dead = {cell: _make_crash(result, cell) for cell in culprits}
             retry = tuple(cell for cell in unfinished if cell not in dead)
             return Verdict(records=finished | dead, retry=retry)

@@ -336,6 +336,8 @@ class Record(ChecksummedModel):
     """The pass that failed or broke the file, counted from 1; 0 if none did."""
     advice: Items[str] = ()
     """Changes of the manifest, if PyTorch reports the sizes that it supports."""
+    undiagnosed: bool = False
+    """Whether the cause was not searched, because the manifest expected the failure."""
     foreseen: str = ""
     """The reason of the expectation that matches this failure."""
     expectation: str = ""

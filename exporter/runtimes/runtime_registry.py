@@ -126,6 +126,8 @@ class _TypedGraph:
         return " and ".join(dict.fromkeys(names)) or "an unknown dtype"
 
 
+#: The devices other than the CPU that this process used itself.
+_ACCELERATORS: set[str] = set()
 _FAILURES = {"unavailable": RuntimeUnavailable, "load": LoadFailure, "run": RunFailure}
 _CPU = "CPUExecutionProvider"
 _NEWER_FORMAT = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
@@ -229,6 +231,8 @@ def _list_external_files(path: Path) -> tuple[str, ...]:
 def _load(request: FileRequest, device: Device) -> Driver:
     environment = device.environment
     if environment is None:
+        if {*device.providers, _CPU} != {_CPU} or device.device not in ("", "CPU"):
+            _ACCELERATORS.add(device.name)
         return load_file(request)
     if not environment.interpreter:
         problem = environment.problem or (
@@ -266,6 +270,11 @@ def import_driver(name: str) -> None:
     if name in RUNTIMES:
         with suppress(Exception):  # a session reports it
             import_module(name_module(name))
+
+
+def uses_accelerator() -> bool:
+    """Return True if this process itself used other hardware than the CPU, which no fork may."""
+    return bool(_ACCELERATORS)
 
 
 def open_session(path: Path, device: Device, kernels: Kernels = NO_KERNELS) -> Session:

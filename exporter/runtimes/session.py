@@ -239,6 +239,15 @@ def start_runtime_processes(devices: Iterable[Device]) -> None:
                 _IDLE[key] = [server]
 
 
+def end_runtime_processes() -> None:
+    """Kill the idle processes; the next session starts a new one."""
+    for server in (server for servers in _IDLE.values() for server in servers):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server.process.pid, signal.SIGKILL)
+        server.end()
+    _IDLE.clear()
+
+
 class RuntimeProcess(Driver):
     """A file loaded by a process of another environment."""
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any, TypeAlias
 
+from exporter.cache.noop_snapshot import get_today
 from exporter.cache.states import SEARCH_PATH, read_loaded_state
 from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
-from exporter.records.record import CellId, Record, Stage
+from exporter.planning.plan import apply_expectations
+from exporter.records.record import CellId, Record, Stage, Status
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
@@ -21,10 +25,22 @@ from exporter.worker.dependencies.source_files import (
 )
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure
+from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
 
 #: Stages that serve all opsets of the job.
 _SHARED_STAGES = (Stage.SOURCE, Stage.CAPTURE)
+#: The longest diagnosis of one cell in CPU seconds, and the share of the model's time for all.
+_MAX_SECONDS = 30.0
+_SHARE = 0.25
+#: The fields of a record that a diagnosis sets.
+_EXPLAINED = ("message", "blame", "missing", "obstacles", "broken_pass", "advice")
+Fields: TypeAlias = Mapping[str, Any]
+
+
+def diagnosis_seconds(spec: ModelSpec, cells: int) -> float:
+    """Return the time limit for the diagnosis of one of `cells` red cells."""
+    return min(_MAX_SECONDS, spec.timeout * _SHARE / max(cells, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +90,14 @@ class JobOutput:
         return f"{self.spec.id}/{path.as_posix()}"
 
     def write_failures(
-        self, opsets: tuple[OpsetJob, ...], failure: Failure, seconds: Mapping[str, float]
+        self,
+        opsets: tuple[OpsetJob, ...],
+        failure: Failure,
+        seconds: Mapping[str, float],
+        explain: Callable[[], Iterable[Fields]] | None = None,
     ) -> None:
-        """Write the records of all cells of the opsets that a failure affects."""
+        """Write the records of all cells of the opsets that a failure affects; then diagnose it."""
+        records = []
         # Variables that the model reads and workers do not receive.
         names = self.read.list_withheld()
         text = f"the model reads {join_names(names)}, which workers do not receive; add it to "
@@ -87,15 +108,50 @@ class JobOutput:
                 record = Record.from_fields(
                     failure,
                     cell=cell,
-                    advice=(*failure.advice, *advice),
+                    advice=advice,
                     route=opset.route,
                     log=self.format_log_path(log),
                     seconds=dict(seconds),
                 )
-                self.write_record(record)
+                records.append(self.write_record(record))
+        if explain is not None:
+            self.diagnose(records, explain)
 
-    def write_record(self, record: Record) -> None:
-        """Write a record with everything that it depends on."""
+    def diagnose(self, records: Sequence[Record], explain: Callable[[], Iterable[Fields]]) -> None:
+        """Add the fields that `explain` yields to the written records of one failure.
+
+        It runs in a process of its own, whose end changes no verdict. If all records are foreseen,
+        it ends after the first fields.
+        """
+        record = min(records, key=lambda each: each.undiagnosed)
+        announcement = Announcement(
+            stage=record.stage or Stage.PARITY,
+            cells=tuple(each.cell for each in records),
+            log=record.log,
+            part=self.job.part,
+            is_diagnosis=True,
+        )
+        write_json(self.folder.announcement, announcement)
+
+        def explain_record() -> Iterator[str]:
+            known: dict[str, Any] = {}
+            for fields in islice(explain(), 1 if record.undiagnosed else None):
+                known |= fields
+                advice = (*known.get("advice", ()), *record.advice)
+                yield record.model_copy(update={**known, "advice": advice}).to_json()
+
+        seconds = diagnosis_seconds(self.job.spec, len(self.job.cells()))
+        with self.opened.separate():
+            results, problem = collect_in_fork(explain_record, seconds)
+        explained = Record.read(results[-1].encode()) if results else record
+        fields = {name: getattr(explained, name) for name in _EXPLAINED}
+        notes = (f"the diagnosis {problem}",) if problem else ()
+        for each in records:
+            update = {**fields, "notes": (*each.notes, *notes)}
+            write_json(self.folder.record(each.cell), each.model_copy(update=update))
+
+    def write_record(self, record: Record) -> Record:
+        """Write a record with everything that it depends on, and return it."""
         names = self.spec.list_data_files((record.cell.opset,))
         folder = (self.root / self.spec.manifest).parent
         passes = (folder / each.call.rpartition(":")[0] for each in self.spec.passes)
@@ -142,4 +198,8 @@ class JobOutput:
                 "torch_operators": dict(sorted(self.operators.items())),
             }
         )
+        judged = apply_expectations(self.spec, complete, get_today())
+        is_foreseen = judged.status is Status.XFAIL and not self.spec.thorough
+        complete = complete.model_copy(update={"undiagnosed": is_foreseen})
         write_json(self.folder.record(record.cell), complete)
+        return complete

@@ -22,7 +22,7 @@ from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
-from exporter.worker.diagnose.explanation import diagnosis_seconds, explain_failure, explain_record
+from exporter.worker.diagnose.explanation import explain_failure, explain_record
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
@@ -155,11 +155,6 @@ def make_check_context(
     )
 
 
-def limit_diagnosis(output: JobOutput) -> float:
-    """Return the seconds for the diagnosis of one cell of the job."""
-    return diagnosis_seconds(output.job.spec, len(output.job.cells()))
-
-
 def check_file(
     output: JobOutput,
     context: ExportContext,
@@ -225,13 +220,14 @@ def check_file(
             )
             record, device_context = prover.check(device, StageTimes(times), is_full=True)
         record = add_measurements(record, context, device_context, device)
-        seconds = limit_diagnosis(output)
-        if exported.sources and record.status.is_red:
-            record = explain_passes(record, exported.sources, prover, context, device, seconds)
-        else:
-            record = explain_record(record, context, device_context, device, seconds)
+        record = output.write_record(record)
+        if record.status.is_red and not record.undiagnosed:
+            explain = partial(explain_record, record, context, device_context, device)
+            if exported.sources:
+                sources = exported.sources
+                explain = partial(explain_passes, record, sources, prover, context, device)
+            output.diagnose((record,), explain)
         is_right = is_right and record.status is Status.PASS
-        output.write_record(record)
     if is_right and exported.sources:
         remove_sources(output, opset.opset)
     return samples
@@ -401,8 +397,8 @@ def _export_by_opset(
             exported = export_module(context, _list_opset_routes(output, opset, prepared), scratch)
             _write_file(output, opset.opset, prepared, exported)
     except Failure as failure:
-        explained = explain_failure(failure, context, limit_diagnosis(output))
-        replace(output, operators=operators).write_failures((opset,), explained, times)
+        explain = partial(explain_failure, failure, context)
+        replace(output, operators=operators).write_failures((opset,), failure, times, explain)
         return samples
     finally:
         state.restore()
@@ -432,9 +428,8 @@ def _export_by_dynamo(
     except Failure as failure:
         context = _make_context(output, opsets[0], prepared)
         check_context = make_check_context(output, context, samples)
-        seconds = limit_diagnosis(output)
-        explained = explain_failure(failure, context, seconds, check_context)
-        output.write_failures(opsets, explained, shared)
+        explain = partial(explain_failure, failure, context, check_context)
+        output.write_failures(opsets, failure, shared, explain)
         return samples
     output = replace(output, operators=count_captured_operators(first.program))
     # From the highest opset down: its decomposition serves most of the others, too.
@@ -454,8 +449,8 @@ def _export_by_dynamo(
                 _write_file(output, opset.opset, prepared, exported)
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
-            explained = explain_failure(failure, context, limit_diagnosis(output))
-            output.write_failures((opset,), explained, times)
+            explain = partial(explain_failure, failure, context)
+            output.write_failures((opset,), failure, times, explain)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))
             context = follow_route(context, exported)

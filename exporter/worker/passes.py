@@ -28,13 +28,8 @@ from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Blame, Culprit, Record, Stage, Status
 from exporter.runtimes import Session, open_session
 from exporter.worker.diagnose.divergence import find_first_divergence
-from exporter.worker.diagnose.explanation import explain_record
-from exporter.worker.diagnose.replay import (
-    SampleReplay,
-    TimeLimitExceeded,
-    find_failing_sample,
-    limit_time,
-)
+from exporter.worker.diagnose.explanation import Explanation, explain_record
+from exporter.worker.diagnose.replay import SampleReplay, find_failing_sample
 from exporter.worker.diagnose.runtime_values import RuntimeValues
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.pass_process import PassReport
@@ -227,9 +222,8 @@ def explain_passes(
     prover: FileProver,
     context: ExportContext,
     device: Device,
-    seconds: float,
-) -> Record:
-    """Return a red record with the pass that broke the file, or the explanation of the export."""
+) -> Explanation:
+    """Yield the pass that broke the file, or the explanation of the export."""
     spec = prover.context.spec
     broken = len(sources)
     for number, path in enumerate(sources):
@@ -239,17 +233,13 @@ def explain_passes(
             break
     if broken == 0:
         exported = replace(prover.context, file=sources[0])
-        before = explain_record(before, context, exported, device, seconds)
-        update = {"blame": before.blame, "advice": before.advice}
-        return record.model_copy(update=update)
+        yield from explain_record(before, context, exported, device)
+        return
     number = broken - 1
     after = prover.context.path if broken == len(sources) else sources[broken]
     message = f"{name_pass(spec, number)} breaks the file: {record.message}"
-    blame = None
-    with suppress(Exception, TimeLimitExceeded), limit_time(seconds):
-        blame = _blame_pass(record, (sources[number], after), prover.context, device)
-    changes: dict[str, object] = {"message": message, "blame": blame, "broken_pass": broken}
-    return record.model_copy(update=changes)
+    yield {"message": message, "broken_pass": broken}
+    yield {"blame": _blame_pass(record, (sources[number], after), prover.context, device)}
 
 
 def _blame_pass(

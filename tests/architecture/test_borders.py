@@ -53,6 +53,35 @@ def border_crossings(source: str) -> Iterator[str]:
             )
 
 
+#: Handlers that raise nothing. An exception from a signal inside of native code ends the process.
+HARMLESS = {"signal.SIG_DFL", "signal.SIG_IGN", "lambda *_: None"}
+
+
+def risky_handlers(source: str) -> Iterator[str]:
+    """Yield every timer, and every call that lets a signal run other code."""
+    for node in ast.walk(ast.parse(source)):
+        text = ast.unparse(node)
+        if isinstance(node, ast.Attribute):
+            yield from [text] * (node.attr in {"setitimer", "alarm"})
+        elif isinstance(node, ast.ImportFrom):
+            yield from [text] * (node.module == "signal")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal":
+            yield from [text] * (ast.unparse(node.args[1]) not in HARMLESS)
+
+
+def test_no_signal_raises_inside_of_other_code() -> None:
+    found = {
+        (path.name, text)
+        for path in PACKAGE.rglob("*.py")
+        for text in risky_handlers(path.read_text(encoding="utf-8"))
+    }
+    assert found == {
+        # The command line, which runs no native code of models, and a handler that is put back.
+        ("entry_point.py", "signal.signal(signal.SIGTERM, signal.default_int_handler)"),
+        ("fork_call.py", "signal.signal(signal.SIGCHLD, handler)"),
+    }
+
+
 def list_allowed(path: Path) -> set[str]:
     """Return the forbidden names that a module may use, with the reason in a comment."""
     allowed: set[str] = set()

@@ -78,15 +78,15 @@ def export(
         if spec.passes:
             patches.enter_context(call_in_forks())
         if not diagnose:
-            patches.enter_context(patch.object(job_runner, "explain_record", _keep))
+            patches.enter_context(patch.object(job_runner, "explain_record", _explain_nothing))
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
     records = JobFolder(folder).read_records().values()
     return tuple(sorted(records, key=lambda record: record.cell.sort_key))
 
 
-def _keep(result: Any, *_: object, **__: object) -> Any:
-    return result
+def _explain_nothing(*_: object) -> Iterator[Any]:
+    return iter(())
 
 
 def prove(spec: ModelSpec, folder: Path) -> Record:

@@ -37,7 +37,10 @@ from exporter.manifest.syntax.values import check_consumer, quote
 
 
 class ExpectTable(Table):
-    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red."""
+    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red.
+
+    Its cause is not searched; `exporter export --thorough CELL` does.
+    """
 
     opset: fields.OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""

@@ -76,6 +76,8 @@ def find_repro_obstacle(record: Record) -> str:
     if record.stage is Stage.PARITY and record.check is not None:
         if record.check not in _REPEATED_CHECKS:
             text = f"a script cannot repeat the check '{record.check}'; run `exporter export` again"
+        elif record.undiagnosed:
+            text = "its cause was not searched; run `exporter export --thorough` with the cell"
         elif record.blame is None:
             text = "the failure did not occur again in the diagnosis; run `exporter export --force`"
     return text

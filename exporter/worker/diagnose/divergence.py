@@ -162,7 +162,8 @@ def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:
 @contextmanager
 def _create_scratch(folder: Path) -> Iterator[Path]:
     path = folder / ".again"
-    path.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(path, ignore_errors=True)  # of a diagnosis that ended early
+    path.mkdir(parents=True)
     try:
         yield path
     finally:

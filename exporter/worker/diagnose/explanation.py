@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -19,25 +19,27 @@ import torch
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.device_name import DeviceName
+from exporter.core.text import pluralize
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Axis, Device, Input, ModelSpec
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.records.record import Blame, Culprit, MissingOperator, Record, Stage, Status
-from exporter.runtimes import LoadFailure, RuntimeProcessEnd, RuntimeUnavailable, open_session
+from exporter.runtimes import LoadFailure, RuntimeUnavailable, open_session
 from exporter.worker.diagnose.divergence import (
     ReExport,
     export_with_other_exporter,
     is_optimized,
     repeat_export,
 )
-from exporter.worker.diagnose.fault_analysis import analyze_fault
-from exporter.worker.diagnose.replay import SampleReplay, TimeLimitExceeded, limit_time
+from exporter.worker.diagnose.fault_analysis import REFERENCE_SECONDS, analyze_fault
+from exporter.worker.diagnose.replay import SampleReplay
 from exporter.worker.diagnose.runtime_values import FileGraph
 from exporter.worker.export.attempts import ExportContext, capture_program, list_obstacles
 from exporter.worker.export.convert import MODES
 from exporter.worker.inputs.call import build_call, build_tensor_call
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, find_node_line
+from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private import internals
@@ -305,20 +307,20 @@ _PASSED = re.compile(
 )
 
 
-def find_obstacles(text: str, context: ExportContext, seconds: float) -> tuple[str, ...]:
+def find_obstacles(text: str, context: ExportContext) -> tuple[str, ...]:
     """Return all places at which torch.export cannot capture the model.
 
     `text`: The message of the failed capture and the end of its traceback.
 
     Returns:
-        Nothing if a draft export cannot pass such a failure, fails too, or takes too long.
+        Nothing if a draft export cannot pass such a failure, or fails too.
     """
     is_module = isinstance(context.model, torch.nn.Module)
     if not is_module or context.route.exporter != "dynamo" or not _PASSED.search(text):
         return ()
     state = ModelSnapshot(context.model)
     try:
-        with suppress(TimeLimitExceeded, Failure), limit_time(seconds):
+        with suppress(Failure):
             program = capture_program(
                 context.model, context.spec, context.inputs, strict=False, draft=True
             )
@@ -328,9 +330,7 @@ def find_obstacles(text: str, context: ExportContext, seconds: float) -> tuple[s
     return ()
 
 
-def advise_other_exporter(
-    context: ExportContext, check_context: CheckContext, seconds: float
-) -> tuple[str, ...]:
+def advise_other_exporter(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
     """Return one line if the file of the other exporter passes all checks on all devices.
 
     `check_context`: The contract and PyTorch's outputs; its file need not exist.
@@ -342,29 +342,25 @@ def advise_other_exporter(
     exporter = "torchscript" if context.route.exporter == "dynamo" else "dynamo"
     other = export_with_other_exporter(context, check_context.folder.path, converts_opset=True)
     text = f'exporter = "{exporter}": its file passes all checks at opset {context.opset}'
-    return _advise_if_right(text, other, context, check_context, seconds)
+    return _advise_if_right(text, other, context, check_context)
 
 
-def advise_unoptimized(
-    context: ExportContext, check_context: CheckContext, seconds: float
-) -> tuple[str, ...]:
+def advise_unoptimized(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
     """Return one line if the file passes all checks without dynamo's graph optimizer."""
     if not is_optimized(context) or not check_context.reference.samples:
         return ()
     again = repeat_export(context, check_context.folder.path, optimize=False)
     text = "options.optimize = false: its file passes all checks"
-    return _advise_if_right(text, again, context, check_context, seconds)
+    return _advise_if_right(text, again, context, check_context)
 
 
-def advise_on_weights(
-    context: ExportContext, check_context: CheckContext, seconds: float
-) -> tuple[str, ...]:
+def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
     """Return one line if most weights of a finished file differ from those of the model."""
     if not isinstance(context.model, torch.nn.Module):
         return ()
     weights = dict((*context.model.named_parameters(), *context.model.named_buffers()))
     shared, changed = 0, []
-    with suppress(TimeLimitExceeded, Exception), limit_time(seconds):
+    with suppress(Exception):
         for name, value in ir.load(check_context.path).graph.initializers.items():
             stored, weight = value.const_value, weights.get(name)
             if stored is not None and weight is not None and stored.shape == weight.shape:
@@ -378,9 +374,7 @@ def advise_on_weights(
     return (f"{differ}, such as {changed[0]}: name the trained ones in `weights`",)
 
 
-def advise_lower_opset(
-    context: ExportContext, check_context: CheckContext, seconds: float
-) -> tuple[str, ...]:
+def advise_lower_opset(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
     """Return one line if the file passes at the last opset without its newest operator."""
     if context.program is None or context.spec.weights_are_inputs:
         return ()
@@ -399,7 +393,7 @@ def advise_lower_opset(
     lower = replace(context, job=context.job.model_copy(update={"opset": opset}))
     again = repeat_export(lower, check_context.folder.path)
     text = f"opset {opset}, which has no {newest}: its file passes all checks"
-    return _advise_if_right(text, again, lower, replace(check_context, opset=opset), seconds)
+    return _advise_if_right(text, again, lower, replace(check_context, opset=opset))
 
 
 def _advise_if_right(
@@ -407,11 +401,10 @@ def _advise_if_right(
     export: AbstractContextManager[ReExport | None],
     context: ExportContext,
     check_context: CheckContext,
-    seconds: float,
 ) -> tuple[str, ...]:
-    """Return the text if a new file passes; no error of a diagnosis changes the verdict."""
+    """Return the text if a new file passes."""
     folder = check_context.folder
-    with suppress(TimeLimitExceeded, Exception), limit_time(seconds), export as other:
+    with suppress(Exception), export as other:
         if other is not None:
             scratch = JobFolder(other.path.parent)
             for sample in check_context.reference.promised_samples:
@@ -435,9 +428,6 @@ def _passes(context: CheckContext, device: Device) -> bool:
     )
 
 
-#: The longest diagnosis of one cell, and the share of the model's time for all its cells.
-_MAX_SECONDS = 30.0
-_SHARE = 0.25
 #: The structure checks that compare the sizes of the file with the declared ones.
 _CHECKS_OF_SIZES = ("signature", "wellformed")
 #: Faults that a file with other operators may not have.
@@ -454,69 +444,56 @@ _BRANCH = (
     'example by capture = "draft"; or keep both by exporter = "torchscript" and capture = "script"'
 )
 _SPECIFICATION = Device(name=DeviceName("reference"), runtime="reference")
-_SPECIFICATION_SECONDS = 10.0
 
 
-def diagnosis_seconds(spec: ModelSpec, cells: int) -> float:
-    """Return the time limit for the diagnosis of one of `cells` red cells."""
-    return min(_MAX_SECONDS, spec.timeout * _SHARE / max(cells, 1))
+# A diagnosis may end at any time, so these functions yield fields of the record as they find them.
+# The first ones of a failure need no export.
+Explanation: TypeAlias = Iterator[dict[str, Any]]
 
 
 def explain_record(
-    record: Record,
-    context: ExportContext,
-    check_context: CheckContext,
-    device: Device,
-    seconds: float,
-) -> Record:
-    """Add the culprit, if a runtime rejects the file or a check that runs the file failed."""
-    try:
-        return _explain(record, context, check_context, device, seconds)
-    except RuntimeProcessEnd:  # an experiment ended the process of the device's environment
-        return record
-
-
-def _explain(
-    record: Record,
-    context: ExportContext,
-    check_context: CheckContext,
-    device: Device,
-    seconds: float,
-) -> Record:
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
+) -> Explanation:
+    """Yield the culprit, if a runtime rejects the file or a check that runs the file failed."""
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
-        blame = blame_load_failure(check_context, device, seconds)
-        unoptimized = advise_unoptimized(context, check_context, seconds)
+        blame = blame_load_failure(check_context, device)
+        yield {"blame": blame}
+        unoptimized = advise_unoptimized(context, check_context)
         if unoptimized and (blame is None or blame.culprit is not Culprit.RUNTIME):
-            blame = _blame_optimizer(check_context, unoptimized)
-        lower = advise_lower_opset(context, check_context, seconds)
-        return record.model_copy(update={"blame": blame, "advice": (*unoptimized, *lower)})
-    if record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
+            yield {"blame": _blame_optimizer(check_context, unoptimized)}
+        yield {"advice": (*unoptimized, *advise_lower_opset(context, check_context))}
+    elif record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
         if record.check in _CHECKS_OF_SIZES and (blame := blame_contract(check_context)):
-            return record.model_copy(update={"blame": blame})
-        if unoptimized := advise_unoptimized(context, check_context, seconds):
-            blame = _blame_optimizer(check_context, unoptimized)
-            return record.model_copy(update={"blame": blame, "advice": unoptimized})
-        advice = advise_other_exporter(context, check_context, seconds)
-        return record.model_copy(update={"advice": advice})
-    is_compared = record.stage is Stage.PARITY
-    if is_compared and record.status is Status.INCONCLUSIVE and record.check == "determinism":
+            yield {"blame": blame}
+        elif advice := advise_unoptimized(context, check_context):
+            yield {"blame": _blame_optimizer(check_context, advice), "advice": advice}
+        else:
+            yield {"advice": advise_other_exporter(context, check_context)}
+    elif record.stage is Stage.PARITY and record.check == "determinism":
         unstable = check_context.reference.unstable
-        blame = Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))
-        return record.model_copy(update={"blame": blame})
-    if not is_compared or record.status is not Status.FAIL or record.check is None:
-        return record
-    blame = analyze_fault(context, check_context, device, record.check, seconds)
+        yield {"blame": Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))}
+    elif record.stage is Stage.PARITY and record.status is Status.FAIL and record.check:
+        yield from _explain_fault(record.check, context, check_context, device)
+
+
+def _explain_fault(
+    check: str, context: ExportContext, check_context: CheckContext, device: Device
+) -> Explanation:
+    blame = None
+    for blame in analyze_fault(context, check_context, device, check):
+        yield {"blame": blame}
     if blame is None:
-        return record
+        return
     advise = _ADVICE.get(blame.culprit)
-    advice = advise(context, check_context, seconds) if advise else ()
+    advice = advise(context, check_context) if advise else ()
+    yield {"advice": advice}
     if blame.culprit in _FAULTS:
-        advice += advise_lower_opset(context, check_context, seconds)
+        advice += advise_lower_opset(context, check_context)
     if context.program is not None:
         samples = check_context.reference.samples
         sizes = next(each.axes for each in samples if each.name == blame.sample)
         advice += advise_on_program(context.program, context.spec, sizes)
-    return record.model_copy(update={"blame": blame, "advice": advice})
+    yield {"advice": advice}
 
 
 def _blame_optimizer(check_context: CheckContext, evidence: tuple[str, ...]) -> Blame:
@@ -525,32 +502,26 @@ def _blame_optimizer(check_context: CheckContext, evidence: tuple[str, ...]) -> 
 
 
 def explain_failure(
-    failure: Failure,
-    context: ExportContext,
-    seconds: float,
-    check_context: CheckContext | None = None,
-) -> Failure:
-    """Add all missing operators and advice for the manifest to a failure.
+    failure: Failure, context: ExportContext, check_context: CheckContext | None = None
+) -> Explanation:
+    """Yield all missing operators and advice for the manifest.
 
     `check_context`: PyTorch's outputs, to try the other exporter if the capture failed.
     """
     text = f"{failure.__cause__ or ''}\n{failure.message}\n{failure.detail}"
     if failure.stage is Stage.CAPTURE:
         samples = check_context.reference.samples if check_context is not None else ()
-        failure.advice = advise_on_failure(text, context.model, context.spec, samples)
-        failure.advice += (_BRANCH,) if _DATA_DEPENDENT.search(text) else ()
+        advice = advise_on_failure(text, context.model, context.spec, samples)
+        advice += (_BRANCH,) if _DATA_DEPENDENT.search(text) else ()
+        yield {"advice": advice}
         if check_context is not None:
-            other = advise_other_exporter(context, check_context, seconds)
-            failure.advice = (*other, *failure.advice)
-        failure.obstacles = find_obstacles(text, context, seconds)
-    if failure.stage is Stage.CONVERT:
-        with suppress(TimeLimitExceeded), limit_time(seconds):
-            failure.missing = find_missing_operators(text, context)
-        failure.advice = (*failure.advice, *advise_on_operators(failure.missing))
-    others = len(failure.missing) - 1
-    if others > 0:
-        failure.message += f" (and {others} more operator{'s' if others > 1 else ''} missing)"
-    return failure
+            yield {"advice": (*advise_other_exporter(context, check_context), *advice)}
+        yield {"obstacles": find_obstacles(text, context)}
+    elif missing := find_missing_operators(text, context):
+        message, others = failure.message, len(missing) - 1
+        if others:
+            message += f" (and {pluralize(others, 'more operator')} missing)"
+        yield {"message": message, "missing": missing, "advice": advise_on_operators(missing)}
 
 
 def blame_contract(check_context: CheckContext) -> Blame | None:
@@ -565,7 +536,7 @@ def blame_contract(check_context: CheckContext) -> Blame | None:
     return None
 
 
-def blame_load_failure(check_context: CheckContext, device: Device, seconds: float) -> Blame | None:
+def blame_load_failure(check_context: CheckContext, device: Device) -> Blame | None:
     """Return the culprit if a runtime rejects a file.
 
     The reference evaluator of ONNX runs the file on the declared inputs. If its outputs are right,
@@ -577,21 +548,18 @@ def blame_load_failure(check_context: CheckContext, device: Device, seconds: flo
     declared = check_context.reference.samples[:1]
     if device.runtime == "reference" or not declared or declared[0].error:
         return None
-    limit = min(seconds, _SPECIFICATION_SECONDS)
-    culprit = Culprit.UNKNOWN
-    try:
-        with limit_time(limit):
+
+    def evaluate() -> Iterator[tuple[str, str]]:
+        try:
             session = open_session(check_context.path, _SPECIFICATION)
-            result = SampleReplay(check_context, device.name, declared[0]).compare(session)
-        text = result.text
-        if result.is_right:
-            culprit = Culprit.RUNTIME
-        elif result.is_numeric:
-            culprit = Culprit.EXPORTER
-    except TimeLimitExceeded:
-        text = f"took more than {limit:.0f} s"
-    except (LoadFailure, RuntimeUnavailable) as error:
-        text = f"rejects the file too: {error}"
-    except Exception as error:  # a failed diagnosis must not change the verdict
-        text = f"failed: {type(error).__name__}"
-    return Blame(culprit=culprit, sample=declared[0].name, evidence=(f"onnx.reference: {text}",))
+        except (LoadFailure, RuntimeUnavailable) as error:
+            yield f"rejects the file too: {error}", Culprit.UNKNOWN.value
+            return
+        result = SampleReplay(check_context, device.name, declared[0]).compare(session)
+        others = Culprit.EXPORTER if result.is_numeric else Culprit.UNKNOWN
+        yield result.text, (Culprit.RUNTIME if result.is_right else others).value
+
+    results, problem = collect_in_fork(evaluate, REFERENCE_SECONDS)
+    text, culprit = results[0] if results else (problem, Culprit.UNKNOWN.value)
+    evidence = (f"onnx.reference: {text}",)
+    return Blame(culprit=Culprit(culprit), sample=declared[0].name, evidence=evidence)

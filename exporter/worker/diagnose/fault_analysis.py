@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,7 @@ from exporter.worker.diagnose.replay import (
     ExpectedSession,
     ReplayResult,
     SampleReplay,
-    TimeLimitExceeded,
     find_failing_sample,
-    limit_time,
     measure_distance,
 )
 from exporter.worker.diagnose.runtime_values import find_violation_in_file
@@ -48,6 +47,7 @@ from exporter.worker.inputs.call import from_numpy
 from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
+from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model, to_value
 from exporter.worker.torch_private import internals
 
@@ -194,9 +194,9 @@ def _are_equal(value: Any, other: Any) -> bool:
 _ROUNDING = 10.0
 #: Two runtimes with the same wrong result differ by rounding only, less than this share.
 _SAME = 1e-3
-_RUNTIME_SECONDS = 60.0
-#: The reference evaluator is slow.
-_REFERENCE_SECONDS = 10.0
+#: CPU seconds of the reference evaluator, which is slow.
+REFERENCE_SECONDS = 10.0
+_REFERENCE = "onnx.reference"
 _CPU = ("CPUExecutionProvider",)
 
 Open = Callable[[Path], Session]
@@ -225,9 +225,9 @@ class FaultyCell:
     result: ReplayResult
     """The result of the file on the sample."""
 
-    def format_evidence(self, name: str, result: ReplayResult) -> str:
+    def describe_result(self, result: ReplayResult) -> str:
         is_same = result == self.result and not result.is_numeric
-        return f"{name}: {'wrong in the same way' if is_same else result.text}"
+        return "wrong in the same way" if is_same else result.text
 
     def open(self, path: Path) -> Session:
         """Load a file on the device of the cell."""
@@ -244,61 +244,53 @@ class FaultyCell:
 
 
 def analyze_fault(
-    context: ExportContext,
-    check_context: CheckContext,
-    device: Device,
-    check: str,
-    seconds: float,
-) -> Blame | None:
-    """Return the culprit of a failed check, if it is found within the time.
+    context: ExportContext, check_context: CheckContext, device: Device, check: str
+) -> Iterator[Blame]:
+    """Yield the culprit of a failed check, as each experiment shows it.
 
-    Returns:
-        None if the failure does not occur again.
+    It yields nothing if the failure does not occur again.
     """
-    findings: list[Finding] = []
-    sample: Sample | None = None
-    replay: SampleReplay | None = None
-    try:
-        with limit_time(seconds):
-            session = open_session(check_context.path, device, check_context.kernels)
-            sample = find_failing_sample(check, check_context, session, device.name)
-            if sample is None:
-                return None
-            if sample.error:
-                text = f"PyTorch itself rejects this input set: {sample.error}"
-                findings.append(Finding(text, Culprit.CONTRACT))
-            else:
-                replay = SampleReplay(check_context, device.name, sample)
-                cell = FaultyCell(
-                    context=context,
-                    check_context=check_context,
-                    device=device,
-                    session=session,
-                    replay=replay,
-                    result=replay.compare(session),
-                )
-                # `extend` keeps the findings before an exception.
-                findings.extend(_run_experiments(cell))
-    except TimeLimitExceeded:
-        text = f"stopped after {seconds:.0f} s, before all experiments were run"
-        findings.append(Finding(text))
-    except Exception as error:  # a failed diagnosis must not change the verdict
-        findings.append(Finding(f"the diagnosis failed: {type(error).__name__}"))
+    session = open_session(check_context.path, device, check_context.kernels)
+    sample = find_failing_sample(check, check_context, session, device.name)
     if sample is None:
-        return None
-    culprits = [finding.culprit for finding in findings if finding.culprit is not None]
-    return Blame(
-        culprit=culprits[-1] if culprits else Culprit.UNKNOWN,
-        sample=sample.name,
-        evidence=tuple(finding.evidence for finding in findings if finding.evidence),
-        first=next((finding.first for finding in reversed(findings) if finding.first), None),
-        allowed=replay.list_limits() if replay else (),
+        return
+    if sample.error:
+        text = f"PyTorch itself rejects this input set: {sample.error}"
+        yield Blame(culprit=Culprit.CONTRACT, sample=sample.name, evidence=(text,))
+        return
+    replay = SampleReplay(check_context, device.name, sample)
+    cell = FaultyCell(
+        context=context,
+        check_context=check_context,
+        device=device,
+        session=session,
+        replay=replay,
+        result=replay.compare(session),
     )
+    blame = Blame(
+        culprit=Culprit.UNKNOWN,
+        sample=sample.name,
+        evidence=(f"{device.name} on '{sample.name}': {cell.result.text}",),
+        allowed=replay.list_limits(),
+    )
+    yield blame
+    try:
+        for finding in _run_experiments(cell):
+            blame = _add_finding(blame, finding)
+            yield blame
+    except Exception as error:
+        yield _add_finding(blame, Finding(f"the diagnosis failed: {type(error).__name__}"))
+
+
+def _add_finding(blame: Blame, finding: Finding) -> Blame:
+    evidence = (*blame.evidence, *filter(None, (finding.evidence,)))
+    culprit = finding.culprit or blame.culprit
+    first = finding.first or blame.first
+    return blame.model_copy(update={"culprit": culprit, "evidence": evidence, "first": first})
 
 
 def _run_experiments(cell: FaultyCell) -> Iterator[Finding]:
     """Yield the findings in order; stop after a final one."""
-    yield Finding(f"{cell.device.name} on '{cell.replay.sample.name}': {cell.result.text}")
     is_export = cell.context.route.is_export
     for experiment in (
         _check_contract,
@@ -360,21 +352,13 @@ def _check_precision(cell: FaultyCell) -> Iterator[Finding]:
 
 def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
     """Run the same file in other runtimes."""
-    outputs = _run_sample(cell.session, cell.replay)
-    for name, culprit, load, seconds in _list_runtimes(cell):
-        try:
-            with limit_time(seconds):
-                session = load(cell.check_context.path)
-                result = cell.replay.compare(session)
-                others = None if result.is_right else _run_sample(session, cell.replay)
-        except (TimeLimitExceeded, RuntimeUnavailable, LoadFailure) as error:
-            is_slow = isinstance(error, TimeLimitExceeded)
-            reason = f"it took more than {seconds:.0f} s" if is_slow else error
-            yield Finding(f"{name}: no result: {reason}")
-            continue
-        text = cell.format_evidence(name, result)
-        if result.is_right:
-            yield Finding(text, culprit)
+    for name, culprit, load in _list_runtimes(cell):
+        seconds = REFERENCE_SECONDS if name == _REFERENCE else math.inf
+        results, problem = collect_in_fork(partial(_try_runtime, cell, load), seconds)
+        missing = (f"no result: {problem}", False, False)
+        text, is_right, are_equal = results[0] if results else missing
+        yield Finding(f"{name}: {text}", culprit if is_right else None)
+        if is_right:
             first = cell.make_locator().compare_runtimes(cell.open, load, name)
             violation = ""
             if first:
@@ -385,16 +369,26 @@ def _compare_runtimes(cell: FaultyCell) -> Iterator[Finding]:
             # A runtime may reject a node that breaks the documentation of its operator.
             blamed = Culprit.EXPORTER if violation else None
             yield Finding(violation, blamed, first, is_final=True)
-            continue
-        yield Finding(text)
-        are_equal = (
-            outputs is others  # both fail
-            if outputs is None or others is None
-            else measure_distance(outputs, others) < _SAME
-        )
-        if culprit is Culprit.KERNEL and are_equal:
+        elif culprit is Culprit.KERNEL and are_equal:
             text = f"{cell.device.name} and {name} agree with each other"
             yield Finding(text, Culprit.EXPORTER)
+
+
+def _try_runtime(cell: FaultyCell, load: Open) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the result, whether it is right, and whether the outputs are those of the cell."""
+    try:
+        session = load(cell.check_context.path)
+        result = cell.replay.compare(session)
+    except (RuntimeUnavailable, LoadFailure) as error:
+        yield f"no result: {error}", False, False
+        return
+    outputs, others = (_run_sample(each, cell.replay) for each in (cell.session, session))
+    are_equal = (
+        outputs is others  # both fail
+        if outputs is None or others is None
+        else measure_distance(outputs, others) < _SAME
+    )
+    yield cell.describe_result(result), result.is_right, are_equal
 
 
 def _check_state(cell: FaultyCell) -> Iterator[Finding]:
@@ -403,8 +397,8 @@ def _check_state(cell: FaultyCell) -> Iterator[Finding]:
         yield Finding(problem, Culprit.MODEL, is_final=True)
 
 
-def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float]]:
-    """Yield the name, the culprit if the runtime is right, the loader and the time limit."""
+def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
+    """Yield the name, the culprit if the runtime is right, and the loader."""
     device, kernels = cell.device, cell.check_context.kernels
     unoptimized = device.model_copy(update={"optimization": "none"})
     cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
@@ -414,15 +408,14 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open, float
     for applies, name, culprit, other in (
         (is_ours, "ONNX Runtime without optimization", Culprit.OPTIMIZER, unoptimized),
         (not is_plain_cpu, "ONNX Runtime on the CPU", Culprit.KERNEL, cpu),
-        (device.runtime != "reference", "onnx.reference", Culprit.KERNEL, reference),
+        (device.runtime != "reference", _REFERENCE, Culprit.KERNEL, reference),
     ):
         if applies:
-            seconds = _REFERENCE_SECONDS if other is reference else _RUNTIME_SECONDS
 
             def load(path: Path, device: Device = other) -> Session:
                 return open_session(path, device, kernels)
 
-            yield name, culprit, load, seconds
+            yield name, culprit, load
 
 
 def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
@@ -434,7 +427,7 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
         with repeat_export(cell.context, folder) as repeated:
             result = cell.replay.compare(cell.open(repeated.path))
             is_file_wrong = result.is_right
-            text = cell.format_evidence("the same export again", result)
+            text = f"the same export again: {cell.describe_result(result)}"
             yield Finding(text, Culprit.FILE if is_file_wrong else None)
             locator = cell.make_locator(repeated)
             if locator.is_capture_right(repeated):
@@ -487,7 +480,8 @@ def _try_export(
             result = cell.replay.compare(cell.open(other.path))
     except (Failure, LoadFailure, RuntimeUnavailable) as error:
         return Finding(f"{name}: {error}")
-    return Finding(cell.format_evidence(name, result), culprit if result.is_right else None)
+    text = f"{name}: {cell.describe_result(result)}"
+    return Finding(text, culprit if result.is_right else None)
 
 
 def _run_sample(session: Session, replay: SampleReplay) -> list[OnnxValue] | None:

@@ -1,15 +1,10 @@
-"""One failing sample, run again with other runtimes and other files, and its time limit."""
+"""One failing sample, run again with other runtimes and other files."""
 
 from __future__ import annotations
 
 import math
-import os
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 
 import numpy as np
 
@@ -20,7 +15,6 @@ from exporter.checks.comparison.tolerance import OutputContext
 from exporter.checks.protocol import CheckContext, SampleData
 from exporter.checks.sample_checks import SAMPLE_KINDS
 from exporter.jobs import Sample
-from exporter.processes.lifetime import CpuLimit
 from exporter.records.record import CheckResult, OutputLimit, Status
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array, OnnxValue
@@ -121,64 +115,3 @@ def measure_distance(one: Sequence[OnnxValue], other: Sequence[OnnxValue]) -> fl
 
 def _compare(sample: Sample, context: CheckContext, session: Session, device: str) -> CheckResult:
     return compare_samples("diagnose", [sample], context, session, device)
-
-
-class TimeLimitExceeded(BaseException):
-    """The time is over; not an `Exception`, so a runtime does not handle it as its own error."""
-
-
-#: The active limits, from the outer to the inner one.
-_limits: list[CpuLimit] = []
-
-
-@contextmanager
-def limit_time(seconds: float) -> Iterator[None]:
-    """Raise `TimeLimitExceeded` inside the context when the time is over.
-
-    The seconds are CPU time of this process and its descendants, so that a record does not depend
-    on the load of the machine. If limits are nested, the earliest one counts. Outside the main
-    thread there are no signals and so no limit.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with _blocked_alarm():
-        limit = CpuLimit(os.getpid(), seconds)
-    _limits.append(limit)
-
-    def check(_number: int, _frame: FrameType | None) -> None:
-        with _blocked_alarm():
-            is_over = any(limit.find_excess() for limit in _limits)
-        # Each check starts the next timer: on a loaded machine, a check takes longer than one.
-        _start_timer()
-        if is_over:
-            raise TimeLimitExceeded
-
-    before = signal.signal(signal.SIGALRM, check)
-    outer = _start_timer()
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        _limits.pop()
-        if _limits:
-            _start_timer()
-        else:
-            signal.setitimer(signal.ITIMER_REAL, *outer)
-
-
-def _start_timer() -> tuple[float, float]:
-    """Start the timer of the shortest interval, and return the state of the one before."""
-    interval = min(limit.interval for limit in _limits)
-    return signal.setitimer(signal.ITIMER_REAL, interval)
-
-
-@contextmanager
-def _blocked_alarm() -> Iterator[None]:
-    """Delay the signal: it must not end a function between opening and closing a file of /proc."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from exporter.core.text import pluralize, redact
-from exporter.records.record import Attempt, MissingOperator, Stage, Status
+from exporter.records.record import Attempt, Stage, Status
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
 
 #: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
@@ -174,12 +174,6 @@ class Failure(Exception):
         self.detail = detail
         self.lines = lines
         """The lines of the model at which it fails."""
-        self.missing: tuple[MissingOperator, ...] = ()
-        """All operators that the exporter lacks; the diagnosis sets them."""
-        self.obstacles: tuple[str, ...] = ()
-        """All places at which the model cannot be captured; the diagnosis sets them."""
-        self.advice: tuple[str, ...] = ()
-        """Changes of the manifest that torch proposes."""
         self.broken_pass = 0
         """The pass that failed, counted from 1."""
         self.attempts: tuple[Attempt, ...] = ()

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import faulthandler
 import io
+import math
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
-from exporter.processes.lifetime import die_with_parent
+from exporter.processes.child_call import describe_exit
+from exporter.processes.lifetime import CpuLimit, die_with_parent, list_descendants
+from exporter.runtimes.runtime_registry import uses_accelerator
+from exporter.runtimes.session import end_runtime_processes
 from exporter.worker.process.setup import dump_stack_at_time_limit, flush_output
 
 
@@ -31,34 +37,102 @@ def can_fork() -> bool:
 
 
 def compute_in_fork(function: Callable[[], Any]) -> Any | None:
-    """Return the result of a function in a fork without output; this process does not change.
+    """Return the result of a function in a fork, as `collect_in_fork` without a limit.
 
-    The result may contain tensors, text and numbers in lists, tuples and dicts. It is None if the
-    function raises an exception, or if its process ends.
+    It is None if the function raises an exception, or if its process ends.
     """
+    items, problem = _read_fork(lambda: [function()], math.inf)
+    return items[0] if items and not problem else None
+
+
+def collect_in_fork(function: Callable[[], Iterable[Any]], seconds: float) -> tuple[list[Any], str]:
+    """Return the items that a function yields in a fork without output; nothing else returns.
+
+    An item may contain tensors, text and numbers in lists, tuples and dicts. If a fork is
+    impossible, the function runs in this process, without the limit.
+
+    `seconds`: CPU time of the fork and its descendants, after which they are killed.
+
+    Returns:
+        The items before the end, and the reason for an early end, such as
+        `was terminated by SIGABRT`; "" if there is none.
+    """
+    if can_fork() and not uses_accelerator():
+        return _read_fork(function, seconds)
+    items: list[Any] = []
+    try:
+        items.extend(function())  # it keeps the items before an exception
+    except Exception as error:
+        return items, _describe_error(error)
+    return items, ""
+
+
+def _read_fork(function: Callable[[], Iterable[Any]], seconds: float) -> tuple[list[Any], str]:
+    reader, writer = Pipe(duplex=False)
     with _keep_exit_status():
-        reader, writer = os.pipe()
         pid = _fork()
         if pid == 0:
-            code = 1
             try:
-                os.close(reader)
-                dump_stack_at_time_limit(os.dup(2))
-                null = os.open(os.devnull, os.O_WRONLY)
-                for stream in (1, 2):
-                    os.dup2(null, stream)
-                data = io.BytesIO()
-                torch.save(function(), data)
-                with os.fdopen(writer, "wb") as file:
-                    file.write(data.getbuffer())
-                code = 0
+                _send_items(function, writer)
             finally:
-                os._exit(code)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as file:
-            content = file.read()
+                os._exit(0)
+        writer.close()
+        with reader:
+            messages, is_late = _receive_items(reader, pid, seconds)
         _, status = os.waitpid(pid, 0)
-        return torch.load(io.BytesIO(content)) if content and status == 0 else None
+    if messages and isinstance(messages[-1], str):
+        problem = messages.pop()
+    elif is_late:
+        problem = f"was stopped after {seconds:g} s"
+    else:
+        problem = describe_exit(os.waitstatus_to_exitcode(status))
+    if problem:
+        end_runtime_processes()  # the fork may have left one inside of a message
+    return [item for (item,) in messages], problem
+
+
+def _send_items(function: Callable[[], Iterable[Any]], pipe: Connection) -> None:
+    """Send each item in a list, and at the end the text of an exception, or ""."""
+    dump_stack_at_time_limit(os.dup(2))
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+
+    def send(message: object) -> None:
+        data = io.BytesIO()
+        torch.save(message, data)
+        pipe.send_bytes(data.getbuffer())
+
+    try:
+        for item in function():
+            send([item])
+    except BaseException as error:
+        send(_describe_error(error))
+    else:
+        send("")
+
+
+def _receive_items(pipe: Connection, pid: int, seconds: float) -> tuple[list[Any], bool]:
+    """Return the messages of a fork, and whether it was killed with its descendants."""
+    messages: list[Any] = []
+    limit = CpuLimit(pid, seconds)
+    while True:
+        if pipe.poll(limit.interval):
+            try:
+                messages.append(torch.load(io.BytesIO(pipe.recv_bytes())))
+            except (EOFError, OSError):  # it ended, perhaps inside of a message
+                return messages, False
+        elif os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return messages, False  # a descendant of it keeps the pipe open
+        if limit.find_excess(len(messages)):
+            for each in (*list_descendants(pid), pid):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            return messages, True
+
+
+def _describe_error(error: BaseException) -> str:
+    return f"failed: {type(error).__name__}"
 
 
 def run_in_fork(function: Callable[[], object]) -> None:

@@ -59,8 +59,11 @@ def record(of: Job, cell: CellId, status: Status = Status.PASS, content: str = "
     )
 
 
-def announcement(cells: Sequence[CellId], stage: Stage = Stage.CONVERT) -> Announcement:
-    return Announcement(stage=stage, cells=tuple(cells), log="tiny/logs/model.log")
+def announcement(
+    cells: Sequence[CellId], stage: Stage = Stage.CONVERT, *, is_diagnosis: bool = False
+) -> Announcement:
+    log = "tiny/logs/model.log"
+    return Announcement(stage=stage, cells=tuple(cells), log=log, is_diagnosis=is_diagnosis)
 
 
 def outcome(

@@ -394,6 +394,29 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     assert key_by_text(run.by_cell())["tiny/18/cpu"].status is Status.ERROR
 
 
+def test_a_failure_without_a_diagnosis_runs_again_if_it_is_foreseen_no_more(
+    tmp_path: Path,
+) -> None:
+    def fail(of: Job) -> JobResult:
+        write_reference(of, "same")
+        for cell in of.cells():
+            fields = {"undiagnosed": bool(of.spec.expect)}
+            write(of, record(of, cell, Status.ERROR).model_copy(update=fields))
+        return outcome(of, ExitKind.EXITED, 0)
+
+    expect = (Expectation(opsets=(17, 18, 19), reason="no such operator"),)
+    engine = FakeEngine(fail)
+    for items, count, reasons in (
+        (expect, 1, {"it has not been exported yet"}),
+        (expect, 1, set()),
+        ((), 2, {"its failure is not as foreseen, and its cause was not searched"}),
+        ((), 2, set()),
+        (expect, 2, set()),
+    ):
+        _, log = export(manifest(tmp_path, spec(expect=items)), engine)
+        assert (len(engine.tasks), set(log.reasons.values())) == (count, reasons)
+
+
 def test_results_of_a_changed_model_are_missing_with_a_reason(
     project: Manifest, tmp_path: Path
 ) -> None:

@@ -99,6 +99,25 @@ def test_a_timeout_names_the_announced_cell() -> None:
     assert "tiny/18/cpu" in waiting.message
 
 
+@pytest.mark.parametrize(
+    ("ended", "code", "others"),
+    [
+        (ExitKind.SIGNAL, signal.SIGABRT, ()),
+        (ExitKind.EXITED, 1, ()),
+        (ExitKind.TIMEOUT, 0, (Status.TIMEOUT,) * 2),
+        (ExitKind.SERVER_END, 0, ()),
+    ],
+)
+def test_a_diagnosis_that_ends_the_worker_changes_no_verdict(
+    ended: ExitKind, code: int, others: tuple[Status, ...]
+) -> None:
+    at_work = announcement(CELLS[:1], is_diagnosis=True)
+    verdict = evaluate_job(outcome(JOB, ended, code, at_work), passing(*CELLS[:2]))
+    statuses = [record.status for record in verdict.records.values()]
+    assert statuses == [Status.PASS, Status.PASS, *others, *others]
+    assert verdict.retry == (() if others else CELLS[2:])
+
+
 def test_a_silent_job_has_a_timeout_with_that_reason() -> None:
     at_work = announcement([CELL["tiny/18/cpu"]], Stage.PARITY)
     verdict = evaluate_job(outcome(JOB, ExitKind.SILENCE, 0, at_work), {})
@@ -120,7 +139,9 @@ def test_records_of_other_cells_are_ignored() -> None:
 
 
 announcements = st.none() | st.builds(
-    announcement, st.lists(st.sampled_from([*CELLS, CellId(model="x", opset=1, device="cpu")]))
+    announcement,
+    st.lists(st.sampled_from([*CELLS, CellId(model="x", opset=1, device="cpu")])),
+    is_diagnosis=st.booleans(),
 )
 
 
@@ -142,7 +163,8 @@ def test_each_cell_is_decided_or_retried_and_only_its_record_makes_it_green(
         is_limited = ended is ExitKind.SERVER_END or bool(verdict.records)
         assert is_limited, "a retry must not be able to go on for ever"
     finished = ended is ExitKind.EXITED and code == 0 and len(written) == len(CELLS)
-    unsure = set() if finished or at_work is None else set(at_work.cells)
+    is_sure = finished or at_work is None or at_work.is_diagnosis
+    unsure = set() if is_sure else set(at_work.cells)
     for cell, record in verdict.records.items():
         assert (record.status is Status.PASS) == (cell in written and cell not in unsure)
 

@@ -37,7 +37,7 @@ from exporter.runtimes.drivers import DRIVER_FOLDER, onnxruntime_driver
 from exporter.runtimes.drivers.driver import Bits, DriverFailure, name_module
 from exporter.runtimes.drivers.server import read_message, write_message
 from exporter.runtimes.runtime_registry import DriverSession
-from exporter.runtimes.session import RuntimeProcess
+from exporter.runtimes.session import RuntimeProcess, end_runtime_processes
 from tests.unit.runtimes.test_custom_kernels import REPORTS_PLACEMENT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -226,6 +226,23 @@ def test_forks_share_the_processes_that_run_no_file(
             finally:
                 os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
+    (output,) = opened(tmp_path, NEGATE, separate()).run({"x": np.float32([4])})
+    assert np.asarray(output).tolist() == [-4]
+
+
+def test_a_fork_that_ends_inside_of_a_message_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "_IDLE", {})
+    start_runtime_processes([separate()])
+    ((server,),) = session_module._IDLE.values()
+    if (pid := os.fork()) == 0:
+        session = opened(tmp_path, NEGATE, separate())
+        monkeypatch.setattr(session_module, "read_message", lambda _: os._exit(0))
+        session.run({"x": np.float32([3])})  # nobody reads the response
+    os.waitpid(pid, 0)
+    end_runtime_processes()
+    assert server.process.poll() == -signal.SIGKILL
     (output,) = opened(tmp_path, NEGATE, separate()).run({"x": np.float32([4])})
     assert np.asarray(output).tolist() == [-4]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, OpsetJob
 from exporter.manifest import Device, ModelSpec
 from exporter.records.record import Blame, Record, Route
-from exporter.worker.diagnose.explanation import explain_record
+from exporter.worker.diagnose.explanation import Explanation, explain_failure, explain_record
 from exporter.worker.export.attempts import ExportContext, capture_program
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.model.source_loader import load_model
+from exporter.worker.process.failure import Failure
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -24,8 +26,6 @@ from exporter.worker.verify.run_checks import (
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 from tests.worker.graphs import draw_declared
 
-#: The time limit of one diagnosis.
-DIAGNOSIS_SECONDS = 60.0
 CPU = Device(name="cpu", runtime="onnxruntime")
 REFERENCE = Device(name="reference", runtime="reference")
 
@@ -66,7 +66,17 @@ def check_export(
         damage(subject.path)
     common = SharedFields(route=case.route, log="")
     record = check_on_device(device, subject, run_structure_checks(subject), common, StageTimes())
-    return explain_record(record, case, subject, device, DIAGNOSIS_SECONDS)
+    fields = join_fields(explain_record(record, case, subject, device))
+    return record.model_copy(update=fields)
+
+
+def explain(failure: Failure, case: ExportContext) -> dict[str, Any]:
+    return join_fields(explain_failure(failure, case))
+
+
+def join_fields(explanation: Explanation) -> dict[str, Any]:
+    """Return the last value of each field."""
+    return {name: value for fields in explanation for name, value in fields.items()}
 
 
 def write_export(case: ExportContext, folder: Path) -> CheckContext:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+import traceback
+
 import torch
 from torch import Tensor, nn
 
@@ -160,3 +164,18 @@ def build_quantized() -> nn.Module:
     torch.ao.quantization.prepare(model, inplace=True)
     model(torch.randn(32, 4))
     return torch.ao.quantization.convert(model)
+
+
+class EndsInDiagnosis(nn.Module):
+    """A trace of it is wrong, and its source ends a diagnosis, which builds it again."""
+
+    def __init__(self, end: str) -> None:
+        super().__init__()
+        if "describe_stored_state" in (frame.name for frame in traceback.extract_stack()):
+            if end == "abort":
+                os.abort()
+            while end == "hang":
+                time.sleep(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(x.detach().abs().max())

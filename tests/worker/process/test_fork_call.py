@@ -7,16 +7,29 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from exporter.worker.process.fork_call import can_fork, compute_in_fork
+from exporter.processes.lifetime import list_children
+from exporter.worker.process import fork_call
+from exporter.worker.process.fork_call import can_fork, collect_in_fork, compute_in_fork
 from tests.worker.contracts import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are safe on Linux only")
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests may leave threads
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_the_result_returns_and_nothing_else() -> None:
@@ -38,16 +51,60 @@ def test_an_end_without_a_result_gives_none(code: str) -> None:
     assert compute_in_fork(lambda: exec(code, {"os": os})) is None
 
 
-def test_another_thread_prevents_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests may leave threads
-    try:
-        assert can_fork()
-        monkeypatch.setattr(threading, "active_count", lambda: 2)
-        assert not can_fork()
-    finally:
-        torch.set_num_threads(threads)
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("pass", ""),
+        ("1 / 0", "failed: ZeroDivisionError"),
+        ("os.abort()", "was terminated by SIGABRT"),
+        ("os._exit(0)", "exited with code 0"),
+        ("while True: pass", "was stopped after 0.3 s"),
+        ("time.sleep(60)", "was stopped after 0.3 s"),
+        (
+            "signal.pthread_sigmask(0, signal.valid_signals()); time.sleep(60)",
+            "was stopped after 0.3 s",
+        ),
+        ("subprocess.run(['sleep', '60'])", "was stopped after 0.3 s"),
+        ("subprocess.Popen(['sleep', '1'], start_new_session=True, close_fds=False)", ""),
+    ],
+)
+def test_the_items_before_an_end_are_kept(
+    code: str, problem: str, one_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[bool] = []
+    monkeypatch.setattr(fork_call, "end_runtime_processes", lambda: ended.append(True))
+
+    def work() -> Iterator[object]:
+        yield torch.arange(3)
+        yield {"text": "b" * 100_000}
+        exec(code, {name: import_module(name) for name in ("os", "signal", "subprocess", "time")})
+        yield os.getpid()
+
+    (first, second, *last), text = collect_in_fork(work, 0.3)
+    assert torch.equal(first, torch.arange(3))
+    assert second == {"text": "b" * 100_000}
+    assert text == problem
+    assert bool(last) is not bool(problem)
+    assert os.getpid() not in last
+    assert ended == ([True] if problem else [])
+    assert not list_children()
+
+
+def test_without_a_fork_the_function_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_call, "can_fork", lambda: False)
+
+    def fail() -> Iterator[int]:
+        yield os.getpid()
+        raise ValueError
+
+    assert collect_in_fork(lambda: [os.getpid()], 1.0) == ([os.getpid()], "")
+    assert collect_in_fork(fail, 1.0) == ([os.getpid()], "failed: ValueError")
+
+
+def test_another_thread_prevents_a_fork(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_fork()
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    assert not can_fork()
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: os.waitpid(-1, 0)])
