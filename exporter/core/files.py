@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BufferedReader
@@ -134,17 +135,44 @@ _FOLDER_ACCESS = stat.S_IRWXU
 _FILE_ACCESS = stat.S_IRUSR | stat.S_IWUSR
 
 
+#: Folders below a folder of the program, which creates three. The system has no access to paths of
+#: more than 4096 bytes, and Python cannot remove a thousand nested folders.
+_MAX_DEPTH = 8
+#: The first characters of the name of a folder that was nested more deeply.
+NESTED_PREFIX = ".nested-"
+
+
 def make_accessible(folder: Path, *, is_recursive: bool = True) -> None:
-    """Give this user access to a folder or file, as far as the system permits it."""
-    with suppress(OSError):
-        mode = folder.lstat().st_mode
-        if stat.S_ISDIR(mode) and mode & _FOLDER_ACCESS != _FOLDER_ACCESS:
-            folder.chmod(stat.S_IMODE(mode) | _FOLDER_ACCESS)
-        elif stat.S_ISREG(mode) and mode & _FILE_ACCESS != _FILE_ACCESS:
-            folder.chmod(stat.S_IMODE(mode) | _FILE_ACCESS)
-        if stat.S_ISDIR(mode) and is_recursive:
-            for path in folder.iterdir():
-                make_accessible(path)
+    """Give this user access to a folder or file, as far as the system permits it.
+
+    A folder that is nested too deeply is moved to the top.
+    """
+    paths = [(folder, 0)]
+    while paths:
+        path, depth = paths.pop()
+        with suppress(OSError):
+            mode = path.lstat().st_mode
+            is_folder = stat.S_ISDIR(mode)
+            needed = _FOLDER_ACCESS if is_folder else _FILE_ACCESS if stat.S_ISREG(mode) else 0
+            if mode & needed != needed:
+                path.chmod(stat.S_IMODE(mode) | needed)
+            if is_folder and depth > _MAX_DEPTH:
+                path, depth = path.rename(tempfile.mkdtemp(prefix=NESTED_PREFIX, dir=folder)), 0
+            if is_folder and is_recursive:
+                paths += [(each, depth + 1) for each in path.iterdir()]
+
+
+def walk_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the regular files below a folder; those that cannot be reached are omitted."""
+    folders = [folder]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(OSError):  # removed by another process
+                        yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
 def remove_folder(folder: Path) -> None:

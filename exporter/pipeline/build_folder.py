@@ -18,6 +18,7 @@ from exporter.cache.fingerprint import TRANSIENT_STATUSES
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import (
     CELL_LIMIT,
+    NESTED_PREFIX,
     PROJECT_LIMIT,
     describe_owner,
     make_accessible,
@@ -347,7 +348,8 @@ def repair_folder(folder: JobFolder) -> bool:
             was_lost = True
             path.unlink(missing_ok=True)
             path.mkdir(parents=True)
-    for path in (folder.job, folder.announcement, *folder.records.iterdir()):
+    nested = folder.path.glob(f"{NESTED_PREFIX}*")
+    for path in (folder.job, folder.announcement, *folder.records.iterdir(), *nested):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
     for parent in (folder.path, folder.records, folder.log(None).parent):

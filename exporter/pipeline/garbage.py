@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.files import CELL_LIMIT, read_regular_file, remove_folder, walk_files
 from exporter.jobs import WEIGHTS_PATTERN, JobFolder
 from exporter.pipeline.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
 from exporter.records.record import CellId, Record
@@ -76,7 +75,7 @@ def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
 def remove_garbage(garbage: Garbage) -> None:
     """Remove a file, or a folder with its content. Symlinks are not followed."""
     if _is_folder(garbage.path):
-        shutil.rmtree(garbage.path)
+        remove_folder(garbage.path)
     else:
         garbage.path.unlink(missing_ok=True)
 
@@ -136,7 +135,6 @@ def _list_folder(folder: Path) -> list[Path]:
 
 
 def _make_garbage(path: Path, reason: str) -> Garbage:
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    states = [each.lstat() for each in files if not each.is_symlink()]
+    states = [path.lstat()] if path.is_file() else [state for _, state in walk_files(path)]
     size = sum(state.st_size for state in states if state.st_nlink == 1)
     return Garbage(path=path, reason=reason, size=size)

@@ -43,6 +43,7 @@ from exporter.cache.store.store_entry import (
     read_entry_file,
     serialize_entry,
 )
+from exporter.core.files import walk_files
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_byte_limit
 from exporter.jobs import JobFolder
@@ -221,7 +222,7 @@ class Store:
             warning, self._warning = self._warning, ""
             return warning
         problem = ""
-        paths = [p for p in sorted(folder.path.rglob("*")) if p.is_file() and not p.is_symlink()]
+        paths = sorted(path for path, _ in walk_files(folder.path))
         names = {path.relative_to(folder.path).as_posix(): path for path in paths}
         files: dict[str, StoredFile] = {}
         for record in records:

@@ -23,7 +23,7 @@ from typing import Literal
 
 from exporter.cache.fingerprint import THOROUGH, is_known_everywhere
 from exporter.cache.states import hash_source, hash_text
-from exporter.core.files import CELL_LIMIT, open_regular_file, read_regular_file
+from exporter.core.files import CELL_LIMIT, open_regular_file, read_regular_file, walk_files
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import is_out_of_resources
 from exporter.jobs import WEIGHTS_PATTERN, is_weights_name
@@ -518,19 +518,15 @@ def evict_local(path: Path, limits: StoreLimits, *, dry_run: bool) -> EvictionRe
 
 def list_files(path: Path) -> Iterator[StoreFile]:
     """Yield the files of a local store. Links are not followed."""
-    for folder, _, names in os.walk(path):
-        for file in (Path(folder, name) for name in names):
-            with suppress(OSError):  # removed by another process
-                state = file.lstat()
-                if stat.S_ISREG(state.st_mode):
-                    name = file.relative_to(path).as_posix()
-                    is_entry = _ENTRY.fullmatch(name)
-                    yield StoreFile(
-                        name=name,
-                        # A file with a second name elsewhere frees nothing.
-                        size=state.st_size if state.st_nlink == 1 else 0,
-                        changed=state.st_mtime if is_entry else state.st_ctime,
-                    )
+    for file, state in walk_files(path):
+        name = file.relative_to(path).as_posix()
+        is_entry = _ENTRY.fullmatch(name)
+        yield StoreFile(
+            name=name,
+            # A file with a second name elsewhere frees nothing.
+            size=state.st_size if state.st_nlink == 1 else 0,
+            changed=state.st_mtime if is_entry else state.st_ctime,
+        )
 
 
 def count_entries(path: Path) -> int:
@@ -539,9 +535,4 @@ def count_entries(path: Path) -> int:
 
 def measure_folder(path: Path) -> int:
     """Return the bytes of all files below a folder."""
-    total = 0
-    for each in path.rglob("*"):
-        with suppress(OSError):  # removed by another process
-            state = each.lstat()
-            total += state.st_size if stat.S_ISREG(state.st_mode) else 0
-    return total
+    return sum(state.st_size for _, state in walk_files(path))

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import list_inaccessible, make_accessible
-from exporter.jobs import JobFolder, Reference, Sample, write_json
+from exporter.core.files import list_inaccessible, make_accessible, remove_folder
+from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
+from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import (
     BuildFolder,
     FolderRecords,
@@ -21,12 +23,24 @@ from exporter.pipeline.build_folder import (
     remove_unrecorded_files,
     repair_folder,
 )
-from exporter.planning.plan import remove_shard_note
+from exporter.pipeline.decisions import BuildOptions
+from exporter.pipeline.engine import JobResult
+from exporter.pipeline.garbage import find_garbage, remove_garbage
+from exporter.planning.plan import make_plan, remove_shard_note
 from exporter.tools.doctor import examine_build
 from tests.unit.factory import key_by_text
-from tests.unit.pipeline.builders import job, manifest, record, spec, write, write_reference
+from tests.unit.pipeline.builders import (
+    BuildLog,
+    FakeEngine,
+    job,
+    manifest,
+    record,
+    spec,
+    write,
+    write_reference,
+)
 from tests.unit.pipeline.test_build import TODAY
-from tests.unit.pipeline.test_corrupted_build import assert_complete, export
+from tests.unit.pipeline.test_corrupted_build import assert_complete, export, worker
 
 
 def test_a_second_run_is_refused_while_one_has_the_lock(tmp_path: Path) -> None:
@@ -392,6 +406,51 @@ def test_a_job_folder_of_a_worker_with_another_umask_is_repaired(root: Path) -> 
         repair_folder(folder)
         assert folder.log(None).read_text() == "text"
         assert folder.read_records() == {}
+
+
+def nest(folder: Path, name: str = "n" * 250, levels: int = 20) -> None:
+    """Create nested folders. By default, their path is longer than the system accepts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    inner = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=inner)
+        outer, inner = inner, os.open(name, os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
+
+
+def test_nested_folders_of_a_model_end_no_export(root: Path) -> None:
+    of = manifest(root)
+    store = Store(
+        root / "build/.store", StoreLimits(size=1 << 30, age=3600.0), build=root / "build"
+    )
+
+    nest(store.path / "blobs")
+
+    def nest_and_work(of: Job) -> JobResult:
+        nest(Path(of.folder))
+        return worker(of)
+
+    for work in (nest_and_work, worker):
+        options = BuildOptions(store=store, force=True)
+        run_plan(of, make_plan(of), FakeEngine(work), BuildLog(), TODAY, options)
+        assert_complete(of)
+        assert store.measure_size() > 0
+    nest(root / "build/tiny")
+    (garbage,) = find_garbage(root / "build", ())
+    remove_garbage(garbage)
+    assert not (root / "build/tiny").exists()
+
+
+def test_nested_folders_of_a_model_are_removed(root: Path) -> None:
+    folder = JobFolder(root / "tiny-abc")
+    nest(folder.path)
+    nest(folder.path / "test_data_set_0", "n", 1100)  # Python cannot remove them
+    repair_folder(folder)
+    assert max(len(path.relative_to(root).parts) for path in folder.path.rglob("*")) < 12
+    nest(folder.path / "again")
+    remove_folder(folder.path)
+    assert list(root.glob("tiny-*")) == []
 
 
 def leftover_of_root(build: Path) -> Path:
