@@ -32,6 +32,8 @@ from exporter.records.record import Record, Source, Status
 
 #: The part that only the checks depend on.
 CHECKS = "checks"
+#: The part of the definition of a device.
+DEVICE = "device"
 #: The part of the environment variables.
 ENVIRONMENT = "environment"
 #: The part of a record that was proved thoroughly. Other records do not have it.
@@ -151,15 +153,27 @@ def drop_tool_parts(parts: Mapping[str, str]) -> dict[str, str]:
     return {part: value for part, value in parts.items() if not part.startswith(TOOL_PREFIX)}
 
 
-#: Statuses that a retry may change. They are never final.
+def drop_check_parts(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the parts that the file depends on: without those of the checks and the device."""
+    own = (CHECKS, DEVICE, THOROUGH)
+    return {p: v for p, v in parts.items() if p not in own and is_known_everywhere(p)}
+
+
+#: Statuses that a retry may change.
 TRANSIENT_STATUSES = frozenset({Status.CRASH, Status.TIMEOUT, Status.KILLED, Status.UNAVAILABLE})
+
+
+def is_transient(record: Record) -> bool:
+    """Return True if a retry with the same inputs may give another result."""
+    return record.status in TRANSIENT_STATUSES and not record.is_final
+
 
 #: The end of a reason if a file changed during the export: its loaded version is unknown.
 DURING_EXPORT = "while it was exported"
 _REASONS = {
     "entry": "its manifest entry changed",
     "checks": "its tolerances changed",
-    "device": "the definition of its device changed",
+    DEVICE: "the definition of its device changed",
     ENVIRONMENT: "the environment variables or the sandbox of workers changed",
     THOROUGH: "it was not proved thoroughly",
 }

@@ -354,7 +354,9 @@ def have_tools_changed() -> bool:
     if _read_site_stamps() == _read_first_site_stamps():
         return False
     current = read_distribution.__wrapped__
-    return any(read_distribution(name, "") != current(name, "") for name in DISTRIBUTIONS)
+    return _list_other_owners("") != _list_other_owners.__wrapped__("") or any(
+        read_distribution(name, "") != current(name, "") for name in DISTRIBUTIONS
+    )
 
 
 @cache
@@ -379,15 +381,44 @@ def read_tool_parts(overlay: str = "") -> dict[str, str]:
         "python": platform.python_version(),
         "platform": _read_platform(),
         "exporter": read_exporter_state(),
-        **{name: read_package_state(name, overlay) for name in DISTRIBUTIONS},
+        **{name: read_tool_state(name, overlay) for name in DISTRIBUTIONS},
     }
     if (switch := os.environ.get(TORCH_PRIVATE)) is not None:
         parts["torch_private"] = switch
     return {f"{TOOL_PREFIX}{name}": state for name, state in parts.items()}
 
 
+def read_tool_state(name: str, overlay: str = "") -> str:
+    """Return the state of all distributions that own the module of a tool, as of one.
+
+    pip installs `onnxruntime-gpu` over `onnxruntime`, and both own the module then.
+    """
+    names = (name, *_list_other_owners(overlay).get(name, ()))
+    states = list(filter(None, (read_package_state(each, overlay) for each in names)))
+    if len(states) < 2:
+        return "".join(states)
+    return f"{states[0].partition(' ')[0]} {hash_text(', '.join(states))[:12]}"
+
+
+@cache
+def _list_other_owners(overlay: str) -> dict[str, list[str]]:
+    """Return the distributions with another name that own the module of a tool."""
+    owners: dict[str, list[str]] = {}
+    folders = [overlay, *list_package_folders()] if overlay else list_package_folders()
+    paths = (path for folder in folders for path in sorted(Path(folder).glob("*.dist-info/RECORD")))
+    modules = {name: name.replace("-", "_") for name in DISTRIBUTIONS}
+    for path in paths:
+        owner, lines = path.parent.name.partition("-")[0], b"\n" + path.read_bytes()
+        for name, module in modules.items():
+            if owner != module and f"\n{module}/__init__.py,".encode() in lines:
+                owners.setdefault(name, []).append(owner)
+    return owners
+
+
 def _read_version(name: str) -> str:
-    return read_package_state(name).partition(" ")[0] or "missing"
+    is_tool = name in DISTRIBUTIONS
+    state = read_tool_state(name) if is_tool else read_package_state(name)
+    return state.partition(" ")[0] or "missing"
 
 
 def _read_platform() -> str:

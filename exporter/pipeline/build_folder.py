@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from exporter.cache.fingerprint import TRANSIENT_STATUSES
+from exporter.cache.fingerprint import is_transient
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import (
     CELL_LIMIT,
@@ -560,7 +560,7 @@ def _recover_folder(stored: StoredRecords, path: Path, is_valid: Callable[[Recor
     records = FolderRecords(folder)
     for cell, record in tuple(records.by_cell.items()):
         is_finished = cell.model == model and cell not in unfinished
-        if not is_finished or record.status in TRANSIENT_STATUSES or not is_valid(record):
+        if not is_finished or is_transient(record) or not is_valid(record):
             records.remove(cell)
     if not records.by_cell:
         return ""

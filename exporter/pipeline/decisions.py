@@ -17,12 +17,13 @@ from exporter.cache.fingerprint import (
     CHECKS,
     DURING_EXPORT,
     ENVIRONMENT,
-    TRANSIENT_STATUSES,
     CurrentState,
     compute_fingerprint,
+    drop_check_parts,
     drop_tool_parts,
     format_environment_parts,
     hash_device,
+    is_transient,
 )
 from exporter.cache.states import have_tools_changed, read_tool_parts, read_tool_versions
 from exporter.cache.store import Store, StoreEntry
@@ -116,6 +117,10 @@ class FingerprintCache:
         self._overlays.clear()
 
 
+#: Runtimes whose code is in an installed package.
+_OWN_RUNTIMES = ("onnxruntime", "openvino", "web")
+
+
 class RecordValidator:
     """Compares records with the current manifest, files and packages."""
 
@@ -135,9 +140,17 @@ class RecordValidator:
         return not self.find_staleness_reason(record)
 
     def has_only_check_changes(self, record: Record) -> bool:
-        """Return True if nothing changed except the inputs of the checks."""
+        """Return True if nothing changed except the inputs of the checks or the device."""
         parts = self.fingerprints.get_cell_parts(record.cell)
+        if self.has_own_runtime(record.cell):
+            parts = drop_check_parts(parts)
         return not self._find_reason(record, {p: v for p, v in parts.items() if p != CHECKS})
+
+    def has_own_runtime(self, cell: CellId) -> bool:
+        """Return True if no module of the project can be a part of the cell's runtime."""
+        device = self._manifest.project.find_device(cell.device)
+        is_own = device.runtime in _OWN_RUNTIMES and not device.provider_library
+        return is_own or device.environment is not None
 
     def list_devices(self, cell: CellId) -> tuple[str, ...]:
         """Return the devices of a cell's entry, in their order."""
@@ -311,6 +324,8 @@ class BuildOptions:
 
 
 DEFAULT_OPTIONS = BuildOptions()
+#: Statuses of a cell whose file was checked, or can be if its device exists.
+_CHECKED = (Status.PASS, Status.FAIL, Status.INCONCLUSIVE, Status.UNAVAILABLE)
 
 
 def decide(
@@ -321,7 +336,6 @@ def decide(
 ) -> Decisions:
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
-    rechecks = set()
     find_valid = partial(_find_valid, stored, validator, reasons)
     for planned in plan.to_run:
         cell = planned.cell
@@ -330,16 +344,12 @@ def decide(
             reasons[cell] = "a rebuild of every selected cell was requested"
         elif record is None:
             reasons[cell] = stored.find_missing_reason(cell)
-        elif record.status in TRANSIENT_STATUSES:
+        elif is_transient(record):
             reasons[cell] = f"its previous result was {record.status}"
         elif record.untracked:
             reasons[cell] = f"it depends on {record.untracked[0]}, which cannot be tracked"
         elif reason := validator.find_staleness_reason(record):
             reasons[cell] = reason
-            was_checked = record.status in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE)
-            has_file = record.artifact and not verifier.find_problem(record.artifact)
-            if was_checked and has_file and validator.has_only_check_changes(record):
-                rechecks.add(cell)
         elif problem := verifier.find_record_problem(record):
             reasons[cell] = problem
         elif options.thorough and not record.thorough:
@@ -349,11 +359,14 @@ def decide(
             or validator.find_lost_diagnosis(record)
         ):
             reasons[cell] = reason
+    rechecks = (
+        frozenset() if options.force else _find_rechecks(reasons, stored, verifier, validator)
+    )
     verifier.save()
     decisions = Decisions(
         to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
         reasons=reasons,
-        rechecks=frozenset(rechecks),
+        rechecks=rechecks,
     )
     if options.store is None or options.force:
         return decisions
@@ -366,6 +379,38 @@ def _find_valid(
     """Return the valid record of a cell that does not run, or None."""
     record = stored.get(cell) if cell not in reasons else None
     return record if record and validator.is_valid(record) else None
+
+
+def _find_rechecks(
+    cells: Iterable[CellId],
+    stored: StoredRecords,
+    verifier: ArtifactVerifier,
+    validator: RecordValidator,
+) -> frozenset[CellId]:
+    """Return the cells whose file is up to date, also as that of another device."""
+    rechecks = set()
+    for cell in cells:
+        record = stored.get(cell)
+        records = [record] if record else []
+        if record is None and stored.build.owns(cell) and validator.has_own_runtime(cell):
+            by_cell = stored.get_model(cell.model).by_cell
+            same = [record for key, record in by_cell.items() if key.opset == cell.opset]
+            records = [record for record in same if record.status is Status.PASS]
+        if any(_has_current_file(each, verifier, validator) for each in records):
+            rechecks.add(cell)
+    return frozenset(rechecks)
+
+
+def _has_current_file(
+    record: Record, verifier: ArtifactVerifier, validator: RecordValidator
+) -> bool:
+    """Return True if a record needs new checks of its file at most."""
+    is_checked = record.status in _CHECKED and record.artifact and not record.untracked
+    return bool(
+        is_checked
+        and not verifier.find_record_problem(record)
+        and validator.has_only_check_changes(record)
+    )
 
 
 def _use_store(

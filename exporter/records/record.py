@@ -346,6 +346,8 @@ class Record(ChecksummedModel):
     """The different outcome of an earlier run with equal inputs."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
+    is_final: bool = False
+    """Whether an unavailable cell stays so until another runtime is installed."""
     proved_on: str = ""
     """The device that proved the promises of the file, if this one had the short proof only."""
     route: Route | None = None

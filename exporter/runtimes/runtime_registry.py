@@ -36,6 +36,7 @@ from exporter.runtimes.session import (
     Kernels,
     LoadFailure,
     OnnxValue,
+    ProviderMissing,
     RunFailure,
     RuntimeProcess,
     RuntimeUnavailable,
@@ -128,7 +129,12 @@ class _TypedGraph:
 
 #: The devices other than the CPU that this process used itself.
 _ACCELERATORS: set[str] = set()
-_FAILURES = {"unavailable": RuntimeUnavailable, "load": LoadFailure, "run": RunFailure}
+_FAILURES = {
+    "missing": ProviderMissing,
+    "unavailable": RuntimeUnavailable,
+    "load": LoadFailure,
+    "run": RunFailure,
+}
 _CPU = "CPUExecutionProvider"
 _NEWER_FORMAT = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
 _NEWER_OPSET = re.compile(

@@ -36,6 +36,10 @@ class RuntimeUnavailable(Exception):
     """This machine does not have the runtime or the device."""
 
 
+class ProviderMissing(RuntimeUnavailable):
+    """The installed runtime lacks the execution provider, so a retry cannot find it."""
+
+
 class LoadFailure(Exception):
     """The runtime does not load the file."""
 

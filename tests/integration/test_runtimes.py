@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,10 @@ device = "CUDA:0"
 [tool.exporter.devices.no-backend]
 runtime = "backend"
 module = "json"
+
+[tool.exporter.devices.no-provider]
+runtime = "onnxruntime"
+providers = ["NoSuchExecutionProvider"]
 
 [tool.exporter.devices.intel-gpu]
 runtime = "openvino"
@@ -56,7 +61,7 @@ source = "models.py:Sound"
 inputs = [{ name = "x", shape = ["batch", 1, 4, 4] }]
 outputs = [{ name = "y", shape = ["batch", 3] }]
 opsets = 17
-devices = ["ort-backend", "ort-backend-gpu", "no-backend", "openvino", "intel-gpu"]
+devices = ["ort-backend", "ort-backend-gpu", "no-backend", "no-provider", "openvino", "intel-gpu"]
 
 [models.baked]
 extends = "sound"
@@ -87,6 +92,35 @@ def test_a_backend_proves_a_right_file_and_fails_a_wrong_one(records: dict[str, 
     assert placement.message.startswith("onnxruntime.backend reports that it runs on CPU")
     assert (baked.status, baked.stage) == (Status.FAIL, "parity")
     assert baked.blame is not None
+
+
+def test_a_missing_provider_is_final_and_another_absent_device_is_checked_again(
+    project: Path, records: dict[str, Record]
+) -> None:
+    cells = ("sound/17/no-provider", "sound/17/intel-gpu")
+    missing, other = (records[cell] for cell in cells)
+    assert (missing.status, missing.is_final) == (Status.UNAVAILABLE, True)
+    assert (other.status, other.is_final) == (Status.UNAVAILABLE, False)
+    plan = json.loads(run_exporter(project, "plan", *cells, "--json").stdout)
+    assert [cell["action"] for cell in plan["cells"]] == ["keep", "recheck"]
+    run_exporter(project, "export", cells[1])
+    assert read_cells(project)[cells[1]].seconds["convert"] == other.seconds["convert"]
+    # A device that the manifest names later proves the existing file.
+    manifest = project / "manifests/all.toml"
+    text = manifest.read_text()
+    manifest.write_text(
+        text.replace('"openvino", "intel-gpu"]', '"openvino", "intel-gpu", "cpu"]', 1)
+    )
+    file = project / "build/sound/17.onnx"
+    before = (file.read_bytes(), records["sound/17/ort-backend"].seconds["convert"])
+    plan = json.loads(run_exporter(project, "plan", "sound/17/cpu", "--json").stdout)
+    assert plan["cells"][0]["action"] == "recheck"
+    assert run_exporter(project, "export", "sound/17/cpu").returncode == 0
+    new = read_cells(project)["sound/17/cpu"]
+    assert new.status is Status.PASS
+    assert (file.read_bytes(), new.seconds["convert"]) == before
+    assert new.proved_on == ""
+    manifest.write_text(text)
 
 
 def test_a_backend_without_the_device_is_unavailable(records: dict[str, Record]) -> None:

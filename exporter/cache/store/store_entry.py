@@ -116,7 +116,7 @@ def is_storable(record: Record) -> bool:
         record.status is Status.ERROR and record.stage not in (None, Stage.SOURCE)
     )
     return (
-        is_deterministic
+        (is_deterministic or record.is_final)
         and bool(record.fingerprint)
         and all(source.state for source in record.sources)
         and not record.untracked

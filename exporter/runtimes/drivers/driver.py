@@ -71,7 +71,7 @@ class DriverFailure(Exception):
     """A failure of a runtime.
 
     Args:
-        kind: `unavailable`, `load` or `run`; see the exceptions of `runtimes/protocol.py`.
+        kind: `missing`, `unavailable`, `load` or `run`; see the exceptions of `session.py`.
         problem: The description in this tool's words.
         message: The message of the runtime, of any form.
     """

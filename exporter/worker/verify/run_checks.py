@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exporter.cache.fingerprint import THOROUGH
+from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.model_file import UnreadableModel, measure_artifact
 from exporter.checks.protocol import CheckContext, RuntimeCheck, SampleCache, hash_sample
@@ -33,11 +33,13 @@ from exporter.records.record import (
 )
 from exporter.runtimes import (
     LoadFailure,
+    ProviderMissing,
     RuntimeProcessEnd,
     RuntimeUnavailable,
     Session,
     open_session,
 )
+from exporter.worker.dependencies.packages import list_loaded_packages
 
 #: The key in `StageTimes` for PyTorch's reference outputs.
 REFERENCE = "reference"
@@ -100,12 +102,14 @@ def check_on_device(
     if device.proof == "full" or context.spec.thorough:
         proved_on = ""
     verdict = _find_verdict(structure, Stage.STRUCTURE)
+    is_final = False
     results: tuple[CheckResult, ...] = ()
     notes = [note for note in shared.notes if not note.startswith(NOTE_PREFIX)]
     try:
         with times.measure(Stage.LOAD):
             session = open_session(context.path, device, context.kernels)
     except RuntimeUnavailable as error:
+        is_final = verdict is None and isinstance(error, ProviderMissing)
         verdict = verdict or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
     except LoadFailure as error:
         # If no kernel for an operator is installed, the file is neither right nor wrong.
@@ -142,6 +146,7 @@ def check_on_device(
         message=verdict.message,
         thorough=context.spec.thorough,
         proved_on=proved_on,
+        is_final=is_final,
         checks=(*structure, *results),
         notes=tuple(notes),
         runtime=device.environment.runtime_versions if device.environment else "",
@@ -230,7 +235,8 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
     stored = source.read_records()
     cells = job.list_opset_cells(opset)
-    records = [stored[cell] for cell in cells if cell in stored]
+    found = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
+    records = [record for record in found if record]
     try:
         reference = Reference.read(read_regular_file(source.reference, PROJECT_LIMIT))
     except (OSError, ValueError):
@@ -281,6 +287,17 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     return _update_records(job, opset, context, records)
 
 
+def _adapt_record(job: Job, cell: CellId, records: Iterable[Record]) -> Record | None:
+    """Return a green record of the same file on another device as that of a new cell."""
+    parts = drop_check_parts(job.make_fingerprint(cell))
+    for record in records:
+        is_proved = record.status is Status.PASS and not record.untracked
+        is_same_file = record.cell.opset == cell.opset and is_proved
+        if is_same_file and drop_check_parts(record.fingerprint) == parts:
+            return record.model_copy(update={"cell": cell, "flaky": "", "measurements": None})
+    return None
+
+
 def _update_records(
     job: Job, opset: OpsetJob, context: CheckContext, records: list[Record]
 ) -> list[Record] | None:
@@ -290,17 +307,20 @@ def _update_records(
     updated: list[Record] = []
     for device, record in zip(opset.devices, records, strict=True):
         result, _ = prover.check(device)
-        if result.status is not Status.PASS:
+        if result.status not in (Status.PASS, Status.UNAVAILABLE):
             return None
         thorough = record.thorough or result.thorough
         fingerprint = job.make_fingerprint(record.cell)
-        update = {
+        update: dict[str, object] = {
             "status": result.status,
-            "stage": None,
+            "stage": result.stage,
             "check": None,
-            "message": "",
+            "message": result.message,
+            "is_final": result.is_final,
             "detail": "",
+            "lines": (),
             "blame": None,
+            "advice": (),
             "checks": result.checks,
             "runtime": result.runtime,
             "seconds": {**record.seconds, **result.seconds},
@@ -308,6 +328,9 @@ def _update_records(
             "proved_on": result.proved_on,
             "fingerprint": fingerprint | ({THOROUGH: "yes"} if thorough else {}),
         }
+        if record.fingerprint.get(DEVICE) != fingerprint.get(DEVICE):
+            # The runtime of another device can have other packages.
+            update["packages"] = record.packages | list_loaded_packages(Path(job.root))
         updated.append(record.model_copy(update=update))
     return updated
 

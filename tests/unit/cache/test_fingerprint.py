@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -353,3 +354,30 @@ def test_another_sandbox_makes_results_stale_in_both_directions() -> None:
     restricted = compute_fingerprint(spec(), sandbox="landlock")
     assert compute_fingerprint(spec(), sandbox="none") == plain
     assert {part for part in plain if plain[part] != restricted[part]} == {"environment"}
+
+
+def test_all_distributions_that_own_the_module_of_a_tool_are_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(name: str, module: str) -> str:
+        folder = tmp_path / f"{name}-1.5.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
+        (folder / "RECORD").write_text(f"{name}.txt,,\n{module}/__init__.py,sha256=0,1\n")
+        states.read_distribution.cache_clear()
+        states._list_other_owners.cache_clear()
+        return states.read_tool_state("onnxruntime")
+
+    monkeypatch.setattr(states, "list_package_folders", lambda: (str(tmp_path),))
+    monkeypatch.setattr(states, "list_metadata_folders", lambda: (str(tmp_path),))
+    first = install("onnxruntime", "onnxruntime")
+    assert first == read_package_state("onnxruntime")
+    assert install("other", "onnxscript/onnxruntime") == first
+    both = install("onnxruntime_gpu", "onnxruntime")
+    assert both != first
+    assert both.startswith("1.5 ")
+    shutil.rmtree(tmp_path / "onnxruntime-1.5.dist-info")
+    assert install("unrelated", "module") not in (first, both, "")
+    monkeypatch.undo()
+    states.read_distribution.cache_clear()
+    states._list_other_owners.cache_clear()

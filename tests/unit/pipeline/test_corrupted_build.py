@@ -282,6 +282,26 @@ def test_a_transient_result_is_retried_with_its_status_as_the_reason(
     assert log.statuses() == {"tiny/19/cpu": "pass"}
 
 
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_missing_provider_is_final(tmp_path: Path, is_final: bool) -> None:
+    of = manifest(tmp_path)
+
+    def lack_provider(job: Job) -> JobResult:
+        result = worker(job)
+        update = {"status": Status.UNAVAILABLE, "is_final": is_final}
+        for cell in job.cells():
+            write(job, record(job, cell, content=CONTENT).model_copy(update=update))
+        return result
+
+    reasons = []
+    for _ in range(2):
+        log = BuildLog()
+        run_plan(of, make_plan(of), FakeEngine(lack_provider), log, TODAY)
+        reasons.append(log.reasons.get("tiny/18/cpu", ""))
+    again = "" if is_final else "its previous result was unavailable"
+    assert reasons == ["it has not been exported yet", again]
+
+
 def test_results_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     export(of)

@@ -16,7 +16,14 @@ from onnx.helper import tensor_dtype_to_np_dtype
 
 import exporter.runtimes.drivers.onnxruntime_driver as ours
 from exporter.manifest import Device
-from exporter.runtimes import LoadFailure, Placement, RunFailure, RuntimeUnavailable, open_session
+from exporter.runtimes import (
+    LoadFailure,
+    Placement,
+    ProviderMissing,
+    RunFailure,
+    RuntimeUnavailable,
+    open_session,
+)
 from exporter.runtimes.drivers.driver import name_module
 from exporter.runtimes.runtime_registry import DriverSession, describe_missing_kernel
 
@@ -151,7 +158,7 @@ def test_another_input_or_dtype_is_a_run_failure(runtime: Runtime, tmp_path: Pat
 def test_a_missing_provider_precedes_a_missing_file_and_the_others_are_listed(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(RuntimeUnavailable) as raised:
+    with pytest.raises(ProviderMissing) as raised:
         open_session(tmp_path / "18.onnx", device("onnxruntime", "NoSuchExecutionProvider"))
     assert str(raised.value).startswith("this ONNX Runtime has no NoSuchExecutionProvider; it has ")
     assert "CPUExecutionProvider" in str(raised.value)
