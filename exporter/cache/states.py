@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from exporter.core.files import hash_file
 from exporter.core.import_object import SHADOWS
+from exporter.core.text import DISTRIBUTION
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
 #: The name of the search path among the packages of a record.
@@ -131,7 +132,6 @@ MODULES = (".py", ".so", ".pyd")
 _IMPORT_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 #: The states of a source that is absent, and of one that is a folder.
 MISSING, FOLDER = "missing", "folder"
-_OWN_DISTRIBUTION = "onnx-exporter-matrix"
 #: A folder that Python creates.
 _PYCACHE = "__pycache__"
 #: Files that an installer adds to those of the wheel.
@@ -153,7 +153,7 @@ def read_tool_versions() -> dict[str, str]:
     """Return the version of each tool without an import, or `missing`."""
     tools = {"python": platform.python_version(), "platform": _read_platform()}
     for name in ("exporter", *DISTRIBUTIONS):
-        tools[name] = _read_version(_OWN_DISTRIBUTION if name == "exporter" else name)
+        tools[name] = _read_version(DISTRIBUTION if name == "exporter" else name)
     return tools
 
 
@@ -434,7 +434,7 @@ def read_exporter_state() -> str:
     package = Path(__file__).parents[1]
     files = sorted((*package.rglob("*.py"), *package.rglob("*.mjs")))
     hashes = "".join(f"{path.relative_to(package)}:{hash_source(path)};" for path in files)
-    return f"{_read_version(_OWN_DISTRIBUTION)} {hash_text(hashes)[:12]}"
+    return f"{_read_version(DISTRIBUTION)} {hash_text(hashes)[:12]}"
 
 
 def hash_text(text: str) -> str:

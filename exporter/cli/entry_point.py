@@ -27,6 +27,7 @@ from exporter.cli.output.terminal import (
 )
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure, suggest_nearest
 from exporter.core.files import describe_owner
+from exporter.core.toml_table import find_root
 
 #: The function of each command in `exporter.cli.commands`.
 _FUNCTIONS = {
@@ -205,7 +206,7 @@ def run(arguments: Sequence[str]) -> int:
     # The value of `--root`, even if click cannot parse the arguments.
     values = [word.removeprefix("--root=") for word in arguments if word.startswith("--root=")]
     values += [value for name, value in pairwise(arguments) if name == "--root"]
-    root = Path(values[-1]) if values else Path()
+    root = Path(values[-1]) if values else find_root()
     PROJECT_ROOT.set(root)
     try:
         code = exporter.main(list(arguments), prog_name="exporter", standalone_mode=False)

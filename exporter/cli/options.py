@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.toml_table import read_setting
+from exporter.core.toml_table import find_root, read_setting
 from exporter.planning import Selection
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
@@ -31,7 +31,8 @@ no_store_option = click.option("--no-store", is_flag=True, help="Neither read no
 root_option = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
+    default=find_root,
+    show_default="the project of the current folder",
     help="The project's folder, with its pyproject.toml.",
 )
 
@@ -44,7 +45,8 @@ def complete(values: str) -> Callable[[click.Context, click.Parameter, str], lis
         from exporter.planning.plan import list_cells
 
         try:
-            models = load_project(Path(context.params.get("root") or "."), keep_invalid=True).models
+            root = context.params.get("root") or find_root()
+            models = load_project(root, keep_invalid=True).models
         except (ExporterError, OSError):  # a message would destroy the command line
             return []
         if values == "cells":

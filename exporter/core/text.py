@@ -11,6 +11,8 @@ from decimal import ROUND_CEILING, Decimal
 from functools import cache, lru_cache
 from pathlib import Path
 
+#: The name of this package for pip.
+DISTRIBUTION = "onnx-exporter-matrix"
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colors and cursor moves (ECMA-48 control sequences)
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # window titles and links (operating system commands)
@@ -242,3 +244,27 @@ def read_command(root: Path) -> str:
 
     command = read_setting(root, "command", DEFAULT_COMMAND)
     return command if NAME_PLACEHOLDER in command else DEFAULT_COMMAND
+
+
+def find_origin() -> tuple[str, str]:
+    """Return the URL and the commit from which pip installed this package, or empty texts."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return "", ""
+    return origin.get("url", ""), origin.get("vcs_info", {}).get("commit_id", "")
+
+
+def format_requirement(extra: str, *, is_shared: bool = False) -> str:
+    """Return the requirement of pip for this package, from the place that it was installed from.
+
+    `is_shared`: The text is for a file of the project, which has no path of this machine.
+    """
+    url, commit = find_origin()
+    name = f"{DISTRIBUTION}[{extra}]"
+    if not url or (is_shared and url.startswith("file:")):
+        return name
+    return f"{name} @ git+{url}@{commit}" if commit else f"{name} @ {url}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -188,6 +189,19 @@ def find_settings(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, t
         if not isinstance(table, dict):
             return None, SETTINGS_KEYS[:end]
     return (table, ()) if isinstance(table, dict) else (None, ())
+
+
+def find_root(folder: Path = Path()) -> Path:
+    """Return the nearest folder upwards with a project, within its repository, or the folder."""
+    with suppress(OSError):  # such as a current folder that was removed
+        for each in (folder, *folder.absolute().parents):
+            settings = each / SETTINGS_FILE
+            has_settings = settings.is_file() and b"tool.exporter" in settings.read_bytes()
+            if has_settings or any((each / "manifests").glob("*.toml")):
+                return each
+            if (each / ".git").exists():
+                break
+    return folder
 
 
 def read_setting(root: Path, key: str, default: T) -> T:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text import join_lines
+from exporter.core.text import format_requirement, join_lines
 from exporter.environments import (
     STAMP,
     InstallationFailure,
@@ -44,7 +44,7 @@ def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "e
         raise ExporterError(
             ExitCode.ENVIRONMENT,
             f"{', '.join(missing)} {verb} not installed here: the command needs "
-            f"`pip install 'onnx-exporter-matrix[{extra}]'`",
+            f"`pip install '{format_requirement(extra)}'`",
         )
 
 

@@ -201,8 +201,10 @@ def _check_selection(manifest: Manifest, cells: list[CellId], selection: Selecti
         if device not in devices
     ]
     if messages:
-        problems = [Problem(message=message) for message in messages]
-        raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
+        # The entry may be in a file that cannot be read.
+        code = ExitCode.MANIFEST if manifest.problems else ExitCode.NOTHING_SELECTED
+        problems = (*manifest.problems, *(Problem(message=message) for message in messages))
+        raise ExporterError(code, problems)
 
 
 #: In the build folder.

@@ -24,7 +24,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import RUNTIMES
-from exporter.core.text import format_byte_limit, format_bytes, pluralize
+from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
 from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
@@ -110,7 +110,6 @@ OPTIONAL = {
     for name, row in RUNTIMES.items()
     if row.oldest and row.package not in MINIMUM_VERSIONS
 }
-_INSTALL = "`pip install 'onnx-exporter-matrix[export]'`"
 
 
 def examine_packages(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
@@ -163,7 +162,8 @@ def _parse_numbers(text: str) -> tuple[int, ...]:
 def _examine_package(name: str, minimum: str, packages: ImportedPackages) -> Diagnosis:
     installed = packages.versions.get(name) or _find_version(name)
     if not installed:
-        return Diagnosis.problem(name, f"not installed: an export needs {_INSTALL}")
+        fix = f"`pip install '{format_requirement('export')}'`"
+        return Diagnosis.problem(name, f"not installed: an export needs {fix}")
     if error := packages.import_errors.get(name):
         return Diagnosis.problem(name, f"{installed} cannot be imported: {error}")
     diagnosis = _compare_version(name, installed, minimum)

@@ -12,13 +12,15 @@ import tomlkit
 import tomlkit.exceptions
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text import find_origin, format_requirement
 from exporter.core.toml_table import SETTINGS_FILE, find_settings, read_toml_table
 from exporter.report.pages.templates import render_script
 from exporter.tools.file_changes import FileChange, read_text
 
-#: The distribution, as pip installs it.
-DISTRIBUTION = "onnx-exporter-matrix[export]"
-
+#: PyTorch for the CPU; PyPI has the build for CUDA, which is several GB larger.
+_CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
+_GITHUB = re.compile(r"(?:ssh://git@|https://)github\.com/(.+?)(?:\.git)?/?")
+_UNKNOWN_ACTION = "OWNER/onnx-exporter-matrix@COMMIT"
 _SETTINGS = """\
 [tool.exporter]
 manifests = "manifests"  # folder of the TOML files
@@ -67,10 +69,15 @@ def prepare_project(root: Path, *, github: bool, pre_commit: bool) -> NewProject
     if github:
         path = root / ".github" / "workflows" / "onnx.yml"
         before = read_text(path)
-        text = before or _render(path.name, packages="-e ." if is_package else "")
+        url, commit = find_origin()
+        address = _GITHUB.fullmatch(url)
+        action = f"{address[1]}@{commit}" if address and commit else _UNKNOWN_ACTION
+        packages = f"-e . {_CPU_INDEX}" if is_package else _CPU_INDEX
+        text = before or _render(path.name, packages=packages, action=action)
         changes.append(FileChange(path=path, text=text, before=before))
-        if before is None:
-            notes.append(f"{path.name}: replace OWNER by the owner of the action's repository")
+        if before is None and action == _UNKNOWN_ACTION:
+            note = "this installation has no commit of GitHub; replace OWNER and COMMIT"
+            notes.append(f"{path.name}: {note}")
     if pre_commit:
         path = root / ".pre-commit-config.yaml"
         before = read_text(path)
@@ -129,7 +136,8 @@ def _add_session(text: str, *, is_package: bool) -> tuple[str, str]:
     imports = (node for node in tree.body if isinstance(node, ast.Import))
     if not any(alias.asname is None and alias.name == "nox" for i in imports for alias in i.names):
         return text, "has no `import nox`; no session is added"
-    packages = f'"{DISTRIBUTION}"' + (', "-e", "."' if is_package else "")
+    packages = f'"{format_requirement("export", is_shared=True)}"'
+    packages += ', "-e", "."' if is_package else ""
     session = _render("session.py", packages=packages)
     return f"{text.rstrip()}\n\n\n{session}", ""
 

@@ -206,7 +206,8 @@ class Runner:
                 else:
                     assert step["continue-on-error"], "the job would end here"
             case other:
-                assert other in ("actions/setup-python", "actions/cache"), other
+                known = ("actions/setup-python", "actions/cache/restore", "actions/cache/save")
+                assert other in known, other
 
     @staticmethod
     def _artifact_path(item: Path, workspace: Path, values: Mapping[str, str]) -> Path:

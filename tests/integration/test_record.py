@@ -164,7 +164,7 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert own == {path: hashlib.sha256(path.read_bytes()).digest() for path in own}
     files = sorted(root.rglob("*.*"))
     again = run_exporter(root, "record", *command)
-    assert "encoder: exists at manifests/encoder.toml:3" in again.stdout
+    assert "encoder: exists at manifests/encoder.toml:4" in again.stdout
     assert sorted(root.rglob("*.*")) == files
     check = ("record", "--check", "--", sys.executable, "export.py")
     assert run_exporter(root, *check).returncode == ExitCode.OK
@@ -262,16 +262,23 @@ def test_calls_of_a_class_and_of_a_function_become_entries(root: Path) -> None:
     assert entry["inputs"][0]["shape"] == ["batch", "length"]
     assert "encoder/18/cpu: pass" in ran.stdout
     (root / "inputs.py").write_text("import torch\ndef make(): return (torch.rand(2, 3, 8),), {}\n")
+    (root / "inner").mkdir()
     ran = run_exporter(
-        root, "add", "torch.nn:Linear", "--init", "in_features=8", "--init", "out_features=2",
-        "--call", "inputs.py:make", "--dry-run",
+        root / "inner", "add", "torch.nn:Linear", "--init", "in_features=8",
+        "--init", "out_features=2", "--call", "inputs.py:make", "--dry-run",
     )  # fmt: skip
     assert "linear/18/cpu: pass" in ran.stdout, ran.stdout + ran.stderr
+    assert f"the entries are for the project {root}" in ran.stderr
     assert not (root / "manifests/linear.toml").exists()
+    assert not any((root / "inner").iterdir())
 
 
 def test_a_new_project_runs(tmp_path: Path) -> None:
     assert run_exporter(tmp_path, "init").returncode == ExitCode.OK
     ran = run_exporter(tmp_path, "export")
     assert ran.returncode == ExitCode.OK
+    assert "files: build/example/17.onnx, build/example/18.onnx" in ran.stdout
     assert "2 cells: 2 pass" in ran.stdout
+    assert (tmp_path / "build/example/17.onnx").is_file()
+    again = run_exporter(tmp_path / "manifests", "export", "exampl")
+    assert "no cell matches 'exampl'; did you mean 'example'?" in again.stderr

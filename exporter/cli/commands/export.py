@@ -26,7 +26,7 @@ from exporter.cli.options import (
 )
 from exporter.cli.output.terminal import print_line, print_problem, print_summary
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text import pluralize
+from exporter.core.text import join_names, pluralize
 from exporter.core.toml_table import read_setting
 from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
@@ -159,9 +159,13 @@ def _print_result(
     if (line := describe_untested_torch()) and not flags["quiet"]:
         print_line(line)
     if has_tables and not flags["quiet"]:
-        tables = (_describe_tables(result), None)
+        project, by_cell = result.manifest.project, result.results.run.by_cell()
+        records = (by_cell.get(planned.cell) for planned in result.plan.selected)
+        names = dict.fromkeys(each.artifact.file for each in records if each and each.artifact)
+        lines = [f"files: {join_names([f'{project.build}/{each}' for each in names], 2)}"]
+        lines = [*(lines if names else ()), _describe_tables(result)]
         *others, counts = summary.lines
-        summary = replace(summary, lines=(*others, tables, counts))
+        summary = replace(summary, lines=(*others, *((line, None) for line in lines), counts))
     print_summary(summary, time.monotonic() - started)
     return summary
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from exporter.cli.options import root_option
 from exporter.cli.output.terminal import is_terminal, print_error, print_line, print_table
 from exporter.core.errors import ExitCode
 from exporter.tools.file_changes import apply_changes
@@ -18,7 +17,7 @@ from exporter.tools.new_project import list_actions, prepare_project
 @click.option("--pre-commit", is_flag=True, help="Also add a hook of pre-commit.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option("--yes", is_flag=True, help="Write without a question.")
-@root_option
+@click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 def init(root: Path, ci: str | None, *, pre_commit: bool, dry_run: bool, yes: bool) -> int:
     """Write an example, settings and .gitignore.
 

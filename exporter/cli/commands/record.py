@@ -145,6 +145,8 @@ def _check(observations: Iterable[Observation], models: Sequence[ModelSpec], roo
 def _write_entries(
     observations: Sequence[Observation], root: Path, *, yes: bool, dry_run: bool
 ) -> int:
+    if root != Path.cwd():
+        print_error(f"the entries are for the project {root}")
     models = _list_models(root)
     project = load_settings(root)
     folder = root / project.manifests

@@ -60,7 +60,7 @@ def format_entry(
     models = tomlkit.table(is_super_table=True)
     models.add(id, table)
     document.add("models", models)
-    return tomlkit.dumps(document)
+    return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
 
 
 def _add_comment(table: Table, text: str) -> None:

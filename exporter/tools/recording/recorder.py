@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.text import format_requirement
 from exporter.manifest import ModelSpec, Project
 from exporter.manifest.loader import load_layers
 from exporter.manifest.syntax.python_source import UnreadableForward, find_class, find_module_file
@@ -111,7 +112,8 @@ def _explain(output: Path, code: int, chosen: str) -> str:
     """Return why there is no observation, with the fix."""
     end = f"; the command {describe_exit(code)}" if code else ""
     if any(output.glob("*.missing")):
-        return f"the Python of the command has no exporter; install it there{end}"
+        fix = f"run `pip install '{format_requirement('export')}'` there"
+        return f"the Python of the command has no exporter; {fix}{end}"
     if not any(output.glob("*.started")):
         return f"the command started no Python that reads PYTHONPATH; remove `-I` and `-E`{end}"
     if code:

@@ -22,6 +22,7 @@ from exporter.cache.states import (
     read_distribution,
     read_loaded_state,
 )
+from exporter.core.text import DISTRIBUTION
 from exporter.worker.dependencies.opened_files import IMPORT_SYSTEM
 from exporter.worker.dependencies.source_files import (
     Group,
@@ -49,7 +50,6 @@ _HARMLESS = frozenset(
         "typing_extensions",
     ]
 )
-_OWN_DISTRIBUTION = "onnx-exporter-matrix"
 
 
 class _Searches(MetaPathFinder):
@@ -127,7 +127,7 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
         states[item] = read_loaded_state(item, root)
     if harmless := names & _HARMLESS:
         names -= harmless - _find_mentioned(root)
-    names.difference_update(DISTRIBUTIONS, (_OWN_DISTRIBUTION,))
+    names.difference_update(DISTRIBUTIONS, (DISTRIBUTION,))
     states |= {name: read_loaded_state(name, root) for name in names}
     return {name: state for name, state in sorted(states.items()) if state}
 

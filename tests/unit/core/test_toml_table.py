@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from exporter.core.toml_table import (
     draw_excerpt,
     explain_syntax_error,
+    find_root,
     find_settings,
     read_setting,
     read_toml_table,
@@ -121,3 +122,25 @@ def _parse(text: str) -> tomli.TOMLDecodeError | None:
     except tomli.TOMLDecodeError as error:
         return error
     return None
+
+
+@pytest.mark.parametrize(
+    ("files", "folder", "root"),
+    [
+        (["pyproject.toml=[tool.exporter]"], "a/b", "."),
+        (["manifests/net.toml="], "manifests", "."),
+        (["pyproject.toml=[tool.exporter]", "a/pyproject.toml=[project]"], "a/b", "."),
+        (["pyproject.toml=[tool.exporter]", "a/pyproject.toml=[tool.exporter]"], "a/b", "a"),
+        (["pyproject.toml=[tool.exporter]", "a/.git/HEAD="], "a/b", "a/b"),
+        (["pyproject.toml=[project]"], "a/b", "a/b"),
+    ],
+)
+def test_the_project_is_found_upwards(
+    tmp_path: Path, files: list[str], folder: str, root: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / folder).mkdir(parents=True)
+    for name, _, text in (each.partition("=") for each in files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert find_root(tmp_path / folder).resolve() == (tmp_path / root).resolve()

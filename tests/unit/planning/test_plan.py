@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.manifest import (
     Device,
     Input,
@@ -118,6 +118,13 @@ def test_a_selection_that_matches_nothing_is_an_error(selection: Selection, mess
         make_plan(manifest(spec("alexnet", tags=("vision",))), selection)
     assert caught.value.exit_code is ExitCode.NOTHING_SELECTED
     assert str(caught.value) == message
+
+
+def test_problems_of_the_manifests_precede_a_pattern_without_a_cell() -> None:
+    broken = manifest(spec("a")).model_copy(update={"problems": (Problem(message="m.toml: bad"),)})
+    with pytest.raises(ExporterError, match=r"m.toml: bad\nno cell matches 'm'") as caught:
+        make_plan(broken, Selection(patterns=("m",)))
+    assert caught.value.exit_code is ExitCode.MANIFEST
 
 
 def test_a_skipped_cell_is_planned_but_does_not_run() -> None:

@@ -47,7 +47,8 @@ def test_an_empty_folder_becomes_a_valid_project(tmp_path: Path) -> None:
     workflow = yaml.safe_load((tmp_path / ".github/workflows/onnx.yml").read_text())
     checkout, action = workflow["jobs"]["onnx"]["steps"]
     assert checkout["with"] == {"fetch-depth": 0, "persist-credentials": False}
-    assert action["uses"].startswith("OWNER/onnx-exporter-matrix@")
+    assert action["uses"] == "OWNER/onnx-exporter-matrix@COMMIT"
+    assert action["with"]["packages"].endswith("https://download.pytorch.org/whl/cpu")
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     assert action["with"].keys() <= inputs.keys()
 
@@ -74,6 +75,34 @@ def test_existing_files_keep_their_content_and_a_second_call_changes_nothing(
     assert [repo["hooks"][0]["id"] for repo in hooks["repos"]] == ["a", "exporter-check"]
     assert hooks["ci"] == {"skip": ["a"]}
     assert {*list_actions(prepare(tmp_path)).values()} == {"unchanged"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "action", "requirement"),
+    [
+        (("https://github.com/acme/tool.git", "abc"), "acme/tool@abc",
+         "onnx-exporter-matrix[export] @ git+https://github.com/acme/tool.git@abc"),
+        (("ssh://git@github.com/acme/tool", "abc"), "acme/tool@abc",
+         "onnx-exporter-matrix[export] @ git+ssh://git@github.com/acme/tool@abc"),
+        (("https://git.acme.org/tool", "abc"), "OWNER/onnx-exporter-matrix@COMMIT",
+         "onnx-exporter-matrix[export] @ git+https://git.acme.org/tool@abc"),
+        (("file:///home/me/tool", ""), "OWNER/onnx-exporter-matrix@COMMIT",
+         "onnx-exporter-matrix[export]"),
+    ],
+)  # fmt: skip
+def test_the_workflow_and_the_session_install_from_the_origin(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: tuple[str, str],
+    action: str,
+    requirement: str,
+) -> None:
+    monkeypatch.setattr("exporter.core.text.find_origin", lambda: origin)
+    monkeypatch.setattr("exporter.tools.new_project.find_origin", lambda: origin)
+    (tmp_path / "noxfile.py").write_text("import nox\n")
+    apply_changes(prepare(tmp_path).changes)
+    assert f"uses: {action}\n" in (tmp_path / ".github/workflows/onnx.yml").read_text()
+    assert f'session.install("{requirement}")' in (tmp_path / "noxfile.py").read_text()
 
 
 def test_a_project_with_manifests_gets_no_example(tmp_path: Path) -> None:
