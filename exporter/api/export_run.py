@@ -400,7 +400,8 @@ def export(
     if options.shard:
         write_shard_note(build, options.shard, make_plan(manifest, options.selection))
     elif not options.build and has_tables:
-        write_reports(manifest, results.run)
+        for warning in write_reports(manifest, results.run):
+            observer.on_note(warning)
         # An edit of another file, such as a missing source, can repair an invalid entry.
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
         is_complete = is_valid and options.selection.is_everything and not results.missing

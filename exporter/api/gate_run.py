@@ -15,7 +15,11 @@ from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
 from exporter.gate import baseline_comparison
-from exporter.gate.contract_changes import ContractHashes
+from exporter.gate.contract_changes import (
+    ContractHashes,
+    describe_states,
+    find_state_changes,
+)
 from exporter.gate.finding import (
     CAUSED_KINDS,
     FindingKind,
@@ -30,9 +34,11 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
 from exporter.records.baseline import (
+    FOLDER,
+    AcceptedModel,
     Baseline,
     extract_outcomes,
-    parse_baseline,
+    find_baseline,
     read_baseline,
     write_baseline,
 )
@@ -55,8 +61,13 @@ class Acceptance:
     def findings(self) -> tuple[GateFinding, ...]:
         """The differences between the results and the baseline."""
         return baseline_comparison.compare_results(
-            self.before, self.run, self.planned, self.manifest.project.gate
+            self.before, self.run, self.planned, self.manifest.project.gate, self.states
         )
+
+    @property
+    def states(self) -> dict[str, AcceptedModel]:
+        """The current states of the models."""
+        return describe_states(self.manifest, self.run, self.before)
 
 
 def prepare_acceptance(manifest: Manifest) -> Acceptance:
@@ -76,7 +87,7 @@ def prepare_acceptance(manifest: Manifest) -> Acceptance:
         current=current,
         run=run.model_copy(update={"records": records}),
         planned=planned,
-        before=read_baseline(path) if path.exists() else Baseline(tools=run.tools, cells=()),
+        before=read_baseline(path) if path.exists() else Baseline(),
     )
 
 
@@ -93,12 +104,10 @@ def accept(
         ExporterError: ENVIRONMENT if a file cannot be written.
         KeyError: A cell is in neither the manifests, the results nor the baseline.
     """
-    manifest, before, run = acceptance.manifest, acceptance.before, acceptance.run
-    outcomes = extract_outcomes(run)
+    manifest, before, states = acceptance.manifest, acceptance.before, acceptance.states
+    outcomes = extract_outcomes(acceptance.run)
     if cells is None:
-        accepted = baseline_comparison.accept_all(
-            before, outcomes, run.tools, manifest.project.gate
-        )
+        accepted = baseline_comparison.accept_all(before, outcomes, states, manifest.project.gate)
     else:
         known = {*outcomes, *before.by_cell(), *before.dropped, *acceptance.planned}
         if unknown := [cell for cell in cells if cell not in known]:
@@ -106,12 +115,8 @@ def accept(
                 f"{unknown[0]}: is in neither the manifests, the results nor the baseline"
             )
         reasons = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, reason)
-        accepted = before
-        for text in dict.fromkeys(reasons.values()):
-            equal = [cell for cell, each in reasons.items() if each == text]
-            accepted = baseline_comparison.accept_some(accepted, outcomes, equal, text)
-    paths = report_pages.ReportPaths(manifest.project)
-    write_baseline(paths.baseline, accepted)
+        accepted = baseline_comparison.accept_some(before, outcomes, reasons, states)
+    write_baseline(report_pages.ReportPaths(manifest.project).reports / FOLDER, accepted)
     report_pages.write_reports(manifest, acceptance.current.results.run)
 
 
@@ -162,8 +167,15 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     plan = make_plan(manifest)
     path = report_pages.ReportPaths(manifest.project).baseline
     if path.exists():  # a new project has no baseline; its gate reports that
-        accepted = {outcome.cell for outcome in read_baseline(path).cells}
+        baseline = read_baseline(path)
+        accepted = {outcome.cell for outcome in baseline.cells}
         planned = {planned.cell for planned in plan.cells}
+        states = describe_states(manifest, RunRecord(tools={}, records=()), baseline)
+        changes = find_state_changes(baseline, states, planned, manifest.project.gate)
+        for text in dict.fromkeys(
+            f"{each.cell.model}: {each.before} -> {each.after}" for each in changes
+        ):
+            yield f"{text}; run `exporter export` and `exporter baseline` to accept it"
         added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
         removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
         for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
@@ -197,6 +209,8 @@ class GateResult:
     baseline: Baseline
     findings: tuple[GateFinding, ...]
     """The blocking ones first."""
+    accepted: tuple[GateFinding, ...] = ()
+    """With a revision: the differences between its baseline and that of the branch."""
     accepted_in: str = ""
     """The commit of the baseline and its day; empty if it is not committed."""
     revision: str = ""
@@ -224,35 +238,40 @@ def gate(
     root, path = Path(manifest.project.root), report_pages.ReportPaths(manifest.project).baseline
     planned = frozenset(list_all_cells(manifest))
     findings: Iterable[GateFinding]
+    accepted: tuple[GateFinding, ...] = ()
     if against is None:
-        accepted, baseline, revision = manifest, read_baseline(path), ""
+        policy, baseline, revision = manifest, read_baseline(path), ""
+        states = describe_states(manifest, run, baseline)
         findings = baseline_comparison.compare_results(
-            baseline, run, planned, manifest.project.gate
+            baseline, run, planned, manifest.project.gate, states
         )
     else:
         with check_out(root, against, environment) as checkout:
             state = _read_state(checkout, root)
-        accepted, baseline = state.manifest, state.baseline
+        policy, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"
+        present = read_baseline(path) if path.exists() else Baseline()
         branch = baseline_comparison.ProjectState(
             manifest=manifest,
-            baseline=read_baseline(path) if path.exists() else Baseline(tools={}, cells=()),
+            baseline=present,
             hashes=_hash_contract(manifest, root),
+            states=describe_states(manifest, run, present),
         )
         findings = baseline_comparison.compare_with_revision(state, branch, run, planned)
-    evidence = find_evidence_findings(manifest, accepted, run, datetime.now(UTC))
+        accepted = baseline_comparison.list_accepted(baseline, present)
+    evidence = find_evidence_findings(manifest, policy, run, datetime.now(UTC))
     findings = sorted((*findings, *evidence), key=lambda each: each.sort_key)
     if against is None:
         commit = find_last_change(path, environment) if findings else None
         base = commit.id if commit else ""
     else:
-        name = f"{accepted.project.reports}/{report_pages.BASELINE_FILE}"
         base = checkout.commit.id
-        commit = find_last_change(root / name, environment, base) or checkout.commit
+        commit = find_last_change(root / state.baseline_path, environment, base) or checkout.commit
     return GateResult(
         current=current,
         baseline=baseline,
-        findings=_add_causes(findings, manifest, run, baseline.tools, (base, environment)),
+        findings=_add_causes(findings, manifest, run, baseline, (base, environment)),
+        accepted=accepted,
         accepted_in=str(commit or ""),
         revision=revision,
     )
@@ -262,7 +281,7 @@ def _add_causes(
     findings: Iterable[GateFinding],
     manifest: Manifest,
     run: RunRecord,
-    tools: Mapping[str, str],
+    baseline: Baseline,
     accepted: tuple[str, Mapping[str, str]],
 ) -> tuple[GateFinding, ...]:
     """Return the findings with the edits that explain them.
@@ -278,7 +297,11 @@ def _add_causes(
     files |= {spec.manifest for spec in manifest.models}
     root = Path(manifest.project.root)
     diffs = diff_files(root, commit, files, environment) if commit and records else {}
-    causes = {each.cell: find_cause(each, manifest, (tools, run.tools), diffs) for each in records}
+    causes = {}
+    for each in records:
+        known = baseline.models.get(each.cell.model)
+        tools = (known.tools if known else run.tools, run.tools)
+        causes[each.cell] = find_cause(each, manifest, tools, diffs)
     return tuple(
         replace(each, cause=causes.get(each.cell)) if each.kind in CAUSED_KINDS else each
         for each in findings
@@ -313,18 +336,20 @@ def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectSt
             for link in checkout.omitted
         ]
         raise ExporterError(ExitCode.UNREADABLE, [*problems, Problem(message=message)]) from error
-    name = f"{manifest.project.reports}/{report_pages.BASELINE_FILE}"
-    try:
-        content = (checkout.root / name).read_bytes()
-    except OSError as error:
-        if is_empty:
-            nothing = Baseline(tools={}, cells=())
-            return baseline_comparison.ProjectState(manifest=manifest, baseline=nothing)
+    path = find_baseline(checkout.root / project.reports)
+    name = path.relative_to(checkout.root).as_posix()
+    if path.exists():
+        baseline = read_baseline(path, f"{checkout.name}: {name}")
+    elif is_empty:
+        baseline = Baseline()
+    else:
         message = f"{checkout.name}: has no {name}; accept its results first"
-        raise ExporterError(ExitCode.RED, message) from error
-    baseline = parse_baseline(content, f"{checkout.name}: {name}")
+        raise ExporterError(ExitCode.RED, message)
     return baseline_comparison.ProjectState(
-        manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root)
+        manifest=manifest,
+        baseline=baseline,
+        baseline_path=name,
+        hashes=_hash_contract(manifest, root),
     )
 
 

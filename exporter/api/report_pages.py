@@ -12,10 +12,18 @@ from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core.errors import ExporterError
 from exporter.core.git import find_head, list_versions
 from exporter.gate.baseline_comparison import compare_results
+from exporter.gate.contract_changes import describe_states
 from exporter.gate.finding import GROWTH_KINDS
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import list_all_cells
-from exporter.records.baseline import build_trend, parse_baseline, read_baseline
+from exporter.records.baseline import (
+    FOLDER,
+    OLD_FILE,
+    build_trend,
+    find_baseline,
+    parse_baseline,
+    read_baseline,
+)
 from exporter.records.record import RunRecord
 from exporter.report.pages.page_files import preload_templates, render_pages
 from exporter.report.pages.templates import (
@@ -32,7 +40,6 @@ from exporter.report.rows.cells import AcceptanceHistory
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
-BASELINE_FILE = "baseline.json"
 #: The number of commits in a trend.
 _MOST_POINTS = 200
 
@@ -49,7 +56,8 @@ class ReportPaths:
 
     @property
     def baseline(self) -> Path:
-        return self.reports / BASELINE_FILE
+        """The folder of the baseline, or its file in an older format."""
+        return find_baseline(self.reports)
 
     @property
     def note(self) -> Path:
@@ -68,29 +76,40 @@ class ReportPaths:
 
 def write_reports(
     manifest: Manifest, run: RunRecord, git_environment: Mapping[str, str] | None = None
-) -> None:
+) -> list[str]:
     """Write all files of the report, unless they are up to date.
 
     `git_environment`: The environment variables for git, to add the commit of the results and
     trends over commits. None for pages that a commit can contain.
+
+    Returns:
+        A warning for each file of the baseline that cannot be read, such as one with a merge
+        conflict. The pages then compare with nothing.
     """
     paths = ReportPaths(manifest.project)
     run = attach_evidence(run, manifest.project)
-    history = _read_acceptance(paths)
+    history, warnings = AcceptanceHistory(), list[str]()
+    try:
+        history = _read_acceptance(paths)
+    except ExporterError as error:
+        warnings = [
+            f"warning: the tables compare with no baseline: {each}" for each in error.problems
+        ]
     if git_environment is not None:
         head = find_head(Path(paths.project.root), git_environment)
         versions = []
-        for commit, content in list_versions(paths.baseline, git_environment, _MOST_POINTS):
+        names = (FOLDER, OLD_FILE)
+        for commit, contents in list_versions(paths.reports, names, git_environment, _MOST_POINTS):
             with suppress(ExporterError):  # an old version may have another format
-                versions.append((commit, parse_baseline(content, str(commit))))
+                versions.append((commit, parse_baseline(contents)))
         stamp = f"commit {head}" if head else ""
         history = AcceptanceHistory(history.baseline, build_trend(versions), stamp)
     key = _compute_key(manifest, run, history)
-    if is_up_to_date(paths.note, key, paths.reports):
-        return
-    files = _render(manifest, run, history)
-    write_files(paths.reports, files)
-    save_up_to_date_key(paths.note, key, paths.reports, files)
+    if not is_up_to_date(paths.note, key, paths.reports):
+        files = _render(manifest, run, history)
+        write_files(paths.reports, files)
+        save_up_to_date_key(paths.note, key, paths.reports, files)
+    return warnings
 
 
 def preload_pages(project: Project) -> None:
@@ -152,7 +171,8 @@ def _render(
     findings = None
     if history.baseline:
         planned = frozenset(list_all_cells(manifest))
-        compared = compare_results(history.baseline, run, planned, project.gate)
+        states = describe_states(manifest, run, history.baseline)
+        compared = compare_results(history.baseline, run, planned, project.gate, states)
         # Figures differ between machines, so the pages do not contain their drift.
         findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)
     pages = render_pages(

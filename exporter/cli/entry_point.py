@@ -73,7 +73,7 @@ NEXT_STEPS = {
     ("merge", 0): "compare with the accepted results: `exporter gate`",
     ("report", 0): "compare with the accepted results: `exporter gate`",
     ("gate", 0): "write proved files for other tools: `exporter publish DEST`",
-    ("baseline", 0): "commit the baseline; in each branch: `exporter gate`",
+    ("baseline", 0): "commit the baseline; in each branch: `exporter gate --against main`",
     ("publish", 0): "prove the folders on another machine: `exporter verify DEST`",
     ("evidence", 0): "write the tables: `exporter report`",
     ("rehearse", 0): "upgrade the packages, then: `exporter export`",

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,19 +137,19 @@ def _is_inside(link: Path, folder: Path) -> bool:
 
 
 def find_last_change(
-    file: Path, environment: Mapping[str, str], commit: str | None = None
+    path: Path, environment: Mapping[str, str], commit: str | None = None
 ) -> Commit | None:
-    """Return the last commit up to `commit` that changed a file.
+    """Return the last commit up to `commit` that changed a file, or a file of a folder.
 
-    Without a commit it is `HEAD`, and the file must be unchanged since. The result is None if git
-    cannot find it: the folder is not in a repository, the file has uncommitted changes, or the
+    Without a commit it is `HEAD`, and the path must be unchanged since. The result is None if git
+    cannot find it: the folder is not in a repository, the path has uncommitted changes, or the
     history of a shallow clone ends before that commit.
     """
-    git = _Git(file.parent, environment)
+    git = _Git(path.parent, environment)
     try:
-        if commit is None and git.try_run("status", "--porcelain", "--", file.name) != "":
+        if commit is None and git.try_run("status", "--porcelain", "--", path.name) != "":
             return None
-        line = git.try_run("log", "-1", "--format=%H %cs %P", commit or "HEAD", "--", file.name)
+        line = git.try_run("log", "-1", "--format=%H %cs %P", commit or "HEAD", "--", path.name)
         id, day, *parents = (line or "").split() or ("", "")
         is_cut = not parents and git.try_run("rev-parse", "--is-shallow-repository") != "false"
     except (ExporterError, OSError):
@@ -158,21 +158,26 @@ def find_last_change(
 
 
 def list_versions(
-    file: Path, environment: Mapping[str, str], limit: int
-) -> list[tuple[Commit, bytes]]:
-    """Return the last versions of a file with their commits, the oldest first.
+    folder: Path, names: Sequence[str], environment: Mapping[str, str], limit: int
+) -> list[tuple[Commit, dict[str, bytes]]]:
+    """Return the last versions of files and folders with their commits, the oldest first.
 
-    There are none if git cannot read the history. A shallow clone has only its own commits.
+    Each version has the contents by their paths from `folder`. There are none if git cannot read
+    the history. A shallow clone has only its own commits.
     """
-    git = _Git(file.parent, environment)
-    versions = []
+    git = _Git(folder, environment)
+    versions, contents = [], dict[str, bytes]()
     try:
-        arguments = ("log", f"--max-count={limit}", "--format=%H %cs", "--", file.name)
+        arguments = ("log", f"--max-count={limit}", "--format=%H %cs", "--", *names)
         for line in (git.try_run(*arguments) or "").splitlines():
             id, day = line.split()
-            content = git.try_run("show", f"{id}:./{file.name}")
-            if content:
-                versions.append((Commit(id=id[:12], day=day), content.encode()))
+            listing = git.try_run("ls-tree", "-r", "-z", id, "--", *names) or ""
+            files = dict(entry.split("\t")[::-1] for entry in listing.split("\0") if entry)
+            for blob in {*files.values()} - contents.keys():
+                contents[blob] = (git.try_run("cat-file", *blob.split()[1:]) or "").encode()
+            if files:
+                version = {name: contents[blob] for name, blob in files.items()}
+                versions.append((Commit(id=id[:12], day=day), version))
     except (ExporterError, OSError):
         return []
     return versions[::-1]

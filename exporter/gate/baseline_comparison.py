@@ -19,11 +19,16 @@ from typing import assert_never
 from exporter.core.device_name import DeviceName
 from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, truncate
-from exporter.gate.contract_changes import ContractHashes, find_contract_changes
+from exporter.gate.contract_changes import (
+    ContractHashes,
+    find_contract_changes,
+    find_state_changes,
+)
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, Manifest
 from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
+    AcceptedModel,
     Baseline,
     CellOutcome,
     build_baseline,
@@ -147,25 +152,33 @@ class _CurrentResults:
     outcomes: Mapping[CellId, CellOutcome]
     promised: frozenset[CellId]
     records: Mapping[CellId, Record] = field(default_factory=dict)
+    states: Mapping[str, AcceptedModel] = field(default_factory=dict)
     has_manifests: bool = True
     """Whether manifests declare the promised cells."""
 
 
 def compare_results(
-    baseline: Baseline, run: RunRecord, promised: Collection[CellId], gate: Gate = DEFAULT_GATE
+    baseline: Baseline,
+    run: RunRecord,
+    promised: Collection[CellId],
+    gate: Gate = DEFAULT_GATE,
+    states: Mapping[str, AcceptedModel] = {},
 ) -> tuple[GateFinding, ...]:
     """Compare every cell of baseline, results and manifests.
 
-    `promised` has every cell of the manifests, selected or not. The blocking findings are first;
-    kinds that the policy ignores are not included.
+    `promised` has every cell of the manifests, selected or not. `states` are the current ones. The
+    blocking findings are first; kinds that the policy ignores are not included.
 
     Raises:
         ExporterError: UNREADABLE, if the run has two records for a cell.
     """
     current = _CurrentResults(
-        outcomes=extract_outcomes(run), promised=frozenset(promised), records=run.by_cell()
+        outcomes=extract_outcomes(run),
+        promised=frozenset(promised),
+        records=run.by_cell(),
+        states=states,
     )
-    return _compare(baseline.by_cell(), current, gate)
+    return _compare(baseline, current, gate)
 
 
 def compare_baselines(
@@ -180,17 +193,26 @@ def compare_baselines(
         outcomes=outcomes,
         promised=frozenset(outcomes),
         records=records or {},
+        states=after.models,
         has_manifests=False,
     )
     return tuple(
         replace(each, before=NO_RESULT) if each.before == NOT_ACCEPTED else each
-        for each in _compare(before.by_cell(), current, gate)
+        for each in _compare(before, current, gate)
     )
 
 
-def _compare(
-    accepted: Mapping[CellId, CellOutcome], current: _CurrentResults, gate: Gate
-) -> tuple[GateFinding, ...]:
+def list_accepted(before: Baseline, after: Baseline) -> tuple[GateFinding, ...]:
+    """Return the differences between two baselines with the reasons of the second one."""
+    reasons = {each.cell: each.reason for each in after.cells} | after.dropped
+    return tuple(
+        replace(each, message=reasons.get(each.cell, ""), action="ignore")
+        for each in compare_baselines(before, after)
+    )
+
+
+def _compare(baseline: Baseline, current: _CurrentResults, gate: Gate) -> tuple[GateFinding, ...]:
+    accepted = baseline.by_cell()
     cells = accepted.keys() | current.outcomes.keys() | current.promised
     policies = {model: gate.find_policy(model) for model in {cell.model for cell in cells}}
     findings = [
@@ -200,6 +222,7 @@ def _compare(
     ]
     outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
     findings += find_raised_opsets(accepted.values(), outcomes)
+    findings += find_state_changes(baseline, current.states, current.promised, gate)
     judged = (
         replace(each, action=each.kind.find_action(policies[each.cell.model])) for each in findings
     )
@@ -331,7 +354,10 @@ def _compare_failures(before: CellOutcome, after: CellOutcome) -> FindingKind:
 
 
 def accept_all(
-    before: Baseline, current: Mapping[CellId, CellOutcome], tools: Mapping[str, str], gate: Gate
+    before: Baseline,
+    current: Mapping[CellId, CellOutcome],
+    states: Mapping[str, AcceptedModel],
+    gate: Gate,
 ) -> Baseline:
     known = before.by_cell()
     policies = {model: gate.find_policy(model) for model in {cell.model for cell in current}}
@@ -344,25 +370,32 @@ def accept_all(
             and has_same_figures(old, after, policies[cell.model])
         )
         outcomes.append(old if old is not None and is_unchanged else after)
-    return build_baseline(outcomes, tools)
+    return build_baseline(outcomes, states.__getitem__)
 
 
 def accept_some(
-    before: Baseline, current: Mapping[CellId, CellOutcome], cells: Collection[CellId], reason: str
+    before: Baseline,
+    current: Mapping[CellId, CellOutcome],
+    reasons: Mapping[CellId, str],
+    states: Mapping[str, AcceptedModel],
 ) -> Baseline:
-    """Accept the given cells with a reason; all other cells keep their accepted outcome.
+    """Accept the given cells with their reasons; all other cells keep their accepted outcome.
 
-    A cell without a current outcome is removed from the baseline.
+    A cell without a current outcome is removed from the baseline. The state of a model belongs to
+    all of its cells, so it is accepted with the last of them.
     """
-    outcomes = {cell: each for cell, each in before.by_cell().items() if cell not in cells}
+    outcomes = {cell: each for cell, each in before.by_cell().items() if cell not in reasons}
     dropped = {cell: text for cell, text in before.dropped.items() if cell not in current}
-    for cell in cells:
+    for cell, reason in reasons.items():
         if cell in current:
             outcomes[cell] = current[cell].model_copy(update={"reason": reason})
         else:
             dropped[cell] = reason
-    # The tools belong to all lines, so a partial update must not change them.
-    return build_baseline(outcomes.values(), before.tools, dropped)
+    partial = {cell.model for cell in current.keys() - reasons.keys()}
+    known = {model: AcceptedModel(tools=state.tools, cells=()) for model, state in states.items()}
+    known |= before.models
+    known |= {model: state for model, state in states.items() if model not in partial}
+    return build_baseline(outcomes.values(), known.__getitem__, dropped)
 
 
 def strip_figures(outcome: CellOutcome) -> CellOutcome:
@@ -376,16 +409,33 @@ class ProjectState:
 
     manifest: Manifest
     baseline: Baseline
+    baseline_path: str = ""
+    """Relative to the project's root."""
     hashes: ContractHashes = field(default_factory=dict)
     """The hashes of the data files, by model and by path from the root."""
+    states: Mapping[str, AcceptedModel] = field(default_factory=dict)
+    """The current states of the models of a branch."""
 
 
 def compare_with_revision(
     revision: ProjectState, branch: ProjectState, run: RunRecord, promised: Collection[CellId]
 ) -> tuple[GateFinding, ...]:
-    """Compare the results and the manifests of a branch with a revision; see `compare_results`."""
-    findings = compare_results(revision.baseline, run, promised, revision.manifest.project.gate)
+    """Compare the results and the manifests of a branch with a revision; see `compare_results`.
+
+    Any change of a contract that the branch's own baseline lacks is a finding, too.
+    """
+    gate = revision.manifest.project.gate
+    findings = compare_results(revision.baseline, run, promised, gate)
     reported = {finding.cell for finding in findings}
+    states = [
+        each
+        for baseline, kind in (
+            (revision.baseline, FindingKind.RELAXED),
+            (branch.baseline, FindingKind.CONTRACT),
+        )
+        for each in find_state_changes(baseline, branch.states, promised, gate)
+        if each.kind is kind and each.action != "ignore"
+    ]
     # If a removed cell was accepted, it has the finding `missing` already.
     hashes = (revision.hashes, branch.hashes)
     relaxed = (
@@ -393,6 +443,7 @@ def compare_with_revision(
         for finding in (
             *find_contract_changes(revision.manifest, branch.manifest, hashes),
             *_find_unread_entries(revision, promised),
+            *(each for each in states if each.kind is FindingKind.RELAXED),
         )
         if finding.cell in promised or finding.cell not in reported
     )
@@ -405,7 +456,9 @@ def compare_with_revision(
     judged = (
         _apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)
     )
-    return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
+    unaccepted = [each for each in states if each.kind is FindingKind.CONTRACT]
+    left = (*unaccepted, *(each for each in judged if each))
+    return tuple(sorted(left, key=lambda each: each.sort_key))
 
 
 def _find_unread_entries(

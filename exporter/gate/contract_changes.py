@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel
@@ -26,13 +26,16 @@ from exporter.manifest import (
     Bound,
     Comparator,
     Component,
+    Device,
     Dim,
     Expectation,
+    Gate,
     GatePolicy,
     Input,
     Manifest,
     Metric,
     ModelSpec,
+    Project,
     Rollout,
     select_bound,
 )
@@ -40,7 +43,8 @@ from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
 from exporter.manifest.syntax.values import find_lowest_release
 from exporter.planning.plan import condition_matches, list_cells
-from exporter.records.record import CellId
+from exporter.records.baseline import AcceptedModel, Baseline
+from exporter.records.record import CellId, RunRecord
 
 #: Keys that define the model and its export.
 DEFINING_KEYS = frozenset(
@@ -64,10 +68,24 @@ _RESOLVED_KEYS = frozenset(
         *("skip", "consumers"),
     }
 )
+#: Lists of an entry whose items have names -> the name of an item.
+_NAMED_PARTS = {"inputs": "input", "outputs": "output", "axes": "axis", "cases": "case"}
+#: Before the name of a device: its key concerns the cells of this device only.
+_DEVICE = "device "
+#: Parts that describe a promise, or choose the route of a file.
+_EXCLUDED_PARTS: dict[str, Any] = {
+    "expect": {"__all__": {"reason", "issue"}},
+    "skip": {"__all__": {"reason"}},
+    "overrides": {"__all__": {"exporter", "capture"}},
+}
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 _MESSAGES = {
     FindingKind.RELAXED: "the contract differs from the one at the revision",
     FindingKind.REDEFINED: "the entry defines another model or export than at the revision",
+}
+_STATE_MESSAGES = {
+    FindingKind.RELAXED: "the accepted file has loaded weights",
+    FindingKind.CONTRACT: "differs from the accepted entry; `exporter baseline` accepts it",
 }
 #: Characters of a value in a message.
 _LENGTH = 120
@@ -138,7 +156,9 @@ def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[Findin
             _are_same(value, other) or (is_as_strict and is_as_strict(value, other))
         ):
             continue
-        kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
+        is_dropped = key in ("weights", "weights_sha256") and not other
+        is_other = key in DEFINING_KEYS and not is_dropped
+        kind = FindingKind.REDEFINED if is_other else FindingKind.RELAXED
         yield kind, _format_change(name, value, other)
     for change in _find_lost_sizes(*specs):
         yield FindingKind.RELAXED, change
@@ -154,7 +174,6 @@ def _list_promises(
 ) -> dict[tuple[str, str], object]:
     """Return everything that the entry promises for the cell, by the key and its subject."""
     device = manifest.project.find_device(cell.device)
-    environment, toolchain = device.environment, device.toolchain
     promises: dict[tuple[str, str], object] = {
         (key, ""): getattr(spec, key)
         for key in sorted(ModelSpec.model_fields.keys() - _HARMLESS_KEYS - _RESOLVED_KEYS)
@@ -167,12 +186,7 @@ def _list_promises(
         ("order of inputs", ""): tuple(item.name for item in spec.inputs),
         ("order of outputs", ""): tuple(item.name for item in spec.outputs),
         ("strict", f"of device {cell.device}"): device.strict,
-        ("device", cell.device): {
-            **device.model_dump(exclude={"name", "strict", "environment", "toolchain"}),
-            "provider_library": device.provider_library.removeprefix(manifest.project.root),
-            "environment": environment and environment.definition,
-            "toolchain": toolchain and toolchain.definition,
-        },
+        ("device", cell.device): _describe_device(manifest.project, device),
     }
     for item in (*spec.inputs, *spec.outputs):
         # `_find_lost_sizes` compares the shapes of inputs.
@@ -184,6 +198,119 @@ def _list_promises(
     promises |= {("axis", axis.name): axis for axis in spec.axes if axis.name not in dims}
     promises |= {("probe", f"of {axis.name}"): axis.probe for axis in spec.axes if axis.probe}
     return promises | {("case", case.name): case for case in spec.cases}
+
+
+def _describe_device(project: Project, device: Device) -> dict[str, Any]:
+    """Return the settings of a device, without its name and the state of this machine."""
+    environment, toolchain = device.environment, device.toolchain
+    excluded = {"name", "strict", "environment", "toolchain"}
+    settings: dict[str, Any] = {
+        **device.model_dump(mode="json", exclude_defaults=True, exclude=excluded),
+        "provider_library": device.provider_library.removeprefix(project.root),
+        "requirements": [*environment.requirements] if environment else [],
+        "python": environment.python if environment else "",
+        "toolchain": [*toolchain.requirements] if toolchain else [],
+    }
+    return {key: value for key, value in settings.items() if value}
+
+
+def describe_states(
+    manifest: Manifest, run: RunRecord, baseline: Baseline
+) -> dict[str, AcceptedModel]:
+    """Return the current state of each model, as the baseline stores it.
+
+    Without a file, the values of the weights are unknown, so they count as the accepted ones.
+    """
+    initial = {record.cell.model for record in run.records if record.initial_weights}
+    built = {record.cell.model for record in run.records if record.artifact}
+    known = {model: each.weights for model, each in baseline.models.items()}
+    known |= {model: "initial" if model in initial else "loaded" for model in built}
+    return {
+        spec.id: AcceptedModel(
+            tools=dict(sorted(run.tools.items())),
+            weights=known.get(spec.id, ""),
+            contract=_describe_contract(manifest.project, spec),
+            cells=(),
+        )
+        for spec in manifest.models
+    }
+
+
+def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
+    """Return the promises of an entry by their keys, without those that are defaults.
+
+    A key of a later version changes nothing while it has its default.
+
+    Returns:
+        The promises, or nothing for an invalid entry.
+    """
+    if spec.problems:
+        return {}
+    excluded = dict.fromkeys((*_HARMLESS_KEYS, "opsets", "devices"), True) | _EXCLUDED_PARTS
+    contract: dict[str, Any] = {"folder": posixpath.dirname(spec.manifest) or "."}
+    for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude=excluded).items():
+        if (part := _NAMED_PARTS.get(key)) is None:
+            contract[key] = value
+            continue
+        if key in ("inputs", "outputs"):
+            contract[f"order of {key}"] = [item["name"] for item in value]
+        contract |= {f"{part} {item.pop('name')}": item for item in value}
+    for name in spec.devices:
+        device = project.find_device(name)
+        settings = {"strict": True} if device.strict else {}
+        contract[f"{_DEVICE}{name}"] = settings | _describe_device(project, device)
+    return contract
+
+
+def find_state_changes(
+    before: Baseline, after: Mapping[str, AcceptedModel], cells: Collection[CellId], gate: Gate
+) -> Iterator[GateFinding]:
+    """Yield each difference between the states of a model, for each of its accepted cells.
+
+    A baseline of format 3 or older has no contract to compare.
+    """
+    for model, old in before.models.items():
+        changes = list(_compare_states(old, after[model])) if model in after else []
+        policy = gate.find_policy(model)
+        for cell in (each.cell for each in old.cells if each.cell in cells):
+            for kind, key, (first, second) in changes:
+                if key.startswith(_DEVICE) and key != f"{_DEVICE}{cell.device}":
+                    continue
+                action = kind.find_action(policy)
+                yield GateFinding(
+                    kind=kind,
+                    cell=cell,
+                    before=first,
+                    after=second,
+                    message=_STATE_MESSAGES[kind],
+                    action=action,
+                )
+
+
+def _compare_states(
+    old: AcceptedModel, new: AcceptedModel
+) -> Iterator[tuple[FindingKind, str, _Change]]:
+    if old.weights and new.weights and old.weights != new.weights:
+        kind = FindingKind.RELAXED if new.weights == "initial" else FindingKind.CONTRACT
+        yield kind, "", _format_change("values of the weights", old.weights, new.weights)
+    if not (old.contract and new.contract):
+        return
+    for key in sorted(old.contract.keys() | new.contract.keys()):
+        first, second = (each.contract.get(key) for each in (old, new))
+        if _are_same(first, second):
+            continue
+        first, second = _keep_differences(first, second)
+        yield FindingKind.CONTRACT, key, _format_change(key, first, second)
+
+
+def _keep_differences(old: Any, new: Any) -> tuple[Any, Any]:
+    """Return the keys, or the items of lists, that the other value lacks."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        changed = [key for key in {**old, **new} if not _are_same(old.get(key), new.get(key))]
+        return {key: old.get(key) for key in changed}, {key: new.get(key) for key in changed}
+    if isinstance(old, list) and isinstance(new, list) and any(item not in new for item in old):
+        return [each for each in old if each not in new], [each for each in new if each not in old]
+    return old, new
 
 
 def _are_same(value: object, other: object) -> bool:
@@ -390,6 +517,7 @@ def _format_value(value: object) -> str:
         case Mapping():
             known = {key: each for key, each in sorted(value.items()) if each not in (None, "", ())}
             text = ", ".join(f"{key} = {_format_value(each)}" for key, each in known.items())
+            text = text or "default"
         case bool():
             text = str(value).lower()
         case tuple() | list():

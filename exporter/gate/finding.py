@@ -191,6 +191,8 @@ class FindingKind(StrEnum):
     """The manifests promise less than those of the revision."""
     REDEFINED = "model redefined"
     """The manifests define another model, export or data than those of the revision."""
+    CONTRACT = "contract changed"
+    """The entry differs from the accepted one, or other weights are loaded or drawn."""
     WORSE = "worse failure"
     """Red before and now: at an earlier stage, a crash instead of a failure, or more checks."""
     FLAKY = "flaky"

@@ -1,26 +1,27 @@
-"""The accepted outcome of every cell: `reports/baseline.json`, committed and reviewed like code.
+"""The accepted state of every model: `reports/baseline/MODEL.json`, reviewed like code.
 
-The file contains no message, path or time, because it must be valid on every machine. Its figures
-are those that drift is measured by. Errors differ a little between machines; the gate compares them
-with a factor.
+Each model has a file of its own, so that branches with different models merge without a conflict.
+The files contain no message, path or time, because they must be valid on every machine. Their
+figures are those that drift is measured by. Errors differ a little between machines; the gate
+compares them with a factor.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, model_validator
 
 from exporter.core.device_name import DeviceName
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import write_text
-from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.git import Commit
 from exporter.core.text import format_bytes
 from exporter.records.record import (
@@ -38,7 +39,11 @@ from exporter.records.record import (
 )
 
 #: Raised with every change that an older reader would misunderstand.
-FORMAT: Final = 3
+FORMAT: Final = 4
+#: In the reports folder: the folder, and the only file of formats 1 to 3.
+FOLDER, OLD_FILE = "baseline", "baseline.json"
+_INVALID = f"is not a baseline of format {FORMAT} or older"
+_CONFLICT = "contains a merge conflict; resolve it, or delete the file and accept the results again"
 
 
 @lru_cache(maxsize=1 << 15)  # the baseline and the history contain each cell several times
@@ -125,12 +130,18 @@ class CellOutcome(FrozenModel):
         return (self.check, *self.other_checks) if self.check else self.other_checks
 
 
-class Baseline(FrozenModel):
-    """The accepted outcomes, and the versions of the tools that gave them."""
+class AcceptedModel(FrozenModel):
+    """The accepted state of a model: a file of the baseline."""
 
-    format: Literal[1, 2, 3] = FORMAT
-    """Format 1 has no figures, and format 2 no `other_checks`. Both are written again as 3."""
+    format: Literal[1, 2, 3, 4] = FORMAT
+    """Formats 1 to 3 are one file for all models without weights and contracts. Format 1 has no
+    figures, and format 2 no `other_checks`. All are written again as 4."""
     tools: dict[str, str]
+    """The versions that gave the outcomes."""
+    weights: Literal["loaded", "initial", ""] = ""
+    """Whether the weights were loaded or drawn; empty if it is unknown, as in format 3."""
+    contract: dict[str, Plain] = Field(default_factory=dict)
+    """The promises of the entry by their keys; empty if they are unknown, as in format 3."""
     cells: Items[CellOutcome]
     dropped: dict[CellText, str] = Field(default_factory=dict)
     """The user's reason for each removed cell, until all cells are accepted again."""
@@ -141,38 +152,64 @@ class Baseline(FrozenModel):
         _index_by_cell(self.cells)
         return self
 
-    def by_cell(self) -> dict[CellId, CellOutcome]:
-        return _index_by_cell(self.cells)
-
-    @property
-    def has_figures(self) -> bool:
-        """Whether all passing cells have figures, which format 1 did not store."""
-        return all(each.figures is not None for each in self.cells if each.status is Status.PASS)
-
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Return canonical JSON with one sorted line per tool and per cell."""
+        """Return canonical JSON with one sorted line per tool, promise and cell."""
         pad = " " * (indent or 0)
 
         def format_lines(entries: Iterable[str]) -> str:
             return ",".join(f"\n{2 * pad}{entry}" for entry in entries) + f"\n{pad}"
 
-        def format_table(table: dict[str, str]) -> str:
-            pairs = sorted(table.items())
-            return format_lines(f"{json.dumps(key)}: {json.dumps(text)}" for key, text in pairs)
+        def format_table(table: Mapping[str, object]) -> str:
+            pairs = (f"{json.dumps(key)}: {json.dumps(table[key])}" for key in sorted(table))
+            return f"{{{format_lines(pairs)}}}"
 
         cells = format_lines(
             json.dumps(outcome.model_dump(mode="json", exclude_defaults=True))
             for outcome in sorted(self.cells, key=lambda outcome: outcome.cell.sort_key)
         )
-        reasons = format_table({str(cell): reason for cell, reason in self.dropped.items()})
-        dropped = f',\n{pad}"dropped": {{{reasons}}}' if self.dropped else ""
-        return (
-            "{\n"
-            f'{pad}"format": {FORMAT},\n'
-            f'{pad}"tools": {{{format_table(self.tools)}}},\n'
-            f'{pad}"cells": [{cells}]{dropped}\n'
-            "}\n"
-        )
+        reasons = {str(cell): reason for cell, reason in self.dropped.items()}
+        parts = {
+            "format": str(FORMAT),
+            "tools": format_table(self.tools),
+            "weights": self.weights and json.dumps(self.weights),
+            "contract": self.contract and format_table(self.contract),
+            "cells": f"[{cells}]",
+            "dropped": reasons and format_table(reasons),
+        }
+        lines = ",".join(f'\n{pad}"{key}": {text}' for key, text in parts.items() if text)
+        return f"{{{lines}\n}}\n"
+
+
+class Baseline(FrozenModel):
+    """The accepted state of all models."""
+
+    models: dict[str, AcceptedModel] = Field(default_factory=dict)
+
+    def by_cell(self) -> dict[CellId, CellOutcome]:
+        return {each.cell: each for each in self.cells}
+
+    @property
+    def cells(self) -> tuple[CellOutcome, ...]:
+        return tuple(outcome for each in self.models.values() for outcome in each.cells)
+
+    @property
+    def dropped(self) -> dict[CellId, str]:
+        """The user's reason for each removed cell."""
+        return {cell: text for each in self.models.values() for cell, text in each.dropped.items()}
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """The versions of each tool: several if models were accepted with different ones."""
+        versions: dict[str, dict[str, None]] = {}
+        for model in self.models.values():
+            for name, version in model.tools.items():
+                versions.setdefault(name, {})[version] = None
+        return {name: ", ".join(each) for name, each in sorted(versions.items())}
+
+    @property
+    def has_contracts(self) -> bool:
+        """Whether all models have a contract, which formats 1 to 3 did not store."""
+        return all(each.contract for each in self.models.values() if each.cells)
 
 
 def extract_outcome(record: Record) -> CellOutcome:
@@ -232,13 +269,31 @@ def extract_outcomes(run: RunRecord) -> dict[CellId, CellOutcome]:
 
 
 def build_baseline(
-    outcomes: Iterable[CellOutcome], tools: Mapping[str, str], dropped: Mapping[CellId, str] = {}
+    outcomes: Iterable[CellOutcome],
+    find_state: Callable[[str], AcceptedModel],
+    dropped: Mapping[CellId, str] = {},
 ) -> Baseline:
-    """Return the baseline with its cells and tools in order."""
+    """Return the baseline with its models and cells in order.
+
+    `find_state` returns the state of a model by its ID.
+    """
+    cells: dict[str, list[CellOutcome]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.cell.sort_key):
+        cells.setdefault(outcome.cell.model, []).append(outcome)
+    reasons: dict[str, dict[CellId, str]] = {}
+    for cell, reason in dropped.items():
+        reasons.setdefault(cell.model, {})[cell] = reason
     return Baseline(
-        tools=dict(sorted(tools.items())),
-        cells=tuple(sorted(outcomes, key=lambda outcome: outcome.cell.sort_key)),
-        dropped=dict(dropped),
+        models={
+            model: find_state(model).model_copy(
+                update={
+                    "format": FORMAT,
+                    "cells": tuple(cells.get(model, ())),
+                    "dropped": reasons.get(model, {}),
+                }
+            )
+            for model in sorted(cells.keys() | reasons.keys())
+        }
     )
 
 
@@ -248,53 +303,85 @@ def make_baseline(run: RunRecord) -> Baseline:
     Raises:
         ExporterError: UNREADABLE if the run has two records for a cell.
     """
-    return build_baseline(extract_outcomes(run).values(), run.tools)
+    state = AcceptedModel(tools=dict(sorted(run.tools.items())), cells=())
+    return build_baseline(extract_outcomes(run).values(), lambda _: state)
 
 
-def read_baseline(path: Path) -> Baseline:
-    """Read the committed baseline.
+def find_baseline(reports: Path) -> Path:
+    """Return the folder of the baseline, or the file of an older format if only that exists."""
+    folder, file = reports / FOLDER, reports / OLD_FILE
+    return file if file.exists() and not folder.exists() else folder
+
+
+def read_baseline(path: Path, name: str = "") -> Baseline:
+    """Read the committed baseline, a folder or a file; messages call it `name`.
 
     Raises:
-        ExporterError: RED if the file does not exist, because a gate without a baseline must
-            fail. UNREADABLE if it is damaged or has another format.
+        ExporterError: RED if it does not exist, because a gate without a baseline must fail.
+            UNREADABLE if it is damaged or has another format, with the problem of each file.
     """
+    name = name or str(path)
     try:
-        return parse_baseline(path.read_bytes(), str(path))
+        if not path.is_dir():
+            return parse_baseline({name: path.read_bytes()})
+        paths = sorted(path.glob("*.json"))
+        return parse_baseline({f"{name}/{each.name}": each.read_bytes() for each in paths})
     except FileNotFoundError as error:
-        message = f"{path}: no baseline yet; run `exporter baseline` to accept the current results"
+        message = f"{name}: no baseline yet; run `exporter baseline` to accept the current results"
         raise ExporterError(ExitCode.RED, message) from error
     except OSError as error:
-        message = f"{path}: cannot be read: {error.strerror}"
+        message = f"{name}: cannot be read: {error.strerror}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
 
 
-def parse_baseline(content: bytes, name: str) -> Baseline:
-    """Parse the bytes of a baseline; messages call it `name`.
+def parse_baseline(files: Mapping[str, bytes]) -> Baseline:
+    """Parse the contents of files by their names.
 
     Raises:
-        ExporterError: UNREADABLE if it is damaged or has another format.
+        ExporterError: UNREADABLE with the problem of each file that is damaged.
     """
+    models: dict[str, AcceptedModel] = {}
+    problems = []
+    for name, content in files.items():
+        try:
+            models |= _parse_file(content, PurePath(name).stem)
+            continue
+        except ValidationError as error:
+            text = f"{_INVALID}: {format_validation_error(error)}"
+        except ValueError as error:
+            text = str(error)
+        problems.append(Problem(message=f"{name}: {text}"))
+    if problems:
+        raise ExporterError(ExitCode.UNREADABLE, problems)
+    return Baseline(models=models)
+
+
+def _parse_file(content: bytes, name: str) -> dict[str, AcceptedModel]:
     if any(line.startswith(b"<<<<<<< ") for line in content.splitlines()):
-        message = (
-            f"{name}: contains a merge conflict; resolve it, or delete the file and accept the "
-            "results again"
-        )
-        raise ExporterError(ExitCode.UNREADABLE, message)
-    try:
-        return Baseline.model_validate_json(content)
-    except ValidationError as error:
-        problem = format_validation_error(error)
-        message = f"{name}: is not a baseline of format {FORMAT} or older: {problem}"
-        raise ExporterError(ExitCode.UNREADABLE, message) from error
+        raise ValueError(_CONFLICT)
+    file = AcceptedModel.model_validate_json(content)
+    models = build_baseline(file.cells, lambda _: file, file.dropped).models
+    if file.format == FORMAT and (others := models.keys() - {name}):
+        raise ValueError(f"has cells of {', '.join(sorted(others))}; a file has one model")
+    return models
 
 
-def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the baseline atomically.
+def write_baseline(folder: Path, baseline: Baseline) -> None:
+    """Write the files of the baseline, each one atomically, and remove the others.
 
     Raises:
-        ExporterError: ENVIRONMENT if it cannot be written.
+        ExporterError: ENVIRONMENT if a file cannot be written or removed.
     """
-    write_text(path, baseline.to_json())
+    paths = {folder / f"{model}.json": each for model, each in baseline.models.items()}
+    for path, each in paths.items():
+        write_text(path, each.to_json())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in {*folder.glob("*.json"), folder.with_name(OLD_FILE)} - paths.keys():
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        message = f"{folder}: cannot be written: {error.strerror}"
+        raise ExporterError(ExitCode.ENVIRONMENT, message) from error
 
 
 def _index_by_cell(outcomes: Iterable[CellOutcome]) -> dict[CellId, CellOutcome]:
@@ -335,10 +422,7 @@ class TrendPoint:
 def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint, ...]:
     points = []
     for commit, baseline in versions:
-        by_model: dict[str, list[CellOutcome]] = {}
-        for outcome in baseline.cells:
-            by_model.setdefault(outcome.cell.model, []).append(outcome)
-        models = {model: _summarize(outcomes) for model, outcomes in by_model.items()}
+        models = {model: _summarize(each.cells) for model, each in baseline.models.items()}
         points.append(TrendPoint(commit=commit, models=models))
     return tuple(points)
 

@@ -33,7 +33,7 @@ def red(accepted: Path, tmp_path: Path) -> Path:
 
 
 def read_reasons(root: Path) -> dict[str, tuple[str, str]]:
-    cells = read_baseline(root / "reports/baseline.json").cells
+    cells = read_baseline(root / "reports/baseline").cells
     return {str(each.cell): (str(each.status), each.reason) for each in cells}
 
 
@@ -71,14 +71,14 @@ def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(red: Path)
     assert run_exporter(red, "gate").returncode == 1
     command = run_exporter(red, "baseline", "update", "net/17", "--reason", "history")
     assert command.returncode == 0, command.stderr
-    baseline = read_baseline(red / "reports/baseline.json")
+    baseline = read_baseline(red / "reports/baseline")
     assert (key_by_text(baseline.dropped), [str(each.cell) for each in baseline.cells]) == (
         {"net/17/cpu": "history"},
         ["net/18/cpu"],
     )
     assert run_exporter(red, "gate").returncode == 0
     assert run_exporter(red, "baseline").returncode == 0
-    assert not read_baseline(red / "reports/baseline.json").dropped
+    assert not read_baseline(red / "reports/baseline").dropped
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(red: Path)
 def test_invalid_arguments_do_not_change_the_baseline(
     red: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    before = (red / "reports/baseline.json").read_bytes()
+    before = (red / "reports/baseline/net.json").read_bytes()
     command = run_exporter(red, "baseline", "update", *arguments)
     assert (command.returncode, message in command.stderr) == (code, True), command.stderr
-    assert (red / "reports/baseline.json").read_bytes() == before
+    assert (red / "reports/baseline/net.json").read_bytes() == before
 
 
 def test_a_cell_without_a_result_is_not_accepted(red: Path) -> None:
@@ -152,9 +152,9 @@ def test_equal_changes_are_one_and_reasons_are_offered_again(red: Path) -> None:
 
 @pytest.mark.parametrize(("answers", "code"), [("s\n", 0), ("q\n", 0), ("", 130), ("a\n", 130)])
 def test_a_review_that_accepts_nothing_writes_nothing(red: Path, answers: str, code: int) -> None:
-    before = (red / "reports/baseline.json").read_bytes()
+    before = (red / "reports/baseline/net.json").read_bytes()
     assert review(red, answers)[0] == code
-    assert (red / "reports/baseline.json").read_bytes() == before
+    assert (red / "reports/baseline/net.json").read_bytes() == before
 
 
 def test_a_change_without_a_result_is_skipped(red: Path) -> None:

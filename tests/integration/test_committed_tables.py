@@ -6,7 +6,6 @@ Sizes in bytes and errors of floats are not compared: they depend on paths and o
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,7 +14,12 @@ from pathlib import Path
 import pytest
 
 from exporter.manifest.syntax.values import parse_opsets
-from exporter.records.baseline import make_baseline
+from exporter.records.baseline import (
+    find_baseline,
+    make_baseline,
+    read_baseline,
+    write_baseline,
+)
 from exporter.records.record import read_run
 from tests.integration.project import ROOT, run_exporter
 
@@ -104,15 +108,23 @@ def read_reports(reports: Path) -> Facts:
                     for column, value in row.items()
                     if column not in OMITTED
                 }
-    for entry in json.loads((reports / "baseline.json").read_text(encoding="utf-8"))["cells"]:
-        if entry["cell"] in sample:
-            fields = {**entry, **entry.pop("figures", {})}
+    for outcome in read_baseline(find_baseline(reports)).cells:
+        if str(outcome.cell) in sample:
+            fields = outcome.model_dump(mode="json", exclude_defaults=True)
+            fields |= fields.pop("figures", {})
             facts |= {
-                (entry["cell"], "baseline", name): str(value)
+                (str(outcome.cell), "baseline", name): str(value)
                 for name, value in fields.items()
                 if name not in OMITTED | {"figures", "is_short"}
             }
     return facts
+
+
+def copy_reports(folder: Path) -> Path:
+    """Return a copy of the committed reports, whose baseline has the current format."""
+    reports = Path(shutil.copytree(ROOT / "reports", folder / "reports"))
+    write_baseline(reports / "baseline", read_baseline(find_baseline(reports)))
+    return reports
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +138,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     # The command `baseline` accepts complete results only.
     baseline = make_baseline(read_run(root / "build/results.json"))
-    (root / "reports/baseline.json").write_text(baseline.to_json())
+    write_baseline(root / "reports/baseline", baseline)
     return read_reports(root / "reports")
 
 
@@ -159,14 +171,14 @@ def test_the_sample_has_values_of_each_table(fresh: Facts) -> None:
         ("models/loop_mixed.md", r"batch 1 and up, proved 1 to 64", "batch 1 and up"),
         ("models/loop_traced.md", r"/cpu: xfail at parity", "/cpu: xfail at convert"),
         ("results.csv", r"loop_mixed,20,cpu,pass", "loop_mixed,20,cpu,fail"),
-        ("baseline.json", r'("loop_traced/17/cpu",\s+"status": )"xfail"', r'\1"pass"'),
-        ("baseline.json", r'("loop_mixed/20/cpu".*?"nodes": )9', r"\g<1>8"),
+        ("baseline/loop_traced.json", r'("loop_traced/17/cpu",\s+"status": )"xfail"', r'\1"pass"'),
+        ("baseline/loop_mixed.json", r'("loop_mixed/20/cpu".*?"nodes": )9', r"\g<1>8"),
     ],
 )
 def test_an_edited_value_is_a_difference(
     tmp_path: Path, file: str, before: str, after: str | None
 ) -> None:
-    reports = shutil.copytree(ROOT / "reports", tmp_path / "reports")
+    reports = copy_reports(tmp_path)
     text = (reports / file).read_text(encoding="utf-8")
     after = after or r"| 9 | torchscript (trace) | \1 | 10 "
     edited = re.sub(before, after, text, count=1, flags=re.DOTALL)
@@ -176,11 +188,11 @@ def test_an_edited_value_is_a_difference(
 
 
 def test_sizes_and_errors_of_floats_are_not_compared(tmp_path: Path) -> None:
-    reports = shutil.copytree(ROOT / "reports", tmp_path / "reports")
+    reports = copy_reports(tmp_path)
     for file, before, after in (
         ("models/loop_mixed.md", "error ≤ 1e-7, ≤ 10% of", "error ≤ 1e-6, ≤ 50% of"),
         ("models/loop_mixed.md", "1.41 kB", "1.42 kB"),
-        ("baseline.json", '"error": 0.14', '"error": 0.15'),
+        ("baseline/loop_mixed.json", '"error": 0.14', '"error": 0.15'),
     ):
         text = (reports / file).read_text(encoding="utf-8")
         assert before in text

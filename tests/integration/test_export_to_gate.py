@@ -137,6 +137,17 @@ def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_pa
     assert damaged.returncode == 5
     assert "baseline.json" in damaged.stderr
     assert "Traceback" not in damaged.stderr
+    # An export needs no baseline: it prints a warning and writes the tables without one.
+    (root / "reports/baseline").mkdir()
+    (root / "reports/baseline/good.json").write_text("<<<<<<< HEAD\n")
+    export = run_exporter(root, "export")
+    assert export.returncode == 0, export.stderr
+    warning = "reports/baseline/good.json: contains a merge conflict; resolve it"
+    assert warning in export.stdout + export.stderr
+    assert (root / "reports/COMPATIBILITY.md").is_file()
+    report = run_exporter(root, "report")
+    assert (report.returncode, warning in report.stderr) == (0, True)
+    assert run_exporter(root, "baseline").returncode == 5
 
 
 def test_ctrl_c_ends_all_workers_and_keeps_finished_cells(tmp_path: Path) -> None:

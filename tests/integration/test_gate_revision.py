@@ -5,7 +5,9 @@ The tests use real git repositories and invented results, because they need no e
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -42,6 +44,12 @@ def branch(accepted: Path, tmp_path: Path) -> Path:
     return tmp_path / "repository" / accepted.relative_to(repository)
 
 
+def accept(root: Path, status: Status = Status.PASS) -> None:
+    """Write results for the current manifests and accept them."""
+    write_results(root, status)
+    assert run_exporter(root, "baseline").returncode == 0
+
+
 def run_gate(root: Path, revision: str = "main", **environment: str) -> tuple[int, str, str]:
     process = run_exporter(root, "gate", "--against", revision, **environment)
     assert "Traceback" not in process.stderr
@@ -73,10 +81,10 @@ def test_a_finding_contains_the_last_green_commit(branch: Path, tmp_path: Path) 
     assert green in run_gate(branch)[1]
     assert green in run_exporter(branch, "gate").stdout
     # An uncommitted baseline and a shallow clone have no last green commit.
-    baseline = branch / "reports/baseline.json"
+    baseline = branch / "reports/baseline/net.json"
     baseline.write_text(baseline.read_text() + "\n")
     assert "last green" not in run_exporter(branch, "gate").stdout
-    run_git(branch, "checkout", "-q", "--", "reports/baseline.json")
+    run_git(branch, "checkout", "-q", "--", "reports/baseline")
     shallow = tmp_path / "cut"
     run_git(
         tmp_path, "clone", "-q", "--depth", "1", f"file://{tmp_path / 'repository'}", str(shallow)
@@ -144,7 +152,7 @@ def test_a_branch_that_skips_or_loosens_or_drops_cells_is_blocked(branch: Path) 
 def test_later_changes_of_main_do_not_affect_the_branch(branch: Path) -> None:
     run_git(branch, "checkout", "-q", "main")
     (branch / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
-    (branch / "reports/baseline.json").write_text("damaged")
+    (branch / "reports/baseline/net.json").write_text("damaged")
     run_git(branch, "commit", "-qam", "more")
     run_git(branch, "checkout", "-q", "topic")
     write_results(branch)
@@ -200,7 +208,7 @@ def test_a_revision_without_baseline_history_or_valid_manifests_is_an_error(bran
     code, _, errors = run_gate(branch)
     assert (code, "no common commit" in errors, "fetch-depth: 0" in errors) == (4, True, True)
     code, _, errors = run_gate(branch, "unrelated")
-    assert (code, "has no reports/baseline.json" in errors) == (1, True)
+    assert (code, "has no reports/baseline;" in errors) == (1, True)
     (branch / "manifests/net.toml").write_text(MANIFEST.replace("format = 1", "format = ["))
     run_git(branch, "commit", "-qam", "broken")
     (branch / "manifests/net.toml").write_text(MANIFEST)
@@ -219,7 +227,7 @@ def test_another_source_is_shown_and_another_interface_is_blocked(branch: Path) 
     path = branch / "manifests/net.toml"
     text = path.read_text()
     path.write_text(text + "seed = 7\n")
-    write_results(branch, Status.PASS)
+    accept(branch)
     code, output, errors = run_gate(branch)
     assert code == 0, output + errors
     assert "net/17..18/cpu: warning: model redefined: seed: 0 -> seed: 7" in output
@@ -228,6 +236,41 @@ def test_another_source_is_shown_and_another_interface_is_blocked(branch: Path) 
     code, output, _ = run_gate(branch)
     assert code == 1
     assert "net/17..18/cpu: contract relaxed: mode: eval -> mode: train" in output
+
+
+def test_an_edited_entry_is_a_finding_until_it_is_accepted_and_then_listed(branch: Path) -> None:
+    path = branch / "manifests/net.toml"
+    path.write_text(path.read_text().replace('["batch", 4]', "[1, 4]"))
+    write_results(branch)
+    changed = "contract changed: input x: shape = batch, 4 -> input x: shape = 1, 4"
+    plain = run_exporter(branch, "gate")
+    assert (plain.returncode, f"net/17..18/cpu: {changed}" in plain.stdout) == (1, True)
+    assert (
+        "net: input x: shape = batch, 4 -> input x: shape = 1, 4"
+        in run_exporter(branch, "check").stderr
+    )
+    accept(branch)
+    assert run_exporter(branch, "gate").stdout.startswith("2 cells as accepted")
+    words = run_git(branch, "diff", "--", "reports/baseline")
+    assert '-    "input x": {"shape": ["batch", 4],' in words
+    assert '+    "input x": {"shape": [1, 4],' in words
+    code, output, _ = run_gate(branch)
+    assert (code, "contract relaxed: shape of x: batch, 4 -> shape of x: 1, 4" in output) == (
+        1,
+        True,
+    )
+    assert f"net/17..18/cpu: {changed}" in output.partition("accepted in this branch")[2]
+    assert "## Accepted in this branch" in (branch / "build/comment.md").read_text()
+    document = json.loads(run_exporter(branch, "gate", "--against", "main", "--json").stdout)
+    assert {each["kind"] for each in document["accepted"]} == {"contract changed"}
+    # A baseline without contracts has nothing to compare.
+    accepted = (branch / "reports/baseline/net.json").read_text()
+    old = re.sub(r' *"(contract|weights)": ({.*?\n  }|""),\n', "", accepted, flags=re.DOTALL)
+    old = old.replace('"format": 4', '"format": 3')
+    shutil.rmtree(branch / "reports/baseline")
+    (branch / "reports/baseline.json").write_text(old)
+    plain = run_exporter(branch, "gate")
+    assert (plain.returncode, "the baseline has an older format" in plain.stderr) == (0, True)
 
 
 @in_both_places
@@ -264,7 +307,7 @@ def test_the_code_of_a_function_that_creates_inputs_is_compared(branch: Path) ->
     helpers.write_text("def draw(shape): ...\n")
     shape = 'shape = ["batch", 4]'
     manifest.write_text(MANIFEST.replace(shape, f'{shape}, fill = {{ python = "net.py:fill" }}'))
-    write_results(branch)
+    accept(branch)
     run_git(branch, "add", ":/")
     run_git(branch, "commit", "-qm", "a function")
     code.write_text(_INPUTS.replace("depth = 3", "depth = 4"))
@@ -280,7 +323,7 @@ def test_a_fixed_size_outside_of_its_new_axis_is_blocked(branch: Path) -> None:
     named = MANIFEST.replace('["batch", 4]', '["batch", "width"]')
     for limit, expected in ((64, 0), (3, 1)):
         path.write_text(f"{named}axes.width = {{ max = {limit} }}\n")
-        write_results(branch)
+        accept(branch)
         code, output, _ = run_gate(branch)
         assert code == expected, output
     assert "contract relaxed: axis width: 4 -> axis width: " in output

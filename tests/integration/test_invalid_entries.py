@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.records.baseline import read_baseline
 from exporter.records.record import Stage, Status
 from tests.integration.project import make_project, read_cells, run_exporter
 
@@ -67,7 +68,7 @@ def test_reports_show_the_invalid_entry_and_the_unreadable_file(accepted: Path) 
 
 def test_the_gate_fails_and_the_baseline_keeps_the_cells_of_the_file(accepted: Path) -> None:
     run_exporter(accepted, "export")
-    before = (accepted / "reports/baseline.json").read_text(encoding="utf-8")
+    before = read_baseline(accepted / "reports/baseline")
     gate = run_exporter(accepted, "gate")
     assert gate.returncode == 1
     assert "newly red" in gate.stdout
@@ -76,7 +77,7 @@ def test_the_gate_fails_and_the_baseline_keeps_the_cells_of_the_file(accepted: P
         refused = run_exporter(accepted, *command)
         assert refused.returncode == 2, refused.stdout
         assert "manifests/other.toml" in refused.stderr
-    assert (accepted / "reports/baseline.json").read_text(encoding="utf-8") == before
+    assert read_baseline(accepted / "reports/baseline") == before
     assert (accepted / "build/lost").is_dir()
 
 

@@ -74,6 +74,11 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def make_file(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+
+
 def edit(path: Path) -> None:
     path.write_text(path.read_text() + "\n# more\n")
 
@@ -95,7 +100,7 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "new manifest": ("manifests/more.toml", lambda path: path.write_text("format = 2"), ""),
     "results": ("build/results.json", Path.unlink, ""),
     "page": ("reports/models/good.md", Path.unlink, ""),
-    "baseline": ("reports/baseline.json", Path.touch, ""),
+    "baseline": ("reports/baseline/good.json", make_file, ""),
     "settings": ("pyproject.toml", edit, ""),
     "killed run": ("build/.work", Path.mkdir, ""),
 }

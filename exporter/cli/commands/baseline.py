@@ -17,6 +17,7 @@ from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_neare
 from exporter.core.text import pluralize
 from exporter.manifest import load_project
 from exporter.planning.plan import pattern_matches
+from exporter.records.baseline import FOLDER
 from exporter.records.record import CellId
 from exporter.report.rows.failures import GateContext, group_findings, name_subject
 
@@ -159,4 +160,4 @@ def _select_cells(patterns: Sequence[str], acceptance: Acceptance) -> frozenset[
 
 def _print_accepted(acceptance: Acceptance, count: int) -> None:
     reports = acceptance.manifest.project.reports
-    print_line(f"accepted {pluralize(count, 'cell')}: {reports}/baseline.json")
+    print_line(f"accepted {pluralize(count, 'cell')}: {reports}/{FOLDER}")

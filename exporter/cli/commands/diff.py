@@ -12,17 +12,23 @@ import click
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, show_findings
-from exporter.cli.output.terminal import print_error, print_line
+from exporter.cli.output.terminal import print_line
 from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
 from exporter.gate.baseline_comparison import compare_baselines
-from exporter.records.baseline import Baseline, make_baseline, read_baseline
+from exporter.records.baseline import (
+    AcceptedModel,
+    Baseline,
+    build_baseline,
+    make_baseline,
+    read_baseline,
+)
 from exporter.records.record import CellId, Record, RunRecord, read_run
 from exporter.report.pages.page_files import render_comparison
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +65,9 @@ def _parse_file(context: click.Context, parameter: click.Parameter, value: str) 
 def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: Path) -> int:
     """Compare two results or baselines.
 
-    Each file is a results.json or a baseline.json. FILE@NAME selects the cells of a toolchain, and
-    the other file those of its own toolchain or of the project's packages. The exit code is 1 if
-    they differ.
+    Each file is a results.json, a baseline or a file of one. FILE@NAME selects the cells of a
+    toolchain, and the other file those of its own toolchain or of the project's packages. The exit
+    code is 1 if they differ.
     """
     if before.toolchain or after.toolchain:
         before, after = (
@@ -74,9 +80,6 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
         versions = (old_tools.get(name, "?"), new_tools.get(name, "?"))
         if versions[0] != versions[1]:
             print_line(f"{name}: {versions[0]} -> {versions[1]}")
-    for argument, file in ((before, old), (after, new)):
-        if not file.baseline.has_figures:
-            print_error(f"warning: {argument.path}: has no figures; drift is not compared")
     if html is not None:
         if not new.records:
             message = f"{after.path}: is a baseline without details; give a results.json for --html"
@@ -100,12 +103,12 @@ def _read_file(argument: _FileArgument) -> _ComparedFile:
     """Read a results file or a baseline, depending on its keys, and select the toolchain."""
     path = argument.path
     try:
-        table = json.loads(path.read_bytes())
+        table = {} if path.is_dir() else json.loads(path.read_bytes())
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
     except (ValueError, RecursionError) as error:
-        message = f"{path}: is not JSON; expected a results.json or a baseline.json"
+        message = f"{path}: is not JSON; expected a results.json or a baseline"
         raise ExporterError(ExitCode.UNREADABLE, message) from error
     if isinstance(table, dict) and "records" in table:
         run = read_run(path)
@@ -140,7 +143,7 @@ def _select_toolchain(file: _ComparedFile, argument: _FileArgument) -> _Compared
     is_current = argument.toolchain == CURRENT_TOOLCHAIN
     tools = {} if is_current else next((each for each in versions if each), {})
     known = {name: tools.get(name, version) for name, version in file.baseline.tools.items()}
-    baseline = file.baseline.model_copy(update={"cells": outcomes, "tools": known})
+    baseline = build_baseline(outcomes, lambda _: AcceptedModel(tools=known, cells=()))
     return _ComparedFile(baseline=baseline, records=records)
 
 

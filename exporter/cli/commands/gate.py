@@ -49,9 +49,9 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     print_result_notes(result.current)
     if result.revision:
         print_error(f"compared with {result.revision}")
-    if not result.baseline.has_figures:
+    if not result.revision and not result.baseline.has_contracts:
         print_error(
-            "warning: the baseline has no figures, so drift is not compared; run "
+            "warning: the baseline has an older format, so edited entries are not compared; run "
             "`exporter baseline` to accept the results again"
         )
     findings = result.findings
@@ -61,7 +61,8 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         accepted_in=result.accepted_in,
     )
     project_root = Path(manifest.project.root)
-    page = render_gate(findings, project_root / manifest.project.templates, context)
+    templates = project_root / manifest.project.templates
+    page = render_gate(findings, templates, context, result.accepted)
     _write_pages(build, page)
     github.append_to_step_summary(page)
     if as_json:
@@ -72,6 +73,9 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         red = ExitCode.MANIFEST if result.is_passed else ExitCode.RED
         return ExitCode.OK if document.is_passed else red
     github.annotate(_make_annotations(context, findings), project_root)
+    if result.accepted:
+        print_line(f"accepted in this branch since {result.revision}:")
+        show_findings(result.accepted)
     if not findings and manifest.problems:
         print_line("a manifest file has a problem, so its models are unknown", color="red")
         return ExitCode.MANIFEST

@@ -11,7 +11,7 @@ from exporter.api.gate_run import read_results
 from exporter.api.report_pages import write_reports
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import make_summary, open_project, print_result_notes
-from exporter.cli.output.terminal import print_line, print_summary
+from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize
 from exporter.pipeline.shard_merge import merge_shards
@@ -32,7 +32,8 @@ def report(root: Path, *, commits: bool) -> int:
     current = read_results(manifest)
     print_result_notes(current)
     run = current.results.run
-    write_reports(manifest, run, os.environ if commits else None)
+    for warning in write_reports(manifest, run, os.environ if commits else None):
+        print_error(warning)
     cells = pluralize(len(run.records), "cell")
     print_line(f"{cells}: {manifest.project.reports}/COMPATIBILITY.md")
     return ExitCode.OK
@@ -58,7 +59,8 @@ def merge(folders: tuple[Path, ...], root: Path) -> int:
     plan = make_plan(manifest)
     merged = merge_shards(manifest, plan, folders)
     results = merged.results
-    write_reports(manifest, results.run)
+    for warning in write_reports(manifest, results.run):
+        print_error(warning)
     print_summary(make_summary(manifest, plan, results.run))
     tables = f"{manifest.project.reports}/COMPATIBILITY.md"
     print_line(f"merged {pluralize(merged.count, 'shard')}; tables: {tables}")

@@ -91,6 +91,9 @@ class GateDocument(FrozenModel):
     problems: Items[str] = Field(description="Problems of manifests, whose models are unknown.")
     missing: dict[str, str] = Field(description="The cells without a result, with the reason.")
     findings: Items[Finding] = Field(description="The worst first.")
+    accepted: Items[Finding] = Field(
+        description="With `--against`: what the baseline of the branch accepts."
+    )
 
 
 #: The documents in the order of `JSON_COMMANDS`.
@@ -167,6 +170,7 @@ def make_gate_document(result: GateResult, context: GateContext) -> GateDocument
         problems=problems,
         missing={str(cell): reason for cell, reason in missing.items()},
         findings=tuple(_describe_finding(finding, context) for finding in result.findings),
+        accepted=tuple(_describe_finding(finding, context) for finding in result.accepted),
     )
 
 

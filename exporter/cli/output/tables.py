@@ -334,7 +334,7 @@ def show_findings(
     for group in failures.group_findings(findings):
         finding = group.first
         color = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
-        warning = "" if finding.is_blocking else "warning: "
+        warning = "warning: " if finding.action == "warn" else ""
         change = f"{finding.before} -> {finding.after}"
         print_line(
             f"{failures.name_subject(group)}: {warning}{finding.kind}: {change}", color=color

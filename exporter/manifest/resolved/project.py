@@ -171,10 +171,14 @@ class GatePolicy(FrozenModel):
     """The cell is accepted or promised and has no result, or it is accepted and no longer
     promised."""
     relaxed: Action = "block"
-    """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass."""
+    """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass, or weights
+    or their hash are no longer named. Always: weights were loaded and are initial values now."""
     redefined: Action = "warn"
     """With `--against`: the entry has another source, other weights, options or data. The cells are
     proved, but for another model than the accepted one."""
+    contract: Action = "block"
+    """The entry differs from the one with which the cells were accepted, or weights were initial
+    values and are loaded now. Blocks until it is accepted."""
     worse: Action = "block"
     """The cell was red before, and fails now at an earlier stage or dies."""
     flaky: Action = "block"

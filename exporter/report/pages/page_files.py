@@ -376,8 +376,9 @@ def render_gate(
     findings: Sequence[GateFinding],
     templates: Path | None = None,
     context: failures.GateContext | None = None,
+    accepted: Sequence[GateFinding] = (),
 ) -> str:
-    """Return the findings of the gate as markdown, the worst first.
+    """Return the findings of the gate as markdown, the worst first, and what a branch accepts.
 
     Without a context, which has the manifest, the records and the commit of the baseline, the page
     has no details.
@@ -407,6 +408,7 @@ def render_gate(
         warnings=failures.cluster_findings(
             [finding for finding in others if not finding.is_blocking]
         ),
+        accepted=failures.cluster_findings(accepted),
     )
 
 

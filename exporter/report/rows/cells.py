@@ -270,7 +270,7 @@ class AcceptanceHistory:
         if outcome == NOT_ACCEPTED:
             return "never accepted: it is not in the baseline"
         if outcome != AS_ACCEPTED:
-            tools = format_export_tools(self.baseline.tools)
+            tools = format_export_tools(self.baseline.models[cell.id.model].tools)
             return f"{outcome} in the baseline{f', with {tools}' if tools else ''}"
         reason = join_lines(self._outcomes[cell.id].reason)
         if not cell.is_red and not reason:

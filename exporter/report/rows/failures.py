@@ -552,7 +552,8 @@ def find_context(findings: Sequence[GateFinding], context: GateContext) -> Findi
     is_promised = any(spec.id == first.cell.model for spec in context.manifest.models)
     reasons = explain_failure(record, command) if record else FailureReasons()
     # A relaxed promise and a removed cell have no failure to show.
-    has_failure = record is not None and first.kind is not FindingKind.RELAXED and is_promised
+    is_promise = first.kind in (FindingKind.RELAXED, FindingKind.CONTRACT)
+    has_failure = record is not None and not is_promise and is_promised
     return FindingContext(
         code=reasons.code if has_failure else "",
         locations=list_locations([finding.cell for finding in findings], context.manifest),

@@ -18,8 +18,20 @@ def test_versions_of_a_file_have_their_commits(tmp_path: Path) -> None:
         run_git(tmp_path, "add", ".")
         run_git(tmp_path, "commit", "-qm", "next")
     head, day = run_git(tmp_path, "log", "-1", "--format=%H %cs").split()
-    versions = list_versions(file, os.environ, 100)
-    assert [content for _, content in versions] == [f"{index}".encode() for index in range(52)]
+    names = ("baseline", "baseline.json")
+    versions = list_versions(tmp_path, names, os.environ, 100)
+    assert [files for _, files in versions] == [
+        {"baseline.json": f"{index}".encode()} for index in range(52)
+    ]
     assert str(versions[-1][0]) == f"{head[:12]} of {day}" == str(find_head(tmp_path, os.environ))
-    assert len(list_versions(file, os.environ, 3)) == 3
-    assert list_versions(tmp_path.parent / "none.json", os.environ, 3) == []
+    assert len(list_versions(tmp_path, names, os.environ, 3)) == 3
+    assert list_versions(tmp_path.parent, ("none.json",), os.environ, 3) == []
+    # A file becomes a folder.
+    file.unlink()
+    (tmp_path / "baseline").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"baseline/{name}.json").write_text(name)
+    run_git(tmp_path, "add", ".")
+    run_git(tmp_path, "commit", "-qm", "a folder")
+    (_, last) = list_versions(tmp_path, names, os.environ, 3)[-1]
+    assert last == {"baseline/a.json": b"a", "baseline/b.json": b"b"}

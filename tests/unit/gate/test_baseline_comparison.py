@@ -18,9 +18,11 @@ from exporter.gate.baseline_comparison import (
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding, select_blocking
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, ModelPolicy
 from exporter.records.baseline import (
+    AcceptedModel,
     Baseline,
     CellOutcome,
     Figures,
+    build_baseline,
     extract_outcomes,
     make_baseline,
     parse_cell,
@@ -40,7 +42,8 @@ from exporter.records.record import (
 from tests.unit.factory import DYNAMO, TORCHSCRIPT, make_artifact, make_record, make_run
 
 CELL = parse_cell("alexnet/18/cpu")
-EMPTY = Baseline(tools={}, cells=())
+EMPTY = Baseline()
+NO_STATE = AcceptedModel(tools={}, cells=())
 UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
 
 statuses = st.sampled_from(Status)
@@ -256,7 +259,7 @@ def test_a_baseline_without_the_set_accepts_only_the_deciding_check() -> None:
     """A baseline of format 2 does not contain the other checks."""
     (outcome,) = make_baseline(make_run(fail_checks("axes", "values"))).cells
     old = outcome.model_copy(update={"other_checks": ()})
-    accepted = Baseline(format=2, tools={}, cells=(old,))
+    accepted = build_baseline([old], lambda _: NO_STATE)
     (finding,) = compare_results(accepted, make_run(fail_checks("axes", "values")), [CELL])
     assert (finding.kind, finding.is_blocking) == (FindingKind.CHANGED, True)
     assert not compare_results(accepted, make_run(fail_checks("axes")), [CELL])
@@ -391,7 +394,7 @@ def make_outcome(cell: CellId = CELL, **fields: Any) -> CellOutcome:
 
 def find(before: CellOutcome, after: CellOutcome, gate: Gate = DEFAULT_GATE) -> list[GateFinding]:
     current = _CurrentResults(outcomes={after.cell: after}, promised=frozenset({after.cell}))
-    return list(_compare({before.cell: before}, current, gate))
+    return list(_compare(build_baseline([before], lambda _: NO_STATE), current, gate))
 
 
 @pytest.mark.parametrize(("kind", "before", "more", "same"), DRIFT)
@@ -522,12 +525,11 @@ def test_figures_within_the_limits_keep_their_accepted_value() -> None:
     accepted = make_baseline(make_run(make_file_record(100_000, 100)))
     for size in (103_000, 104_900, 100_000, 97_000):
         run = make_run(make_file_record(size, 100))
-        assert accept_all(accepted, extract_outcomes(run), run.tools, DEFAULT_GATE).cells == (
-            accepted.cells
-        )
+        updated = accept_all(accepted, extract_outcomes(run), accepted.models, DEFAULT_GATE)
+        assert updated.cells == accepted.cells
     for size in (106_000, 90_000):
         run = make_run(make_file_record(size, 100))
-        updated = accept_all(accepted, extract_outcomes(run), run.tools, DEFAULT_GATE)
+        updated = accept_all(accepted, extract_outcomes(run), accepted.models, DEFAULT_GATE)
         assert updated == make_baseline(run)
 
 

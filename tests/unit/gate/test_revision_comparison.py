@@ -423,7 +423,9 @@ def test_an_improvement_that_the_branch_accepts_is_no_finding() -> None:
 @pytest.mark.parametrize(("policy", "blocks"), [("block", [True]), ("warn", [False])])
 def test_the_policy_of_the_revision_applies_to_reasons(policy: str, blocks: list[bool]) -> None:
     before = make_baseline(make_run(*GREEN))
-    accepted = accept_some(before, extract_outcomes(make_run(*RED)), [CELLS[1]], "known, see 12")
+    accepted = accept_some(
+        before, extract_outcomes(make_run(*RED)), {CELLS[1]: "known, see 12"}, {}
+    )
     findings = compare(GREEN, RED, accepted, policy)
     assert [each.is_blocking for each in findings] == blocks
     assert findings[0].message == "accepted here: known, see 12 (off by 3)"
@@ -438,7 +440,10 @@ def test_the_policy_of_the_revision_applies_to_reasons(policy: str, blocks: list
 
 def test_an_older_reason_does_not_accept_a_relaxation() -> None:
     old = accept_some(
-        make_baseline(make_run(*GREEN)), extract_outcomes(make_run(*GREEN)), CELLS, "why"
+        make_baseline(make_run(*GREEN)),
+        extract_outcomes(make_run(*GREEN)),
+        dict.fromkeys(CELLS, "why"),
+        {},
     )
     then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=old)
     loose = ProjectState(
@@ -451,7 +456,7 @@ def test_an_older_reason_does_not_accept_a_relaxation() -> None:
 def test_a_removed_cell_can_have_a_reason() -> None:
     before = make_baseline(make_run(*GREEN))
     remaining = extract_outcomes(make_run(GREEN[1]))
-    accepted = accept_some(before, remaining, [CELLS[0]], "opset 17 is history")
+    accepted = accept_some(before, remaining, {CELLS[0]: "opset 17 is history"}, {})
     assert accepted.dropped == {CELLS[0]: "opset 17 is history"}
     then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=before)
     current = ProjectState(manifest=make_manifest(make_spec(opsets=(18,))), baseline=accepted)

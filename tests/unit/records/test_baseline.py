@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Commit
 from exporter.records.baseline import (
+    AcceptedModel,
     Baseline,
+    build_baseline,
     build_trend,
     extract_outcome,
     extract_outcomes,
+    find_baseline,
     list_steps,
     make_baseline,
     parse_cell,
@@ -26,6 +29,7 @@ from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
+from tests.integration.project import run_git
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 RECORDS = [
@@ -40,22 +44,18 @@ TRACED = '"exporter": "torchscript", "capture": "trace"'
 FIGURES = '"figures": {"bytes": 1234, "nodes": 2, "ir_version": 10}}'
 
 
-def test_figures_are_missing_if_one_passing_cell_has_none() -> None:
-    baseline = make_baseline(make_run(*RECORDS))
-    assert baseline.has_figures
-    bare = (each.model_copy(update={"figures": None}) for each in baseline.cells)
-    assert not baseline.model_copy(update={"cells": tuple(bare)}).has_figures
-
-
 @given(st.permutations(RECORDS))
 def test_the_same_records_give_the_same_bytes(records: list[Record]) -> None:
-    assert (
-        make_baseline(make_run(*records)).to_json() == make_baseline(make_run(*RECORDS)).to_json()
-    )
+    first, second = (make_baseline(make_run(*each)).models for each in (records, RECORDS))
+    assert [each.to_json() for each in first.values()] == [
+        each.to_json() for each in second.values()
+    ]
 
 
 def test_there_is_one_sorted_line_per_cell_without_machine_details() -> None:
-    lines = make_baseline(make_run(*RECORDS)).to_json().splitlines()
+    models = make_baseline(make_run(*RECORDS)).models
+    assert [*models] == ["alexnet", "bert"]
+    lines = [line for each in models.values() for line in each.to_json().splitlines()]
     # Split at commas, because the lines are too long for this file.
     cells = [line.strip().removesuffix(",").split(", ") for line in lines if '"cell"' in line]
     assert [", ".join(cell[:2]) for cell in cells] == [
@@ -76,11 +76,22 @@ def test_there_is_one_sorted_line_per_cell_without_machine_details() -> None:
 
 
 def test_a_written_baseline_is_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "reports" / "baseline.json"
-    baseline = make_baseline(make_run(*RECORDS))
+    path = find_baseline(tmp_path / "reports")
+    contract = {"seed": 7, "axis batch": {"max": 8}, "init": {"x": [1, 1.0, True, None]}}
+    state = AcceptedModel(tools={"torch": "2.13.0"}, weights="initial", contract=contract, cells=())
+    dropped = {parse_cell("gone/9/cpu"): "history"}
+    cells = make_baseline(make_run(*RECORDS)).cells
+    baseline = build_baseline(cells, lambda _: state, dropped)
     write_baseline(path, baseline)
     assert read_baseline(path) == baseline
-    assert json.loads(path.read_text())["format"] == 3
+    assert sorted(each.name for each in path.iterdir()) == [
+        "alexnet.json",
+        "bert.json",
+        "gone.json",
+    ]
+    assert json.loads((path / "bert.json").read_text())["format"] == 4
+    write_baseline(path, build_baseline(cells[:1], lambda _: state))
+    assert [each.name for each in path.iterdir()] == ["alexnet.json"]
 
 
 @pytest.mark.parametrize("records", [[], RECORDS[:1]])
@@ -102,12 +113,16 @@ CELL = '{"cell": "a/9/cpu", "status": "pass"}'
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (
+            f'{{"format": 4, "tools": {{}}, "cells": [{CELL}]}}',
+            "has cells of a; a file has one model",
+        ),
         ("", "EOF"),
         ("{", "EOF"),
         ("[]", "object"),
         ("[" * 100_000, "recursion|EOF"),
         ("\ufffe", "JSON"),
-        ('{"format": 4, "tools": {}, "cells": []}', "format: Input should be 1, 2 or 3"),
+        ('{"format": 5, "tools": {}, "cells": []}', "format: Input should be 1, 2, 3 or 4"),
         ('{"format": 1, "tools": {}}', "cells: Field required"),
         ('{"format": 1, "tools": {}, "cells": [], "more": 1}', "more: Extra inputs"),
         (f'{{"format": 1, "tools": {{}}, "cells": [{CELL}, {CELL}]}}', "the cell a/9/cpu twice"),
@@ -130,11 +145,21 @@ def test_a_damaged_baseline_is_an_error(content: str, message: str, tmp_path: Pa
 
 
 def test_a_folder_or_binary_file_is_unreadable(tmp_path: Path) -> None:
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00{}")
-    for path in (tmp_path, tmp_path / "bytes"):
-        with pytest.raises(ExporterError) as caught:
-            read_baseline(path)
-        assert caught.value.exit_code is ExitCode.UNREADABLE
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00{}")
+    (tmp_path / "conflict.json").write_text("<<<<<<< HEAD\n")
+    with pytest.raises(ExporterError) as caught:
+        read_baseline(tmp_path)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
+    assert [str(each).split("/")[-1][:10] for each in caught.value.problems] == [
+        "bytes.json",
+        "conflict.j",
+    ]
+    (tmp_path / "bytes.json").unlink()
+    (tmp_path / "conflict.json").unlink()
+    (tmp_path / "a.json").mkdir()
+    with pytest.raises(ExporterError, match="cannot be read") as caught:
+        read_baseline(tmp_path)
+    assert caught.value.exit_code is ExitCode.UNREADABLE
 
 
 def test_two_records_of_a_cell_are_an_error() -> None:
@@ -192,17 +217,51 @@ def test_the_baseline_has_every_failing_check() -> None:
     assert str(outcome) == "fail at parity (axes, values)"
 
 
-@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("format", [1, 2, 3])
 def test_an_older_baseline_is_read_and_written_in_the_new_format(
     format: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "baseline.json"
     failed = CELL.replace("pass", "xfail").replace("}", ', "stage": "parity", "check": "axes"}')
-    path.write_text(f'{{"format": {format}, "tools": {{}}, "cells": [{failed}]}}')
+    other = CELL.replace("a/9", "b/9")
+    tools = '"tools": {"torch": "2.12.0"}'
+    path.write_text(f'{{"format": {format}, {tools}, "cells": [{failed}, {other}]}}')
+    assert find_baseline(tmp_path) == path
     baseline = read_baseline(path)
     assert baseline.cells[0].other_checks == ()
-    write_baseline(path, baseline)
-    assert json.loads(path.read_text())["format"] == 3
+    assert not baseline.has_contracts
+    assert baseline.tools == {"torch": "2.12.0"}
+    write_baseline(tmp_path / "baseline", baseline)
+    assert not path.exists()
+    assert read_baseline(find_baseline(tmp_path)) == baseline
+    assert json.loads((tmp_path / "baseline/b.json").read_text())["tools"] == baseline.tools
+
+
+def test_branches_with_different_models_merge_without_a_conflict(tmp_path: Path) -> None:
+    """Both branches add a model, accept another result of a model, and use other tools."""
+    folder = tmp_path / "baseline"
+
+    def commit(branch: str, *records: Record, torch: str) -> Baseline:
+        accepted = read_baseline(folder) if folder.exists() else Baseline()
+        new = make_baseline(make_run(*records, tools={"torch": torch}))
+        merged = Baseline(models={**accepted.models, **new.models})
+        write_baseline(folder, merged)
+        run_git(tmp_path, "checkout", "-qB", branch)
+        run_git(tmp_path, "add", ".")
+        run_git(tmp_path, "commit", "-qm", branch)
+        return new
+
+    run_git(tmp_path, "init", "-q", "-b", "main")
+    commit("main", make_record("a/9/cpu"), make_record("b/9/cpu"), torch="2.12.0")
+    ours = commit("ours", make_record("a/9/cpu", "fail"), make_record("aa/9/cpu"), torch="2.13.0")
+    run_git(tmp_path, "checkout", "-q", "main")
+    theirs = commit(
+        "theirs", make_record("b/9/cpu", "fail"), make_record("ab/9/cpu"), torch="2.14.0"
+    )
+    run_git(tmp_path, "merge", "-q", "--no-edit", "ours")
+    merged = read_baseline(folder)
+    assert merged == Baseline(models=dict(sorted({**ours.models, **theirs.models}.items())))
+    assert merged.tools == {"torch": "2.13.0, 2.14.0"}
 
 
 COMMITS = 60

@@ -53,7 +53,7 @@ RECORDS = [
     make_record("dcgan/18/cuda", "unavailable", message="no GPU here"),
     make_record("dcgan/9/cuda", "skip", message="too slow"),
 ]
-FINDINGS = compare_results(Baseline(tools={}, cells=()), make_run(*RECORDS), [RECORDS[0].cell])
+FINDINGS = compare_results(Baseline(), make_run(*RECORDS), [RECORDS[0].cell])
 
 
 def hostile_reasons(text: str) -> dict[str, object]:
@@ -131,7 +131,7 @@ def hostile_project(text: str, model: str = "alexnet") -> tuple[Manifest, RunRec
 
 def rendered(text: str) -> dict[str, Page]:
     manifest, run = hostile_project(text)
-    findings = compare_results(Baseline(tools={}, cells=()), run, run.by_cell())
+    findings = compare_results(Baseline(), run, run.by_cell())
     pages = {**render_pages(manifest, run, findings), "gate.md": render_gate(findings)}
     return {name: Page.of(page) for name, page in pages.items() if name.endswith(".md")}
 

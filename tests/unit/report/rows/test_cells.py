@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporter.gate.baseline_comparison import compare_results
-from exporter.records.baseline import Baseline, make_baseline
+from exporter.records.baseline import Baseline, build_baseline, make_baseline
 from exporter.records.record import Record
 from exporter.report.rows.cells import (
     AcceptanceHistory,
@@ -43,7 +43,7 @@ def test_findings_of_different_kinds_are_different_groups() -> None:
         make_record("a/12/cpu", "error", message="opset 12 lacks Foo"),
         make_record("a/13/cpu", "error", message="opset 13 lacks Bar"),
     )
-    findings = compare_results(Baseline(tools={}, cells=()), run, list(run.by_cell()))
+    findings = compare_results(Baseline(), run, list(run.by_cell()))
     assert [group.label for group in group_findings(findings)] == [
         "a/11..12/cpu",
         "a/13/cpu",
@@ -104,7 +104,8 @@ def cell(record: Record) -> Cell:
 def accept(record: Record, reason: str = "") -> Baseline:
     accepted = make_baseline(make_run(record, tools=NEW))
     (outcome,) = accepted.cells
-    return accepted.model_copy(update={"cells": (outcome.model_copy(update={"reason": reason}),)})
+    reasoned = outcome.model_copy(update={"reason": reason})
+    return build_baseline([reasoned], accepted.models.__getitem__)
 
 
 FORESEEN = make_record("net/17/cpu", "xfail")

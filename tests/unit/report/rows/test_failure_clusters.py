@@ -193,7 +193,7 @@ def test_findings_of_many_models_are_one_cluster() -> None:
     ]
     records += [make_record(f"{model}/10/cpu") for model in "abcde"]
     run = make_run(*records)
-    findings = compare_results(Baseline(tools={}, cells=()), run, run.by_cell())
+    findings = compare_results(Baseline(), run, run.by_cell())
     red, green = cluster_findings(findings)
     assert (red.affected.labels, red.affected.cells) == (("a/9/cpu", "b/9/cpu"), 2)
     assert green.affected.cells == 5
@@ -264,7 +264,7 @@ def test_an_older_failure_was_not_green() -> None:
 
 def test_new_cells_and_unknown_commits_have_their_own_text() -> None:
     new = make_record("other/17/cpu", "fail")
-    (finding,) = compare_results(Baseline(tools={}, cells=()), make_run(new), [new.cell])
+    (finding,) = compare_results(Baseline(), make_run(new), [new.cell])
     assert find_context([finding], make_context(new)).acceptance == "new: it was never accepted"
     red = make_record("net/17/cpu", "fail")
     (finding,) = compare(red, make_record("net/18/cpu", "error"))
