@@ -242,6 +242,10 @@ class InheritedEntry:
         return table.extends if isinstance(table, ModelEntry) else ""
 
 
+#: Entries of a chain of `extends`, because each one is merged with all others of its chain.
+_MAX_ENTRIES = 50
+
+
 @dataclass(frozen=True, slots=True)
 class InheritanceGraph:
     """Every entry of every file."""
@@ -268,16 +272,20 @@ class InheritanceGraph:
         if not entry.parent and "extends" not in entry.entry.broken:
             return [entry.defaults, entry.entry]
         parent = self._by_id.get(entry.parent)
-        if parent is not None and entry.parent not in children:
+        is_cycle, is_short = entry.parent in children, len(children) < _MAX_ENTRIES
+        if parent is not None and not is_cycle and is_short:
             return [entry.defaults, *self.list_layers(parent, report, children), entry.entry]
         if "extends" not in entry.entry.broken:
             name = entry.parent
-            if name in children:
+            if is_cycle:
                 cycle = children[children.index(name) :]
                 first = cycle.index(min(cycle))  # each entry of the cycle reports the same problem
                 text = " -> ".join((*cycle[first:], *cycle[: first + 1]))
                 message = f"is a cycle: {text}; remove one `extends`"
                 report.add(_build_problem(self._by_id[cycle[first]], message))
+            elif parent is not None:
+                message = f"is in a chain of more than {_MAX_ENTRIES} entries; extend an earlier one"
+                report.add(_build_problem(self._by_id[children[0]], message))
             elif name in self._unreadable:
                 for problem in self._unreadable[name]:
                     report.add(problem)

@@ -41,6 +41,19 @@ def test_each_layer_wins_over_those_before_it(tmp_path: Path) -> None:
     assert (b.timeout, b.mode, b.seed) == (2.0, "keep", 3)
 
 
+def test_a_chain_of_entries_has_a_limit(tmp_path: Path) -> None:
+    def write(count: int) -> str:
+        later = (f"[models.m{i}]\nextends = 'm{i - 1}'\nseed = {i}\n" for i in range(1, count))
+        return f"[models.m0]\n{ENTRY}{''.join(later)}"
+
+    assert load(tmp_path / "sound", write(50)).find_model("m49").seed == 49
+    with pytest.raises(ExporterError) as caught:
+        load(tmp_path / "long", write(52))
+    first, *others = str(caught.value).splitlines()
+    assert "models.m50.extends: is in a chain of more than 50 entries; extend an " in first, first
+    assert len(others) == 1
+
+
 def test_init_options_and_axes_are_merged_and_other_keys_are_replaced(tmp_path: Path) -> None:
     text = (
         "[defaults]\ninit = { a = 1, b = { c = 1 } }\ntags = ['x']\noptions.verbose = true\n"
