@@ -284,7 +284,7 @@ class InheritanceGraph:
                 message = f"is a cycle: {text}; remove one `extends`"
                 report.add(_build_problem(self._by_id[cycle[first]], message))
             elif parent is not None:
-                message = f"is in a chain of more than {_MAX_ENTRIES} entries; extend an earlier one"
+                message = f"is in a chain of more than {_MAX_ENTRIES}; extend an earlier entry"
                 report.add(_build_problem(self._by_id[children[0]], message))
             elif name in self._unreadable:
                 for problem in self._unreadable[name]:
