@@ -138,7 +138,8 @@ def add_command(name: str, purpose: str) -> None:
     """Add a session that runs the command of that name."""
 
     def session(session: nox.Session) -> None:
-        default = ["dist"] if name == "publish" else []
+        # The models of this repository have initial weights.
+        default = ["dist", "--initial"] if name == "publish" else []
         Environment.run(session, "exporter", name, *(session.posargs or default))
 
     session.__doc__ = purpose

@@ -262,11 +262,12 @@ def gate(
     evidence = find_evidence_findings(manifest, policy, run, datetime.now(UTC))
     findings = sorted((*findings, *evidence), key=lambda each: each.sort_key)
     if against is None:
-        commit = find_last_change(path, environment) if findings else None
+        commit = find_last_change([path], environment) if findings else None
         base = commit.id if commit else ""
     else:
         base = checkout.commit.id
-        commit = find_last_change(root / state.baseline_path, environment, base) or checkout.commit
+        files = [root / state.baseline_path]
+        commit = find_last_change(files, environment, base) or checkout.commit
     return GateResult(
         current=current,
         baseline=baseline,

@@ -137,19 +137,20 @@ def _is_inside(link: Path, folder: Path) -> bool:
 
 
 def find_last_change(
-    path: Path, environment: Mapping[str, str], commit: str | None = None
+    paths: Sequence[Path], environment: Mapping[str, str], commit: str | None = None
 ) -> Commit | None:
-    """Return the last commit up to `commit` that changed a file, or a file of a folder.
+    """Return the last commit up to `commit` that changed one of the files or folders.
 
-    Without a commit it is `HEAD`, and the path must be unchanged since. The result is None if git
-    cannot find it: the folder is not in a repository, the path has uncommitted changes, or the
+    Without a commit it is `HEAD`, and the paths must be unchanged since. The result is None if git
+    cannot find it: the folder is not in a repository, a path has uncommitted changes, or the
     history of a shallow clone ends before that commit.
     """
-    git = _Git(path.parent, environment)
+    git = _Git(paths[0].parent, environment)
+    names = [f":(literal){path.absolute()}" for path in paths]
     try:
-        if commit is None and git.try_run("status", "--porcelain", "--", path.name) != "":
+        if commit is None and git.try_run("status", "--porcelain", "--", *names) != "":
             return None
-        line = git.try_run("log", "-1", "--format=%H %cs %P", commit or "HEAD", "--", path.name)
+        line = git.try_run("log", "-1", "--format=%H %cs %P", commit or "HEAD", "--", *names)
         id, day, *parents = (line or "").split() or ("", "")
         is_cut = not parents and git.try_run("rev-parse", "--is-shallow-repository") != "false"
     except (ExporterError, OSError):

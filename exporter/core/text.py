@@ -176,7 +176,7 @@ def round_up_two_digits(value: float) -> float:
     """Return the value with two significant digits, never rounded down."""
     if not value:
         return 0.0
-    exact = Decimal(value)
+    exact = Decimal(str(value))  # not 0.00100000000000000002 for 0.001
     step = Decimal((0, (1,), exact.adjusted() - 1))
     return float(exact.quantize(step, rounding=ROUND_CEILING))
 

@@ -155,7 +155,7 @@ def test_tables_and_commands_name_the_finished_file(project: Path, tmp_path: Pat
     repro = run_exporter(project, "repro", "wrong/16/cpu")
     assert repro.returncode == 3
     assert "PyTorch's exporter did not create the file" in repro.stderr
-    published = run_exporter(project, "publish", "right", str(tmp_path / "dist"))
+    published = run_exporter(project, "publish", "--initial", "right", str(tmp_path / "dist"))
     assert published.returncode == 0, published.stderr
     verified = run_exporter(tmp_path, "verify", "dist")
     assert verified.returncode == 0, verified.stderr

@@ -34,7 +34,7 @@ def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
     run(here, "baseline")
     missing = run(here, "gate", code=1)
     assert "net/16..17/far: evidence missing: at most 30 days old -> none" in missing
-    run(here, "publish", "--device", "cpu", "dist")
+    run(here, "publish", "--initial", "--device", "cpu", "dist")
 
     # Only this checkout has the runtime, the file and the settings.
     there.mkdir()

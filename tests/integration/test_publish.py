@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -9,7 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+import yaml
 
 from tests.integration.project import run_exporter
 
@@ -70,6 +74,11 @@ format = 1
 [models.sound]
 source = "models.py:Sound"
 description = "A <b>layer</b> | of three"
+owner = "@us"
+license = "Apache-2.0"
+version = "1.2.3"
+homepage = "https://example.com/sound"
+tolerance = { atol = 1e-3, rtol = 1e-3 }
 inputs = [{ name = "x", shape = ["batch", 4] }]
 outputs = [{ name = "y", shape = ["batch", 3] }]
 opsets = [17, 18]
@@ -126,6 +135,7 @@ opsets = [17]
 cases = [{ name = "bare", values = { bias = "none" } }]
 """
 
+NAMES = {"weightless", "parts", "sound", "large", "masked", "README.md", "index.json"}
 #: Runs the folders in `suite/light` with ONNX's own test runner on ONNX Runtime.
 RUNNER = """
 import sys
@@ -167,7 +177,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dist(project: Path) -> Path:
     """Publish all green files."""
-    command = run_exporter(project, "publish", "dist")
+    command = run_exporter(project, "publish", "--initial", "dist")
     assert command.returncode == 1, command.stdout + command.stderr  # `baked` was selected
     assert "baked/17: not published: fail at parity (axes, values) on cpu" in command.stderr
     assert "expected/17: not published: xfail at parity (axes, values)" in command.stdout
@@ -192,13 +202,7 @@ def test_only_proved_files_are_published(dist: Path) -> None:
         f"{m}/{o}" for m in ("sound", "large") for o in (17, 18)
     }
     assert names == files
-    assert {path.name for path in dist.iterdir()} == {
-        "weightless",
-        "parts",
-        "sound",
-        "large",
-        "masked",
-    }
+    assert {path.name for path in dist.iterdir()} == NAMES
     assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in dist.rglob("*.*"))
 
 
@@ -259,7 +263,8 @@ def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
         "axes": {"batch": 7},
     }
     tolerance = json.loads((dist / "sound/18/data.json").read_text())
-    assert 0 < tolerance["atol"] < 1e-5
+    assert tolerance == {"rtol": 0.001, "atol": 0.001}  # of the contract, not more
+    assert 0 < json.loads((dist / "large/18/data.json").read_text())["atol"] < 1e-5
     card = (dist / "sound/18/README.md").read_text()
     assert "| reference | pass |" in card
     assert "<b>" not in card
@@ -269,11 +274,154 @@ def test_the_folder_contains_the_proof(dist: Path, project: Path) -> None:
     assert not [name for name, text in read_files(dist).items() if str(project).encode() in text]
 
 
+def test_the_card_answers_the_questions_of_a_consumer(dist: Path) -> None:
+    card = (dist / "sound/18/README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1]) == {
+        "license": "apache-2.0",
+        "library_name": "onnx",
+        "tags": ["onnx", "onnxruntime"],
+    }
+    digest = hashlib.sha256((dist / "sound/18/model.onnx").read_bytes()).hexdigest()
+    for row in (
+        f"| sha256 | `{digest}` |",
+        "| needs | ONNX Runtime 1.18 or later; opset 18, IR version 10 |",
+        "| weights | initial values of seed 0, not trained |",
+        "| source | `models.py:Sound` of `manifests/nets.toml` |",
+        "| version | 1.2.3 |",
+        "| license | Apache-2.0 |",
+        "| preprocessing, labels, intended use | <https://example.com/sound> |",
+        "| y | float32 | `[batch, 3]` | atol 0.001, rtol 0.001 |",
+    ):
+        assert row in card
+    assert re.search(r"\| batch \| 1 and up \| 1 to \d+ \|", card)
+    error = r"[\d.]+e[-+]\d\d, \S+ % of the allowed error"
+    assert re.search(rf"\| cpu \| pass \| ONNX Runtime \S+, 1 thread \| {error}", card)
+    assert "| ids | int64 | `[batch]` | 0 to 599 |" in (dist / "large/18/README.md").read_text()
+    weights = next((dist / "large/18").glob("weights-*")).name
+    data = f'externalData: [{{ path: "{weights}", data: "{weights}" }}]'
+    assert data in (dist / "large/18/README.md").read_text()
+    assert "## Use" not in (dist / "parts/17/README.md").read_text()  # a list has no array
+
+
+#: Prints the inputs and returns zeros, as the interface of onnxruntime-node.
+PACKAGE = """
+class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
+const run = async (feeds) => {
+  const inputs = Object.entries(feeds);
+  console.log(JSON.stringify(inputs.map(([n, t]) => [n, t.type, t.dims, [...t.data].map(Number)])));
+  return {
+    rows: new Tensor("float32", new Float32Array(1500), [3, 500]),
+    next: new Tensor("int64", new BigInt64Array(3), [3]),
+  };
+};
+const create = async () => ({ inputNames: ["ids", "scale"], run });
+module.exports = { Tensor, InferenceSession: { create } };
+"""
+
+
+def test_the_code_of_a_card_runs_as_it_stands(dist: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(dist / "large/18", tmp_path / "large")
+    code = dict(
+        re.findall(r"```(python|js)\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[:2]
+    )
+    (folder / "run.mjs").write_text(code["js"])
+    command = [sys.executable, "-c", code["python"]]
+    proved = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert proved.returncode == 0, proved.stderr
+    example = dict(np.load(folder / "example.npz"))
+    assert {name: (each.dtype.name, each.shape) for name, each in example.items()} == {
+        "ids": ("int64", (3,)),
+        "scale": ("float32", (3, 500)),
+        "rows": ("float32", (3, 500)),
+        "next": ("int64", (3,)),
+    }
+    if node := shutil.which("node"):
+        package = folder / "node_modules/onnxruntime-node"
+        package.mkdir(parents=True)
+        (package / "index.js").write_text(PACKAGE)
+        ran = subprocess.run(
+            [node, "run.mjs"], cwd=folder, capture_output=True, text=True, check=False
+        )
+        lines = ran.stdout.splitlines()
+        assert ran.returncode == 0, ran.stderr
+        inputs = [["ids", "int64"], ["scale", "float32"]]
+        assert json.loads(lines[0]) == [
+            [*each, list(example[each[0]].shape), example[each[0]].ravel().tolist()]
+            for each in inputs
+        ]
+        assert lines[1].startswith("rows [ 3, 500 ] largest error ")
+        assert float(lines[1].split()[-1]) == np.abs(example["rows"]).max()
+        assert float(lines[2].split()[-1]) == example["next"].max()
+    np.savez(folder / "example.npz", **{**example, "rows": example["rows"] + 1})
+    wrong = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert "Not equal to tolerance" in wrong.stderr
+
+
+def test_the_file_is_described_and_its_proof_remains(project: Path, dist: Path) -> None:
+    exported = (project / "build/sound/18.onnx").read_bytes()
+    published = (dist / "sound/18/model.onnx").read_bytes()
+    assert published.startswith(exported)
+    before, model = map(onnx.load_model_from_string, (exported, published))
+    assert model.doc_string == "A <b>layer</b> | of three"
+    assert model.model_version == 1 << 48 | 2 << 32 | 3
+    properties = {each.key: each.value for each in model.metadata_props}
+    old = {each.key for each in before.metadata_props}
+    assert {key: text for key, text in properties.items() if key not in old} == {
+        "model_author": "@us",
+        "model_license": "Apache-2.0",
+        "homepage": "https://example.com/sound",
+    }
+    for field in ("doc_string", "model_version", "metadata_props"):
+        model.ClearField(field)
+        before.ClearField(field)
+    assert model == before
+    proof = json.loads((dist / "sound/18/exporter.json").read_text())
+    assert proof["sha256"] == hashlib.sha256(published).hexdigest()
+    assert proof["exported"] == hashlib.sha256(exported).hexdigest()
+
+
+def test_initial_weights_are_published_on_demand_only(project: Path, tmp_path: Path) -> None:
+    command = run_exporter(project, "publish", "sound", str(tmp_path / "dest"))
+    assert command.returncode == 1
+    reason = "it has initial values of seed 0; set `weights` in the entry, or add `--initial`"
+    assert f"sound/17..18: not published: {reason}" in command.stderr
+    assert not (tmp_path / "dest").exists()
+
+
+def test_a_destination_lists_its_files(dist: Path, project: Path, tmp_path: Path) -> None:
+    files = json.loads((dist / "index.json").read_text())["files"]
+    assert [each["path"] for each in files] == [
+        f"{name}/model.onnx"
+        for name in (
+            "large/17",
+            "large/18",
+            "masked/17",
+            "parts/17",
+            "sound/17",
+            "sound/18",
+            "weightless/17",
+        )
+    ]
+    sound = files[5]
+    assert (sound["license"], sound["version"], sound["onnxruntime"]) == (
+        "Apache-2.0",
+        "1.2.3",
+        "1.18",
+    )
+    assert "| [sound](sound/18/README.md) | 18 |" in (dist / "README.md").read_text()
+    (tmp_path / "README.md").write_text("mine")
+    command = run_exporter(project, "publish", "--initial", "sound/17", str(tmp_path))
+    assert command.returncode == 0, command.stderr
+    assert "README.md: is no list of `exporter publish`" in command.stderr
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert not (tmp_path / "index.json").exists()
+
+
 def test_the_card_uses_the_template_of_the_project(project: Path, tmp_path: Path) -> None:
     root = copy_project(project, tmp_path / "project")
     (root / "templates").mkdir()
     (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
-    published = run_exporter(root, "publish", "sound/17", "dist")
+    published = run_exporter(root, "publish", "--initial", "sound/17", "dist")
     assert published.returncode == 0, published.stdout + published.stderr
     card = (root / "dist/sound/17/README.md").read_text()
     assert re.fullmatch(r"sound at 17: [\d.]+ k?B\n", card)
@@ -281,16 +429,10 @@ def test_the_card_uses_the_template_of_the_project(project: Path, tmp_path: Path
 
 def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> None:
     before = read_files(dist / "large")
-    again = run_exporter(project, "publish", "large", "dist")
+    again = run_exporter(project, "publish", "--initial", "large", "dist")
     assert again.returncode == 0, again.stderr
     assert read_files(dist / "large") == before
-    assert {path.name for path in dist.iterdir()} == {
-        "weightless",
-        "parts",
-        "sound",
-        "large",
-        "masked",
-    }
+    assert {path.name for path in dist.iterdir()} == NAMES
 
 
 @pytest.mark.parametrize("change", ["foreign", "marker", "extra", "link", "model link"])
@@ -304,7 +446,7 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
         folder.mkdir(parents=True)
         (folder / "exporter.json").write_text('{"format": 1}')
     elif change == "extra":
-        assert run_exporter(project, "publish", "sound/18", str(dest)).returncode == 0
+        assert run_exporter(project, "publish", "--initial", "sound/18", str(dest)).returncode == 0
         (folder / "mine.txt").write_text("mine")
     elif change == "link":
         folder.parent.mkdir(parents=True)
@@ -315,12 +457,15 @@ def test_foreign_files_are_not_replaced(project: Path, tmp_path: Path, change: s
         (tmp_path / "elsewhere").mkdir()
         folder.parent.symlink_to(tmp_path / "elsewhere")
     before = read_files(tmp_path)
-    command = run_exporter(project, "publish", "sound/18", "large/18", str(dest))
+    command = run_exporter(project, "publish", "--initial", "sound/18", "large/18", str(dest))
     assert command.returncode == 1
     assert "sound/18: not published: " in command.stderr
     assert "Traceback" not in command.stderr
-    after = {name: text for name, text in read_files(tmp_path).items() if "large/18" not in name}
-    assert after == before
+    after = read_files(tmp_path)
+    catalog = {"dest/README.md", "dest/index.json"}
+    assert all(after[name] == text for name, text in before.items() if name not in catalog)
+    listed = json.loads(after["dest/index.json"])["files"]
+    assert listed[0]["path"] == "large/18/model.onnx"
     assert (dest / "large/18/model.onnx").is_file()
 
 
@@ -352,18 +497,20 @@ def test_changed_files_are_not_published(
     else:
         sample = build / "test_data_set_1"
         shutil.copy(build / "test_data_set_0/output_0.pb", sample / "output_0.pb")
-    command = run_exporter(root, "publish", "large/18", "dist")
+    command = run_exporter(root, "publish", "--initial", "large/18", "dist")
     assert command.returncode == 1
     assert message in command.stderr
     assert not list(root.glob("dist/*/*"))
     if change == "data":  # the proposed command heals it
         assert run_exporter(root, "export", "large").returncode == 0
-        assert run_exporter(root, "publish", "large/18", "dist").returncode == 0
+        assert run_exporter(root, "publish", "--initial", "large/18", "dist").returncode == 0
 
 
 def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> None:
     dest = tmp_path / "dest"
-    command = run_exporter(project, "publish", "baked", "expected", str(dest), "--include-red")
+    command = run_exporter(
+        project, "publish", "--initial", "baked", "expected", str(dest), "--include-red"
+    )
     assert command.returncode == 0, command.stderr
     assert "baked/17: published although it is red: fail at parity" in command.stderr
     for model in ("baked", "expected"):
@@ -374,13 +521,13 @@ def test_published_red_files_have_a_warning(project: Path, tmp_path: Path) -> No
 
 
 def test_an_expected_failure_is_not_published(project: Path, tmp_path: Path) -> None:
-    command = run_exporter(project, "publish", "expected", str(tmp_path / "dest"))
+    command = run_exporter(project, "publish", "--initial", "expected", str(tmp_path / "dest"))
     assert command.returncode == 3
     assert not (tmp_path / "dest").exists()
 
 
 def test_a_missing_destination_is_an_error(project: Path) -> None:
-    command = run_exporter(project, "publish", "sound")
+    command = run_exporter(project, "publish", "--initial", "sound")
     assert command.returncode == 2
     assert "'sound' matches cells; add the destination" in command.stderr
     assert not (project / "sound").exists()
@@ -391,7 +538,7 @@ def test_invalid_destinations_are_errors(project: Path, tmp_path: Path, dest: st
     root = copy_project(project, tmp_path / "project")
     (root / "link").symlink_to(tmp_path)
     before = read_files(root / "build")
-    command = run_exporter(root, "publish", "sound/18", dest)
+    command = run_exporter(root, "publish", "--initial", "sound/18", dest)
     assert command.returncode == 4
     assert command.stderr.startswith(f"{dest}: ")
     assert read_files(root / "build").keys() - {"build/stamps.json"} <= before.keys()

@@ -98,7 +98,7 @@ def test_the_steps_of_a_rollout_are_published_and_verified(tmp_path: Path) -> No
     (tmp_path / "manifests/nets.toml").write_text(LOOP)
     exported = run_exporter(tmp_path, "export")
     assert exported.returncode == 0, exported.stdout + exported.stderr
-    published = run_exporter(tmp_path, "publish", "dist")
+    published = run_exporter(tmp_path, "publish", "--initial", "dist")
     assert published.returncode == 0, published.stderr
     verified = run_exporter(tmp_path, "verify", "dist", "--json")
     assert verified.returncode == 0, verified.stderr

@@ -23,7 +23,7 @@ from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from exporter.report.rows.cells import group_by_opset
 from exporter.tools.publish import publisher
-from exporter.tools.publish.published_folder import choose_files
+from exporter.tools.publish.published_folder import choose_files, write_catalog
 from exporter.tools.publish.publisher import PublishOptions, PublishResult, prepare_destination
 
 
@@ -31,15 +31,18 @@ from exporter.tools.publish.publisher import PublishOptions, PublishResult, prep
 @selection_options
 @click.argument("dest")
 @click.option("--include-red", is_flag=True, help="Also publish failing cells, marked as failing.")
+@click.option(
+    "--initial", "include_initial", is_flag=True, help="Also publish files with initial weights."
+)
 @root_option
-def publish(selection: Selection, root: Path, dest: str, include_red: bool) -> int:
+def publish(selection: Selection, root: Path, dest: str, **included: bool) -> int:
     """Write each passing file to a self-contained directory.
 
     DEST/<model>/<opset>/ is written for each selected file that passes on all selected devices.
 
     Each directory contains model.onnx, its weights, test data for ONNX's test runners, the
-    contract, the proof and SHA256SUMS. A directory that this command did not write is never
-    changed.
+    contract, the proof and SHA256SUMS. DEST/README.md and DEST/index.json list all of them. A
+    directory that this command did not write is never changed.
     """
     # The files of toolchains are proved for comparison only.
     manifest = open_project(root).select_toolchain(CURRENT_TOOLCHAIN)
@@ -55,7 +58,7 @@ def publish(selection: Selection, root: Path, dest: str, include_red: bool) -> i
     run = read_run(build.results)
     results = filter_valid_results(run, manifest, plan)
     candidates, omissions = choose_files(
-        plan.selected, results.run.by_cell(), results.missing, include_red=include_red
+        plan.selected, results.run.by_cell(), results.missing, **included
     )
     for group in group_by_opset(
         omissions, lambda item: item.cell, lambda item: (item.reason, item.is_refused)
@@ -75,6 +78,9 @@ def publish(selection: Selection, root: Path, dest: str, include_red: bool) -> i
             options, candidates, lambda result: _print_result(result, Path(dest))
         )
     published = [result for result in done if not result.problem]
+    templates = Path(manifest.project.root).resolve() / manifest.project.templates
+    if published and (note := write_catalog(Path(dest).resolve(), templates)):
+        print_error(note)
     print_line(f"{pluralize(len(published), 'file')} published in {dest}")
     if len(published) < len(done) or any(item.is_refused for item in omissions):
         return ExitCode.RED

@@ -461,7 +461,7 @@ Sha256 = Annotated[
 ModelVersion = Annotated[
     str, require_match(r"\d{1,9}|\d{1,4}\.\d{1,4}\.\d{1,9}", 'a version such as "3" or "1.2.0"')
 ]
-Url = Annotated[str, require_match(r"https?://[^\s<>]+", 'a URL such as "https://example.com"')]
+Url = Annotated[str, require_match(r"https?://[^\s<>|`]+", 'a URL such as "https://example.com"')]
 ExportDevice = Annotated[
     str,
     require_match(

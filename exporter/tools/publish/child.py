@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 from onnx import ModelProto, OptionalProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -35,6 +36,7 @@ from exporter.records.record import Record, Route, Status
 from exporter.runtimes import Kernels, load_kernels
 from exporter.runtimes.session import Array
 from exporter.tools.publish.published_folder import (
+    EXAMPLE,
     MARKER,
     MODEL,
     Allowance,
@@ -75,7 +77,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
     except (OSError, ValueError):
         return TargetResult(problems=(f"reference.json: {_FIX}",))
     try:
-        graph_inputs = list_open_inputs(read_model(target.folder / MODEL))
+        model = read_model(target.folder / MODEL)
     except UnreadableModel as error:
         return TargetResult(problems=(str(error),))
     context = CheckContext(
@@ -84,7 +86,7 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         spec=spec.resolve_cell(target.opset),
         reference=reference,
     )
-    writer = _FolderWriter(spec, target, context, graph_inputs)
+    writer = _FolderWriter(spec, target, context, list_open_inputs(model))
     for sample in (*reference.samples, *reference.rollout):
         try:
             writer.add(sample)
@@ -94,18 +96,12 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
         return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
     write_json(JobFolder(target.folder).reference, reference)
+    _describe_file(target, spec, model)
     return TargetResult(
         notes=tuple(writer.notes),
         sets=tuple(writer.sets),
-        allowed=tuple(
-            item.model_copy(
-                update={
-                    "atol": round_up_two_digits(item.atol),
-                    "rtol": round_up_two_digits(item.rtol),
-                }
-            )
-            for item in writer.allowed.values()
-        ),
+        allowed=tuple(writer.allowed.values()),
+        has_example=_write_example(target.folder, writer),
         sources=writer.sources,
     )
 
@@ -113,6 +109,45 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
 def _find_stored(folder: JobFolder, sample: Sample) -> Path:
     """Return the folder of a sample, or of a step of the rollout."""
     return (folder.rollout if sample.kind == "rollout" else folder.sample)(sample.index)
+
+
+def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) -> None:
+    """Append the entry's description to the file: protobuf merges concatenated messages."""
+    described = ModelProto()
+    if spec.description:
+        described.doc_string = spec.description
+    if spec.version:
+        major, *rest = map(int, spec.version.split("."))
+        # ONNX has 16, 16 and 32 bits for the parts of `1.2.0`.
+        described.model_version = major << 48 | rest[0] << 32 | rest[1] if rest else major
+    values = {"model_author": spec.owner, "model_license": spec.license, "homepage": spec.homepage}
+    known = {item.key for item in model.metadata_props}
+    for key, value in {**values, "exporter.commit": target.commit}.items():
+        if value and key not in known:
+            described.metadata_props.add(key=key, value=value)
+    with (target.folder / MODEL).open("ab") as file:
+        file.write(described.SerializeToString(deterministic=True))
+
+
+def _write_example(folder: Path, writer: _FolderWriter) -> bool:
+    """Write the first data set as `example.npz`; return False if numpy cannot store a value."""
+    inputs, outputs = writer.graph_inputs, writer.context.spec.outputs
+    names = {f"input_{index}.pb": item.name for index, item in enumerate(inputs)}
+    names |= {f"output_{index}.pb": item.name for index, item in enumerate(outputs)}
+    is_tensor = all(item.type.HasField("tensor_type") for item in inputs)
+    if not is_tensor or any(item.kind != "tensor" for item in outputs):
+        return False
+    source, arrays = folder / writer.sets[0].folder, dict[str, Array]()
+    for file, name in names.items():
+        array = numpy_helper.to_array(TensorProto.FromString((source / file).read_bytes()))
+        arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
+        if array.dtype.kind == "V":  # bfloat16
+            return False
+    with ZipFile(folder / EXAMPLE, "w") as archive:  # `savez` has parameters with names of its own
+        for name, array in arrays.items():
+            with archive.open(ZipInfo(f"{name}.npy"), "w") as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+    return True
 
 
 @dataclass(slots=True)
@@ -266,9 +301,10 @@ def _list_output_allowances(data: SampleData, output: OutputContext) -> Iterator
         values = _convert_to_float64(center)
         sizes = np.abs(values[np.isfinite(values)])
         beyond = bool(limit.scale < np.inf) and bool((sizes > limit.scale).any())
+        distance = _measure_distance(actual, center)
         yield base.model_copy(
             update={
-                "atol": limit.atol + _measure_distance(actual, center),
+                "atol": round_up_two_digits(limit.atol + distance) if distance else limit.atol,
                 "rtol": limit.rtol + (limit.atol / limit.scale if beyond else 0.0),
                 "outside": limit.outside,
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -14,7 +15,7 @@ from pydantic import Field
 from exporter.cache.store.store_entry import link_or_copy
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import hash_file, write_text
+from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file, write_text
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import Release, find_first_release
 from exporter.core.text import format_bytes, join_lines
@@ -23,7 +24,7 @@ from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import PlannedCell
 from exporter.records.record import Artifact, CellId, Record, Route, Status
 from exporter.report.pages.templates import render
-from exporter.report.rows.matrix import describe_contract
+from exporter.report.rows.matrix import describe_contract, format_runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ def choose_files(
     missing: Mapping[CellId, str],
     *,
     include_red: bool = False,
+    include_initial: bool = False,
 ) -> tuple[tuple[Candidate, ...], tuple[Omission, ...]]:
     """Decide about each opset of each model."""
     candidates: list[Candidate] = []
@@ -84,6 +86,10 @@ def choose_files(
         else:
             proofs = tuple(records[cell] for cell in cells)
             choice = _choose_file(model, opset, proofs, include_red=include_red)
+            initial = next((each.initial_weights for each in proofs if each.initial_weights), "")
+            if initial and isinstance(choice, Candidate) and not include_initial:
+                reason = f"it has {initial}; set `weights` in the entry, or add `--initial`"
+                choice = Omission(model=model, opset=opset, reason=reason)
         if isinstance(choice, Candidate):
             candidates.append(choice)
         else:
@@ -120,9 +126,13 @@ def _format_failures(records: Iterable[Record]) -> str:
 
 
 MODEL = "model.onnx"
+CARD = "README.md"
+CONTRACT = "contract.json"
 #: The file that identifies a folder written by `publish`.
 MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
+#: The first data set for numpy.
+EXAMPLE = "example.npz"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
 
 
@@ -160,6 +170,8 @@ class PublishTarget(FrozenModel):
     """The folder with its `model.onnx`, absolute."""
     has_ties: bool = False
     """Whether the file selects other indices of equal values than PyTorch."""
+    commit: str = ""
+    """The commit of the sources, for the file; see `Publication`."""
 
 
 class TargetResult(FrozenModel):
@@ -170,6 +182,7 @@ class TargetResult(FrozenModel):
     notes: Items[str] = ()
     sets: Items[DataSet] = ()
     allowed: Items[Allowance] = ()
+    has_example: bool = False
     sources: dict[str, str] = Field(default_factory=dict)
     """The published file with the content of each file of a sample, by its name in an export."""
 
@@ -187,6 +200,10 @@ class Publication(FrozenModel):
     """The failures, "" if there are none."""
     sha256: str
     """Of `model.onnx`."""
+    exported: str = ""
+    """The hash before the entry's description was appended: that of the file of the export."""
+    commit: str = ""
+    """The last commit that changed a source of the model; "" if git does not have all of them."""
     external_data: Items[str] = ()
     tools: dict[str, str]
     """The versions of the tools that built and proved it."""
@@ -201,7 +218,7 @@ class Publication(FrozenModel):
     @property
     def release(self) -> Release | None:
         """The first release of ONNX Runtime that loads the file; None if no known one does."""
-        artifact = next((record.artifact for record in self.records if record.artifact), None)
+        artifact = self.records[0].artifact
         return find_first_release(self.opset, artifact.ir_version) if artifact else None
 
 
@@ -212,8 +229,11 @@ class FolderContent:
     spec: ModelSpec
     """The contract at this opset."""
     candidate: Candidate
+    devices: tuple[Device, ...]
+    """Of the candidate's records."""
     tools: dict[str, str]
     result: TargetResult
+    commit: str
 
 
 def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
@@ -242,7 +262,7 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
             raise ExporterError(ExitCode.UNREADABLE, message)
 
 
-def summarize_content(content: FolderContent) -> Publication:
+def summarize_content(content: FolderContent, digest: str) -> Publication:
     """Return `exporter.json`, without times: the same results give the same bytes."""
     candidate = content.candidate
     records = tuple(
@@ -258,7 +278,9 @@ def summarize_content(content: FolderContent) -> Publication:
     return Publication.from_fields(
         candidate,
         is_green=not candidate.warning,
-        sha256=candidate.artifact.sha256,
+        sha256=digest,
+        exported=candidate.artifact.sha256,
+        commit=content.commit,
         external_data=candidate.artifact.external_data,
         tools=content.tools,
         data_sets=content.result.sets,
@@ -268,7 +290,7 @@ def summarize_content(content: FolderContent) -> Publication:
     )
 
 
-def render_card(content: FolderContent, templates: Path) -> str:
+def render_card(content: FolderContent, publication: Publication, templates: Path) -> str:
     """Return the card of a published file as markdown.
 
     Raises:
@@ -280,8 +302,11 @@ def render_card(content: FolderContent, templates: Path) -> str:
             "device": record.cell.device,
             "outcome": record.status.value,
             "checks": tuple(check.check for check in record.checks if check.status.is_green),
+            "runtime": format_runtime(device, record, content.tools),
+            "session": device,
+            "record": record,
         }
-        for record in candidate.records
+        for device, record in zip(content.devices, candidate.records, strict=True)
     )
     route = candidate.records[0].route
     return render(
@@ -295,6 +320,8 @@ def render_card(content: FolderContent, templates: Path) -> str:
         size=format_bytes(candidate.artifact.bytes),
         exporter=_format_route(route),
         weights=candidate.records[0].initial_weights,
+        publication=publication,
+        has_example=content.result.has_example,
         allowed=content.result.allowed,
         sets=content.result.sets,
         proofs=proofs,
@@ -312,14 +339,38 @@ def write_descriptions(content: FolderContent, templates: Path, folder: Path) ->
     """Write the descriptions of the files, and then the hashes of all files."""
     atol = max((item.atol for item in content.result.allowed), default=0.0)
     rtol = max((item.rtol for item in content.result.allowed), default=0.0)
-    write_text(folder / MARKER, summarize_content(content).to_json())
-    write_text(folder / "contract.json", content.spec.to_json())
-    write_text(folder / "README.md", render_card(content, templates))
+    publication = summarize_content(content, hash_file(folder / MODEL))
+    write_text(folder / MARKER, publication.to_json())
+    write_text(folder / CONTRACT, content.spec.to_json())
+    write_text(folder / CARD, render_card(content, publication, templates))
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)
     lines = (f"{hash_file(folder / name)}  {name}\n" for name in sorted(list_files(folder)))
     write_text(folder / SUMS, "".join(lines))
+
+
+def write_catalog(destination: Path, templates: Path) -> str:
+    """Write `README.md` and `index.json`, which list all published folders of a destination.
+
+    Returns:
+        The reason if files of these names exist that this function did not write, or "".
+    """
+    index, card = destination / "index.json", destination / CARD
+    is_ours = index.is_file() and b'"tool": "onnx-exporter-matrix"' in index.read_bytes()
+    for path in () if is_ours else (index, card):
+        if path.is_symlink() or path.exists():
+            return f"{path.name}: is no list of `exporter publish`; move it away to get one"
+    files = []
+    for marker in destination.glob(f"*/*/{MARKER}"):
+        with suppress(OSError, ValueError):  # `exporter verify` reports it
+            publication = Publication.model_validate_json(read_regular_file(marker, CELL_LIMIT))
+            contract = read_regular_file(marker.with_name(CONTRACT), CELL_LIMIT)
+            files.append((publication, ModelSpec.model_validate_json(contract)))
+    files.sort(key=lambda pair: (pair[0].model, pair[0].opset))
+    write_text(index, render("catalog.json", templates, files=files))
+    write_text(card, render("catalog.md", templates, files=files))
+    return ""
 
 
 def list_files(folder: Path) -> Iterator[str]:

@@ -21,7 +21,8 @@ from filelock import FileLock, Timeout
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, read_regular_file
-from exporter.manifest import Manifest, ModelSpec
+from exporter.core.git import find_last_change
+from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.tools.publish.published_folder import (
@@ -184,6 +185,7 @@ class _Item:
 
     candidate: Candidate
     folder: Path
+    commit: str = ""
     problem: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -213,8 +215,10 @@ class _ModelPublisher:
             content = FolderContent(
                 spec=self._spec.resolve_cell(item.candidate.opset),
                 candidate=item.candidate,
+                devices=self._list_devices(item.candidate),
                 tools=self._options.tools,
                 result=result,
+                commit=item.commit,
             )
             write_descriptions(content, root / self._project.templates, item.folder)
             moved = self._folder / "moved" / item.folder.name
@@ -234,6 +238,16 @@ class _ModelPublisher:
                 candidate=item.candidate, problem=item.problem, notes=tuple(item.notes)
             )
 
+    def _list_devices(self, candidate: Candidate) -> tuple[Device, ...]:
+        names = (record.cell.device for record in candidate.records)
+        return tuple(self._project.find_device(name) for name in names)
+
+    def _find_commit(self, candidate: Candidate) -> str:
+        root = Path(self._project.root)
+        names = (source.file for record in candidate.records for source in record.sources)
+        files = [root / name for name in dict.fromkeys(names) if (root / name).is_file()]
+        return str((files and find_last_change(files, self._options.environment)) or "")
+
     def _final_path(self, candidate: Candidate) -> Path:
         return self._options.destination / candidate.model / str(candidate.opset)
 
@@ -249,6 +263,7 @@ class _ModelPublisher:
             item.folder.mkdir(parents=True)
             try:
                 copy_model(candidate, self._built, item.folder)
+                item.commit = self._find_commit(candidate)
             except ExporterError as error:
                 problem = str(error)
         if problem:
@@ -264,11 +279,9 @@ class _ModelPublisher:
         targets = tuple(
             PublishTarget(
                 opset=item.candidate.opset,
-                devices=tuple(
-                    self._project.find_device(record.cell.device)
-                    for record in item.candidate.records
-                ),
+                devices=self._list_devices(item.candidate),
                 folder=item.folder,
+                commit=item.commit,
                 has_ties=any(
                     check.metrics.get("tied_samples")
                     for record in item.candidate.records

@@ -22,10 +22,9 @@ from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import CheckResult, Status
-from exporter.tools.publish.published_folder import MARKER, MODEL, Publication
+from exporter.tools.publish.published_folder import CONTRACT, MARKER, MODEL, Publication
 
 _CHILD = "exporter.tools.verify.child"
-_CONTRACT = "contract.json"
 #: The check of hashes and names; its message is a note if it passes.
 FILES_CHECK = "files"
 #: Python cannot convert every time of the years 1 and 9999 to UTC.
@@ -171,10 +170,10 @@ def verify_folders(
             publication = Publication.model_validate_json(
                 read_regular_file(folder / MARKER, CELL_LIMIT)
             )
-            spec = ModelSpec.model_validate_json(read_regular_file(folder / _CONTRACT, CELL_LIMIT))
+            spec = ModelSpec.model_validate_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
         except (OSError, ValueError) as error:
             problem = str(error).partition("\n")[0] or type(error).__name__
-            message = f"{MARKER} or {_CONTRACT} cannot be read: {problem}"
+            message = f"{MARKER} or {CONTRACT} cannot be read: {problem}"
             verdicts = _repeat(options, Status.ERROR, message)
             yield from (
                 FolderVerdict(path=str(item.path), model="", opset=None, verdict=each)
@@ -183,6 +182,8 @@ def verify_folders(
             continue
         with suppress(OSError):  # the check `files` reports it
             digest = hash_file(item.file or folder / MODEL)
+            # Evidence is about the file that an export wrote, without the added description.
+            digest = (digest == publication.sha256 and publication.exported) or digest
         for verdict in _request_verdicts(item, publication, spec, options):
             yield FolderVerdict(
                 path=str(item.path),

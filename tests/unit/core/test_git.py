@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.core.git import find_head, list_versions
+from exporter.core.git import find_head, find_last_change, list_versions
 from tests.integration.project import run_git
 
 
@@ -35,3 +35,19 @@ def test_versions_of_a_file_have_their_commits(tmp_path: Path) -> None:
     run_git(tmp_path, "commit", "-qm", "a folder")
     (_, last) = list_versions(tmp_path, names, os.environ, 3)[-1]
     assert last == {"baseline/a.json": b"a", "baseline/b.json": b"b"}
+    other = tmp_path / "*.py"  # no pattern
+    other.touch()
+    (tmp_path / "net.py").touch()
+    run_git(tmp_path, "add", ".")
+    run_git(tmp_path, "commit", "-qm", "others")
+    assert (
+        find_last_change([tmp_path / "baseline"], os.environ)
+        == list_versions(tmp_path, names, os.environ, 1)[0][0]
+    )
+    assert find_last_change([tmp_path / "baseline", other], os.environ) == find_head(
+        tmp_path, os.environ
+    )
+    (tmp_path / "net.py").write_text("changed")
+    assert find_last_change([tmp_path / "baseline", other], os.environ)
+    other.write_text("changed")
+    assert find_last_change([tmp_path / "baseline", other], os.environ) is None

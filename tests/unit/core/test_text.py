@@ -135,6 +135,7 @@ def test_limits_have_the_notation_of_the_manifest(limit: int, text: str) -> None
 
 def test_floats_have_two_significant_digits() -> None:
     assert round_up_two_digits(0.0) == 0.0
+    assert round_up_two_digits(0.001) == 0.001  # not 0.0011, although the float is a little larger
     assert format_two_digits(0.012345) == "0.012"
     assert format_two_digits(12345) == "12345"
     assert format_two_digits("many") == "many"
