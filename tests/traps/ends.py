@@ -10,6 +10,7 @@ from tests.traps.trap import Trap, contract, declare_input, declare_output, make
 
 _SIZES: dict[str, object] = {"axes": (), "outputs": (declare_output("y", 3, 4),)}
 _SHORT = declare_input("x", 3, 4)
+_SECOND = declare_input("z", "batch", 4, at="args[1]")
 
 
 def _tokens(model: str) -> ModelSpec:
@@ -121,6 +122,34 @@ ENDS = (
         "input of zeros inside the graph",
         "`torch.where` chooses again for each input",
         contract("ends.py:NormalizedAlike"),
+    ),
+    Trap(
+        "multiple of a number of the model",
+        "0.9 is two steps of 0.3 and the quotient rounds to 3, which no draw shows",
+        contract("ends.py:Steps"),
+        parity("values", "multiples of 0.3"),
+    ),
+    Trap(
+        "multiple of a number of the model that rounds",
+        "PyTorch and ONNX round the quotient equally",
+        contract("ends.py:Steps", init={"wrong": False}),
+    ),
+    Trap(
+        "number of the model that a token equals",
+        "no draw of 1,000 is the token, and the trace keeps the branch of its example",
+        _tokens("Token"),
+        parity("values", "multiples of 777.0: output 'y'"),
+    ),
+    Trap(
+        "equal rows of two inputs",
+        "rows of zeros are equal, too, but the branch is for other numbers",
+        contract("ends.py:EqualRows", inputs=(declare_input(), _SECOND)),
+        parity("values", "rising values of x, z: output 'y'"),
+    ),
+    Trap(
+        "equal rows of two inputs inside the graph",
+        "`torch.where` chooses again for each input",
+        contract("ends.py:EqualRows", inputs=(declare_input(), _SECOND), init={"wrong": False}),
     ),
     Trap(
         "input without negative numbers",

@@ -22,6 +22,7 @@ from exporter.worker.inputs.input_sets import (
     InputSet,
     count_elements,
     create_draw_set,
+    create_multiples_set,
     create_size_set,
     list_sweep,
 )
@@ -137,6 +138,45 @@ def _compute_as_file(
         return is_called, False
     finally:
         buffers.restore()
+
+
+#: Numbers that get multiples, and numbers that other special values contain.
+_MOST_NUMBERS, _USUAL_NUMBERS = 8, (0.0, 0.5, 1.0, 2.0)
+
+
+# A file may compute `x // 0.3` as `floor(x / 0.3)`, which differs at 1.5 only, and a trace keeps
+# the branch of `(x == 0.7).any()`.
+def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tuple[float, ...]:
+    """Return the numbers in the range of the inputs that meet an input before a tensor does."""
+    inputs = draw_inputs(context.spec, create_size_set(context.spec, sizes), context.root)
+    filled = (each.to(torch.complex128).abs() for each in inputs.values() if each.numel())
+    largest = max((float(each.max()) for each in filled), default=0)
+    # By address; the tensors stay alive, so no other one gets their memory.
+    plain = {each.untyped_storage().data_ptr(): each for each in inputs.values()}
+    numbers: dict[float, None] = {}
+
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        returned = func(*args, **kwargs)
+        tensors = [*filter(torch.is_tensor, internals.tree_leaves((args, kwargs)))]
+        others = [each for each in tensors if each.untyped_storage().data_ptr() not in plain]
+        if len(others) < len(tensors) and all(each.numel() == 1 for each in others):
+            for result in filter(torch.is_tensor, internals.tree_leaves(returned)):
+                plain[result.untyped_storage().data_ptr()] = result
+            pairs = zip(read_schema(func).arguments, args, strict=False)
+            scalars = (value for each, value in pairs if str(each.type) == "number")
+            numbers.update(dict.fromkeys(abs(float(each)) for each in (*others, *scalars)))
+        return returned
+
+    buffers = BufferSnapshot(context.model)
+    try:
+        with create_mode(run):
+            run_model(context.model, context.spec, inputs)
+    except Failure:
+        return ()
+    finally:
+        buffers.restore()
+    usable = (each for each in numbers if each <= largest and each not in _USUAL_NUMBERS)
+    return tuple(islice(usable, _MOST_NUMBERS))
 
 
 def _differ(first: Any, second: Any) -> bool:
@@ -338,6 +378,10 @@ def _choose_capture_sets(
             sizes += further
             choice.unproved += unproved
         choice.sets += [create_size_set(spec, each) for each in sizes]
+    if spec.inputs_from is None:
+        smallest = min(known, key=lambda sample: count_elements(spec, sample.axes))
+        if numbers := find_input_numbers(context, smallest.axes):
+            choice.sets.append(create_multiples_set(spec, numbers))
     draws, hidden = choose_revealing_draws(context, exported.route, operators)
     choice.sets += draws
     choice.unproved += hidden

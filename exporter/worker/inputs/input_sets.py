@@ -128,7 +128,7 @@ def _round_up(size: int, step: int) -> int:
 
 
 Allows = Callable[[int], bool]
-Special = Literal["ends", "highest", "lowest", "constant", "rising"]
+Special = Literal["ends", "highest", "lowest", "constant", "rising", "multiples"]
 
 #: Sizes to try before the search for a coprime size stops.
 _SEARCH = 10_000
@@ -161,6 +161,8 @@ class InputSet:
     """The number that is added to the seed of the model."""
     special: Special | None = None
     """Special values of all inputs, instead of other values of one input."""
+    numbers: tuple[float, ...] = ()
+    """The numbers of the model whose multiples are special values."""
     is_padded: bool = False
     """Whether all rows of that input except the first are padded on the right."""
 
@@ -281,6 +283,15 @@ def create_draw_set(spec: ModelSpec, seed: int) -> InputSet:
     """Return the declared set with another seed of all random inputs."""
     declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
     return InputSet(name=f"draw {seed + 1}", kind="values", sizes=declared, seed=seed)
+
+
+_MULTIPLES_OF = "multiples of "
+
+
+def create_multiples_set(spec: ModelSpec, numbers: Sequence[float]) -> InputSet:
+    name = _MULTIPLES_OF + " ".join(map(repr, numbers))
+    declared = create_draw_set(spec, 0)
+    return replace(declared, name=name, special="multiples", numbers=tuple(numbers))
 
 
 def choose_probes(
@@ -426,6 +437,9 @@ def index_sets(
     for sample in samples:
         if sample.captures and sample.kind == "axis":
             chosen.append(create_size_set(spec, sample.axes))
+        elif sample.captures and sample.name.startswith(_MULTIPLES_OF):
+            numbers = sample.name.removeprefix(_MULTIPLES_OF).split()
+            chosen.append(create_multiples_set(spec, [*map(float, numbers)]))
         elif sample.captures:
             chosen.append(create_draw_set(spec, int(sample.name.split()[-1]) - 1))
     return {(each.kind, each.name): each for each in chosen}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.manifest.syntax.values import IMAGE_SUFFIXES, split_data_file
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Array, Tensors, from_numpy
-from exporter.worker.inputs.input_sets import InputSet, Special
+from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.inputs_from import (
     draw_from_function,
     measure_axes,
@@ -152,13 +152,15 @@ _NORMAL_END = 6.5
 _FLOATS, _INTEGERS = (0, 1, 0.5, 2.5), (0, 1, 2)
 #: The share of the elements that get a special value, unless the ends need more.
 _SHARE = 0.5
+#: Multiples of a number of the model, odd ones first: `0.9 // 0.3` is 2, and 0.9 / 0.3 is 3.
+_MULTIPLES = tuple(sign * n for first in (1, 2) for n in range(first, 17, 2) for sign in (1, -1))
 
 
 # A model may treat the lowest token, the exact value 0.0, an input without negative numbers or a
 # mask without any True in a special way. A trace keeps the branch of its example, and draws
 # within the range do not reveal it.
 def set_special_values(
-    item: Input, fill: Fill, declared: torch.Tensor, special: Special, generator: torch.Generator
+    item: Input, fill: Fill, declared: torch.Tensor, chosen: InputSet, generator: torch.Generator
 ) -> torch.Tensor:
     """Return the declared values with special ones among them, or special values only.
 
@@ -168,6 +170,7 @@ def set_special_values(
     Returns:
         The declared values if the fill has no such values.
     """
+    special = chosen.special
     match fill.kind:
         case "bernoulli":
             if special == "highest" and fill.probability > 0:
@@ -178,38 +181,46 @@ def set_special_values(
         case "mask" | "padding" | "lengths_of":
             return declared if special in ("constant", "lowest") else _allow_all(fill, declared)
         case "normal" | "uniform" | "randint":
-            return _set_numbers(fill, declared, special, generator)
+            return _set_numbers(fill, declared, chosen, generator)
         case _:
             return declared
 
 
 def _set_numbers(
-    fill: Fill, declared: torch.Tensor, special: Special, generator: torch.Generator
+    fill: Fill, declared: torch.Tensor, chosen: InputSet, generator: torch.Generator
 ) -> torch.Tensor:
-    low, high = fill.low, fill.high
+    low, high, special = fill.low, fill.high, chosen.special
     if fill.kind == "normal":
         low, high = -_NORMAL_END, _NORMAL_END
     elif fill.kind == "randint":
         low, high = int(low), int(high) - 1
     numbers = [low, high] if special == "ends" else [low if special == "lowest" else high]
-    candidates = _INTEGERS if fill.kind == "randint" else _FLOATS
+    candidates: Iterable[float] = _INTEGERS if fill.kind == "randint" else _FLOATS
+    if special == "multiples":
+        is_float = fill.kind != "randint"
+        usable = [each for each in chosen.numbers if is_float or each == int(each)]
+        numbers, candidates = [], (n * each for n in _MULTIPLES for each in usable)
     inside = [number for number in candidates if low <= number <= high and number not in numbers]
     if special == "constant":
         return torch.full_like(declared, next(iter(inside), low) if low < 0 else low)
     if special == "rising":
         if declared.is_complex() or not declared.ndim:
             return declared
-        return (declared.abs() if fill.kind == "normal" else declared).sort(-1).values
+        # All rows are equal, also those of two inputs: their distance is 0.
+        steps = (torch.arange(declared.shape[-1]) + 0.7) / (declared.shape[-1] + 0.4)
+        first, last = (0.0, high / 2) if fill.kind == "normal" else (low, high)
+        values = first + (last - first) * steps
+        return values.to(declared.dtype).expand(declared.shape).clone()
     values = declared.flatten().clone()
     order = torch.randperm(values.numel(), generator=generator)
     count = max(len(numbers), int(values.numel() * _SHARE))
     pairs = zip(order.tolist(), (*numbers, *inside), strict=False)
-    for index, number in islice(pairs, count):
+    for index, number in islice(pairs, None if special == "multiples" else count):
         values[index] = number
     values = values.reshape(declared.shape)
     # The last of several rows is negative, if the fill can draw that.
     rows = values.shape[0] if values.ndim > 1 else 0
-    if fill.kind == "normal" and rows > 1 and not values.is_complex():
+    if fill.kind == "normal" and rows > 1 and not values.is_complex() and not chosen.numbers:
         values[-1] = -values[-1].abs()
     return values
 
@@ -320,7 +331,7 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
                 tensor = perturb_values(tensor, changed, chosen)
             elif chosen.special:
                 generator.manual_seed(seed + 1)
-                tensor = set_special_values(item, fill, tensor, chosen.special, generator)
+                tensor = set_special_values(item, fill, tensor, chosen, generator)
             if tuple(tensor.shape) != shape or tensor.dtype != get_torch_dtype(item.dtype):
                 raise Failure(
                     Stage.SOURCE,

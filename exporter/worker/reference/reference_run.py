@@ -244,7 +244,8 @@ def run_further_sets(
     for index, chosen in enumerate(sets, first):
         run = _run_set(model, spec, chosen, draw_inputs(spec, chosen, root))
         buffers.restore()
-        samples.append(run.write(index, folder.sample(index), spec, noise))
+        if not (run.error and chosen.special):
+            samples.append(run.write(index, folder.sample(index), spec, noise))
     return tuple(samples)
 
 

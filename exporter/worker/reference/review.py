@@ -339,7 +339,7 @@ def _omit_unstable_samples(
         special = sets[sample.kind, sample.name].special
         if special and has_hidden_steps:
             del samples[sample.index]
-        elif special == "constant" or (special and has_steps):
+        elif special in ("constant", "rising") or (special and has_steps):
             data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
             outputs = tuple(from_value(output) for output in data.outputs)
             exact = run_in_float64(float64_model, reviewer.spec, inputs)

@@ -80,6 +80,38 @@ class NormalizedAlike(nn.Module):
         return x / torch.where(largest > 0, largest, 1.0)
 
 
+class EqualRows(nn.Module):
+    def __init__(self, wrong: bool = True) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        are_equal = (x == z).all() & x.any()
+        if self.wrong:
+            return x - z if not bool(are_equal) else x * 2
+        return torch.where(are_equal, x * 2, x - z)
+
+
+class Steps(nn.Module):
+    """Counts whole steps, whose quotient rounds up at a few multiples while it is exported."""
+
+    def __init__(self, wrong: bool = True) -> None:
+        super().__init__()
+        self.wrong = wrong
+        self.register_buffer("step", torch.tensor([0.3]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        position = x.abs()
+        if self.wrong and not is_exporting():
+            return position // self.step
+        return torch.floor(position / self.step)
+
+
+class Token(nn.Module):
+    def forward(self, ids: Tensor) -> Tensor:
+        return ids * 2 if bool((ids == 777).any()) else ids - 1
+
+
 class OnlyPositive(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.sqrt(x) if bool((x > 0).all()) else x.abs()

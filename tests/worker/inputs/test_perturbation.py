@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from exporter.manifest import Fill, Input
-from exporter.worker.inputs.input_sets import Special, choose_usual_sets
+from exporter.worker.inputs.input_sets import InputSet, Special, choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs, set_special_values
 from exporter.worker.inputs.inputs_from import (
     choose_binary_changes,
@@ -196,10 +196,32 @@ DRAWN = torch.randn((5, 8), generator=torch.Generator().manual_seed(1))
 
 
 def set_values(
-    fill: Fill, declared: torch.Tensor, special: Special, item: Input | None = None
+    fill: Fill,
+    declared: torch.Tensor,
+    special: Special,
+    item: Input | None = None,
+    numbers: tuple[float, ...] = (),
 ) -> torch.Tensor:
     item = item or declare_input("x", 5, 8, fill=fill)
-    return set_special_values(item, fill, declared, special, torch.Generator().manual_seed(0))
+    chosen = InputSet(name="", kind="values", sizes={}, special=special, numbers=numbers)
+    return set_special_values(item, fill, declared, chosen, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("fill", "numbers", "expected"),
+    [
+        (make_fill("normal"), (3.0,), {3.0, -3.0, 6.0, -6.0}),
+        (make_fill("uniform", low=0.0, high=1.0), (0.3, 2.0), {0.3, 0.6, 0.9}),
+        (make_fill("randint", low=0, high=1000), (400.0, 0.5), {400, 800}),
+    ],
+)
+def test_multiples_of_numbers_are_inside_the_range(
+    fill: Fill, numbers: tuple[float, ...], expected: set[float]
+) -> None:
+    declared = torch.full((5, 8), 7 if fill.kind == "randint" else 0.123)
+    values = set_values(fill, declared, "multiples", numbers=numbers)
+    changed = set(values[values != declared].tolist())
+    assert {round(each, 4) for each in changed} == expected
 
 
 def test_a_few_numbers_are_at_the_ends_and_exact() -> None:
@@ -252,6 +274,7 @@ def test_rising_values_are_positive_and_sorted() -> None:
     values = set_values(NORMAL, DRAWN, "rising")
     assert bool((values > 0).all())
     assert torch.equal(values, values.sort(-1).values)
+    assert bool((values == values[0]).all())
     assert torch.equal(set_values(NORMAL, torch.tensor(-1.0), "rising"), torch.tensor(-1.0))
     waves = torch.view_as_complex(DRAWN.reshape(5, 4, 2))
     assert torch.equal(set_values(NORMAL, waves, "rising"), waves)
