@@ -95,6 +95,11 @@ def main():
 if __name__ == "__main__":
     main()
 """
+MAIN = """
+
+if __name__ == "__main__":
+    main()
+"""
 
 
 @pytest.fixture
@@ -160,19 +165,29 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert applied["axes"] == {"output_2": {"of": "x_2", "stride": 2, "kernel": 1}}
     text = (folder / "models/applied.py").read_text()
     assert "Reason: a lambda has no name that can be imported" in text
-    # The user's files are unchanged, and a second command writes nothing.
     assert own == {path: hashlib.sha256(path.read_bytes()).digest() for path in own}
-    files = sorted(root.rglob("*.*"))
-    again = run_exporter(root, "record", *command)
-    assert "encoder: exists at manifests/encoder.toml:4" in again.stdout
-    assert sorted(root.rglob("*.*")) == files
-    check = ("record", "--check", "--", sys.executable, "export.py")
-    assert run_exporter(root, *check).returncode == ExitCode.OK
+    # Then the script and the entries change.
     (folder / "encoder.toml").unlink()
-    ran = run_exporter(root, *check)
+    (folder / "applied.toml").unlink()
+    edited = (folder / "wrapped.toml").read_text().replace("opsets = 17", "opsets = [17, 19]")
+    (folder / "wrapped.toml").write_text(f"{edited}tolerance = {{ noise = 9.0 }}\n")
+    script = EXPORT.replace('output_names=["logits"]', 'output_names=["scores"]')
+    (root / "export.py").write_text(
+        script.split("    torch.onnx.export(\n        Applied")[0] + MAIN
+    )
+    ran = run_exporter(root, "record", "--check", "--", sys.executable, "export.py")
     assert ran.returncode == ExitCode.RED
-    lines = [line for line in ran.stdout.splitlines() if "has no entry" in line]
-    assert lines == ["net.py:Encoder: has no entry; run `exporter record` without --check"]
+    lines = [line for line in ran.stdout.splitlines() if ".toml:" in line or "has no entry" in line]
+    assert lines[0].startswith("manifests/wrapped.toml:4: wrapped: outputs: [{'name': 'logits'")
+    assert lines[1:] == ["net.py:Encoder: has no entry; run `exporter record` without --check"]
+    ran = run_exporter(root, "record", "--update", *command)
+    assert "updated manifests/wrapped.toml" in ran.stdout, ran.stdout + ran.stderr
+    updated = tomli.loads((folder / "wrapped.toml").read_text())["models"]["wrapped"]
+    assert updated == wrapped | {
+        "outputs": [{"name": "scores", "shape": ["batch", 5]}],
+        "opsets": [17, 19],
+        "tolerance": {"noise": 9.0},
+    }
 
 
 @pytest.mark.parametrize(

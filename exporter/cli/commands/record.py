@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -44,7 +44,8 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show the entries 
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--model", default="", help="Observe the calls of FILE.py:CLASS, not exports.")
 @click.option("--modules", default="", help="Observe the outermost calls of this package.")
-@click.option("--check", is_flag=True, help="Only list classes without an entry; exit with 1.")
+@click.option("--check", is_flag=True, help="Only list missing and differing entries; exit with 1.")
+@click.option("--update", is_flag=True, help="Apply the differences to the existing entries.")
 @click.option("--timeout", type=float, help="Seconds after which the command is killed.")
 @dry_run_option
 @yes_option
@@ -78,9 +79,7 @@ def record(
             print_error(f"the command exited with {recording.code}; its observed calls are used")
         observations = merge_observations(recording.observations)
         print_error(f"{pluralize(len(observations), 'model')} observed")
-        if flags["check"]:
-            return _check(observations, _list_models(root), root)
-        return _write_entries(observations, root, yes=flags["yes"], dry_run=flags["dry_run"])
+        return _write_entries(observations, root, flags)
 
 
 @click.command()
@@ -117,7 +116,7 @@ def add(
         observation = describe_with_function(source, call, init, root, environment)
     else:
         observation = describe_source(source, inputs, init, root)
-    return _write_entries([observation], root, yes=flags["yes"], dry_run=flags["dry_run"])
+    return _write_entries([observation], root, flags)
 
 
 def _list_models(root: Path) -> tuple[ModelSpec, ...]:
@@ -127,23 +126,8 @@ def _list_models(root: Path) -> tuple[ModelSpec, ...]:
     return load_project(root, keep_invalid=True).models
 
 
-def _check(observations: Iterable[Observation], models: Sequence[ModelSpec], root: Path) -> int:
-    missing = {
-        (each.class_file, each.label): each
-        for each in observations
-        if not find_builders(each, models, root)
-    }
-    for each in missing.values():
-        file = Path(each.class_file)
-        name = file.relative_to(root) if file.is_relative_to(root) else file
-        print_line(f"{name}:{each.label}: has no entry; run `exporter record` without --check")
-    if not missing:
-        print_line("each observed model has an entry", color="green")
-    return ExitCode.RED if missing else ExitCode.OK
-
-
 def _write_entries(
-    observations: Sequence[Observation], root: Path, *, yes: bool, dry_run: bool
+    observations: Sequence[Observation], root: Path, flags: Mapping[str, bool]
 ) -> int:
     if root != Path.cwd():
         print_error(f"the entries are for the project {root}")
@@ -160,8 +144,14 @@ def _write_entries(
     codes = []
     with closing(make_starter(os.environ, project.environment)) as starter:
         for observation in observations:
-            if spec := _find_same(observation, models, root):
-                print_line(f"{spec.id}: exists at {spec.location}; remove it to record it again")
+            if existing := _find_existing(observation, models, root, flags):
+                codes.append(_compare(observation, context, existing, flags))
+                continue
+            if flags.get("check"):
+                name = os.path.relpath(observation.class_file, root)
+                text = "has no entry; run `exporter record` without --check"
+                print_line(f"{name}:{observation.label}: {text}")
+                codes.append(ExitCode.RED)
                 continue
             with stage_entry(observation, context) as (entry, contract):
                 if contract is None:
@@ -169,27 +159,60 @@ def _write_entries(
                     codes.append(ExitCode.RED)
                     continue
                 codes.append(_show(entry, contract, context, starter))
-            is_asked = not (yes or dry_run) and is_terminal() and sys.stdin.isatty()
-            if dry_run or (is_asked and not click.confirm(f"write {entry.id}?", default=True)):
-                continue
-            apply_changes(entry.changes)
-            context.taken.add(entry.id)
-            for change in entry.changes:
-                print_line(f"created {change.path.relative_to(root).as_posix()}")
+            _apply(entry, context, flags)
     return max(codes, default=ExitCode.OK)
 
 
-def _find_same(
-    observation: Observation, models: Sequence[ModelSpec], root: Path
-) -> ModelSpec | None:
-    """Return an entry of the same class with the name of its file or its arguments, or None."""
+def _apply(entry: PreparedEntry, context: Context, flags: Mapping[str, bool]) -> None:
+    is_asked = not (flags["yes"] or flags["dry_run"]) and is_terminal() and sys.stdin.isatty()
+    if flags["dry_run"] or (is_asked and not click.confirm(f"write {entry.id}?", default=True)):
+        return
+    apply_changes(entry.changes)
+    context.taken.add(entry.id)
+    for change in entry.changes:
+        verb = "created" if change.before is None else "updated"
+        print_line(f"{verb} {change.path.relative_to(context.root).as_posix()}")
+
+
+def _compare(
+    observation: Observation,
+    context: Context,
+    entries: Sequence[ModelSpec],
+    flags: Mapping[str, bool],
+) -> ExitCode:
+    """Print the differences of the entry from the script; apply them if that is requested."""
+    for existing in entries:
+        with stage_entry(observation, context, existing) as (entry, _):
+            differences = {"model": entry.problem} if entry.problem else entry.differences
+        if not differences:
+            break
+    for key, text in differences.items():
+        print_line(f"{existing.location}: {existing.id}: {key}: {text}", wraps=True)
+    if not differences:
+        print_line(f"{existing.id}: promises what the script exports, {existing.location}")
+    elif flags.get("update") and not entry.problem:
+        _apply(entry, context, flags)
+        return ExitCode.OK
+    elif not entry.problem:
+        print_line(f"{existing.id}: differs from the script; `exporter record --update` applies it")
+    return ExitCode.RED if differences and (flags.get("check") or entry.problem) else ExitCode.OK
+
+
+def _find_existing(
+    observation: Observation, models: Sequence[ModelSpec], root: Path, flags: Mapping[str, bool]
+) -> list[ModelSpec]:
+    """Return the entry of the same class with the name of its file or its arguments.
+
+    With `--check`, all entries of the class if there is no such entry.
+    """
     name = choose_id(observation, ()) if observation.title else ""
-    same = (
+    builders = find_builders(observation, models, root)
+    same = [
         spec
-        for spec in find_builders(observation, models, root)
+        for spec in builders
         if spec.id == name or (not name and spec.init == observation.construction.init)
-    )
-    return next(same, None)
+    ]
+    return same[:1] or (builders if flags.get("check") else [])
 
 
 def _show(

@@ -63,6 +63,69 @@ def format_entry(
     return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
 
 
+def update_entry(
+    text: str, id: str, recorded: str, observation: Observation, opsets: Collection[int]
+) -> tuple[str, dict[str, str]]:
+    """Return a manifest with the promises of a recorded one, and the keys that differ.
+
+    Names of axes, limits, each `fill`, more opsets, more options and other keys are kept.
+    `opsets` are those of the entry, which `[defaults]` may have.
+    """
+    document, new = tomlkit.parse(text), tomlkit.parse(recorded)["models"][id]
+    table = document["models"][id]
+    old, values = table.unwrap(), new.unwrap()
+    for item in values["outputs"][len(observation.outputs) :]:
+        del item["name"]  # a guess, or a name that torch chose
+    written = {*values} - {"axes", "opsets"} | {"weights", "constants", "containers"}
+    keys = [key for key in sorted(written) if not _covers(old.get(key), values.get(key))]
+    more = {*(observation.opsets or (observation.opset,))} - {*opsets, None}
+    differences = {key: f"{old.get(key)} -> {values.get(key)}" for key in keys}
+    differences |= {"opsets": f"without {', '.join(map(str, sorted(more)))}"} if more else {}
+    for key in keys:
+        items = new.get(key)
+        if key in ("inputs", "outputs"):
+            merged = _merge_items(old.get(key, []), items)
+            table.pop(key, None)
+            _add_tables(table, key, merged)
+            for name, limits in new.get("axes", {}).items():
+                if name not in table.get("axes", {}):
+                    table.setdefault("axes", tomlkit.table())[name] = limits
+        elif items is None:
+            table.pop(key, None)
+        else:
+            table[key] = items
+    if more:
+        table["opsets"] = sorted({*opsets, *more})
+    return tomlkit.dumps(document), differences
+
+
+def _merge_items(old: Sequence[Any], new: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return recorded inputs or outputs with the names of axes and the keys of a user."""
+    merged = []
+    for index, item in enumerate(new):
+        named = [each for each in old if each.get("name") == item["name"]]
+        before = dict(*(named or old[index : index + 1])[:1])
+        pairs = zip(before.pop("shape", ()), item["shape"], strict=False)
+        shape = [a if isinstance(a, str) and isinstance(b, int) else b for a, b in pairs]
+        kept = {key: each for key, each in before.items() if key not in ("dtype", "at")}
+        shape = shape if len(shape) == len(item["shape"]) else item["shape"]
+        merged.append({**item, **kept, "name": item["name"], "shape": shape})
+    return merged
+
+
+def _covers(old: Any, new: Any) -> bool:
+    """Return whether a value of an entry promises a recorded one."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = new.keys() - {"fill"} - ({"name"} - old.keys()) | ({"dtype"} & old.keys())
+        default = {"dtype": "float32"}
+        return all(_covers({**default, **old}.get(n), {**default, **new}.get(n)) for n in names)
+    if isinstance(old, list) and isinstance(new, list):
+        # The name of an axis stands for each size.
+        pairs = zip(old, new, strict=False)
+        return len(old) == len(new) and all(isinstance(a, str) or _covers(a, b) for a, b in pairs)
+    return bool(old == new)
+
+
 def _add_comment(table: Table, text: str) -> None:
     printable = "".join(each if each.isprintable() else " " for each in text)
     for line in textwrap.wrap(printable, _WIDTH):

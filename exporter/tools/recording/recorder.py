@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -21,8 +22,8 @@ from exporter.manifest.syntax.python_source import UnreadableForward, find_class
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import run_program
-from exporter.tools.file_changes import FileChange
-from exporter.tools.recording.entry import choose_id, format_entry
+from exporter.tools.file_changes import FileChange, read_text
+from exporter.tools.recording.entry import choose_id, format_entry, update_entry
 from exporter.tools.recording.observation import Observation, ProbeRequest, ProbeResult
 from exporter.tools.recording.sources import Source, list_sources
 
@@ -147,13 +148,15 @@ class PreparedEntry:
 
     id: str
     changes: tuple[FileChange, ...] = ()
+    differences: dict[str, str] = field(default_factory=dict)
+    """The keys of the existing entry that do not promise what the script exports."""
     problem: str = ""
     """Why there is no complete entry; "" if there is one."""
 
 
 @contextmanager
 def stage_entry(
-    observation: Observation, context: Context
+    observation: Observation, context: Context, existing: ModelSpec | None = None
 ) -> Iterator[tuple[PreparedEntry, ModelSpec | None]]:
     """Yield a probed entry, with its contract in a temporary folder of the project for a proof.
 
@@ -164,7 +167,7 @@ def stage_entry(
     build.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".record-", dir=build) as folder:
-            yield _prepare(observation, context, Path(folder))
+            yield _prepare(observation, context, Path(folder), existing)
     finally:
         if is_new:
             with suppress(OSError):  # not empty
@@ -172,13 +175,22 @@ def stage_entry(
 
 
 def _prepare(
-    observation: Observation, context: Context, stage: Path
+    observation: Observation, context: Context, stage: Path, existing: ModelSpec | None
 ) -> tuple[PreparedEntry, ModelSpec | None]:
     """Return the entry of the first source that builds the observed model."""
-    id = choose_id(observation, context.taken)
+    id = existing.id if existing else choose_id(observation, context.taken)
+    target = context.root / existing.manifest if existing else context.folder / f"{id}.toml"
     reason = observation.problem or observation.construction.reason or "no source was observed"
-    finals = list_sources(observation, id, context.root, context.folder)
-    staged = list_sources(observation, id, context.root, stage)
+    finals = [*list_sources(observation, id, context.root, target.parent)]
+    staged = [*list_sources(observation, id, context.root, stage)]
+    if existing:
+        weights = (str(target.parent / existing.weights),) if existing.weights else ()
+        observation = observation.model_copy(update={"files": (*observation.files, *weights)})
+        finals.insert(0, Source(text=existing.source, init=existing.init))
+        text = existing.source
+        if text.partition(":")[0].endswith(".py"):
+            text = os.path.relpath(target.parent / text, stage)
+        staged.insert(0, Source(text=text, init=existing.init))
     for source, final in zip(staged, finals, strict=True) if not observation.problem else ():
         draft = format_entry(id, observation, source, None, str(stage))
         spec = _load(id, draft, source, stage, context)
@@ -195,12 +207,16 @@ def _prepare(
         if isinstance(spec, str):
             reason = spec
             continue
-        text = format_entry(id, observation, final, probe, str(context.folder))
-        files = {context.folder / f"{id}.toml": text}
+        text = format_entry(id, observation, final, probe, str(target.parent))
+        before, differences = None, dict[str, str]()
+        if existing:
+            before = read_text(target) or ""
+            text, differences = update_entry(before, id, text, observation, existing.opsets)
+        changes = [FileChange(path=target, text=text, before=before)]
         if final.builder:
-            files[context.folder / "models" / f"{id}.py"] = final.builder
-        changes = tuple(FileChange(path=path, text=each) for path, each in files.items())
-        return PreparedEntry(id=id, changes=changes), spec
+            path = target.parent / "models" / f"{id}.py"
+            changes.append(FileChange(path=path, text=final.builder, before=read_text(path)))
+        return PreparedEntry(id=id, changes=tuple(changes), differences=differences), spec
     return PreparedEntry(id=id, problem=reason), None
 
 

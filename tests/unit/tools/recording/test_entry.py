@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.manifest.loader import load_layers
-from exporter.tools.recording.entry import choose_fill, choose_id, format_entry
+from exporter.tools.recording.entry import choose_fill, choose_id, format_entry, update_entry
 from exporter.tools.recording.observation import (
     Construction,
     DynamicDim,
@@ -220,3 +221,70 @@ def test_a_script_that_exports_at_import_builds_its_own_model(tmp_path: Path) ->
 def test_code_that_an_import_runs_is_recognized(tmp_path: Path, code: str, is_run: bool) -> None:
     (tmp_path / "export.py").write_text(code)
     assert runs_code(tmp_path / "export.py") is is_run
+
+
+ENTRY = """\
+format = 1
+[models.net]
+source = "../net.py:Net"
+weights = "old.pt"  # by hand
+inputs = [{ name = "x", shape = ["n", 3], fill = "ones" }]
+outputs = [{ name = "logits", shape = ["n", 4], compare = { sqnr = 40 } }]
+axes.n.max = 9
+opsets = [17, 19]
+tolerance = { atol = 0.1 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({}, []),
+        ({"inputs": ((8, 3),)}, []),  # the entry promises more
+        ({"inputs": (("n", "m"),)}, ["inputs"]),
+        ({"inputs": ((8, 5),)}, ["inputs"]),
+        ({"outputs": (("n", 5), "float32")}, ["outputs"]),
+        ({"outputs": (("n", 4), "float16")}, ["outputs"]),
+        ({"weights": "/new.pt"}, ["weights"]),
+        ({"weights": ""}, ["weights"]),
+        ({"opset": 20}, ["opsets"]),
+        ({"name": "scores"}, ["outputs"]),
+        ({"options": {"optimize": False}}, ["options"]),
+    ],
+)
+def test_an_entry_differs_if_it_promises_less_than_the_script(
+    change: dict[str, Any], keys: list[str]
+) -> None:
+    shape, dtype = change.get("outputs", (("n", 4), "float32"))
+    observation = observe(
+        opset=change.get("opset", 17),
+        outputs=(ObservedOutput(name=change.get("name", "logits")),),
+        options=change.get("options", {}),
+    )
+    probe = ProbeResult(
+        inputs=change.get("inputs", (("n", 3),)),
+        outputs=(ProbedOutput(name="", dtype=dtype, shape=shape),),
+        axes={"n": {"max": 5}, **({"m": {"max": 7}} if keys == ["inputs"] else {})},
+        weights=change.get("weights", "/manifests/old.pt"),
+    )
+    recorded = format_entry("net", observation, Source(text="../net.py:Net"), probe, "/manifests")
+    text, differences = update_entry(ENTRY, "net", recorded, observation, (17, 19))
+    assert sorted(differences) == keys
+    assert (text == ENTRY) is (not keys)
+    again, rest = update_entry(text, "net", recorded, observation, (17, 19, observation.opset or 0))
+    assert (again, rest) == (text, {})
+    entry = tomli.loads(text)["models"]["net"]
+    assert entry["tolerance"] == {"atol": 0.1}
+    assert entry["inputs"][0]["fill"] == "ones"
+    assert entry["axes"]["n"] == {"max": 9}
+    assert ("m" in entry["axes"]) is (keys == ["inputs"])
+    assert (entry["inputs"][0]["shape"][0], entry["outputs"][0]["compare"]) == ("n", {"sqnr": 40})
+
+
+def test_an_input_without_a_name_in_the_entry_is_no_difference() -> None:
+    entry = ENTRY.replace('name = "x", ', "").replace('weights = "old.pt"  # by hand\n', "")
+    observation = observe(outputs=(ObservedOutput(name="logits"),))
+    output = ProbedOutput(name="", dtype="float32", shape=("n", 4))
+    probe = ProbeResult(inputs=(("n", 3),), outputs=(output,))
+    recorded = format_entry("net", observation, Source(text="../net.py:Net"), probe, "/manifests")
+    assert update_entry(entry, "net", recorded, observation, (17,)) == (entry, {})
