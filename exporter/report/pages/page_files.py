@@ -66,6 +66,11 @@ def build_model_page(
         "spec": spec,
         "contract": matrix.describe_contract(spec),
         "weights": next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
+        "data": tuple(
+            source
+            for source in next((c.record.sources for c in cells if c.record and c.is_pass), ())
+            if source.file in spec.data_files
+        ),
         "opsets": opsets,
         "matrix": rows,
         "is_wide": is_wide,

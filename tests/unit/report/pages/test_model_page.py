@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from exporter.records.record import Blame, CheckResult, Culprit, Status
+from exporter.records.record import Blame, CheckResult, Culprit, Source, Status
 from exporter.report.formats import MARKS, NOT_RUN
-from exporter.report.pages.page_files import build_model_page
+from exporter.report.pages.page_files import build_model_page, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
@@ -176,6 +176,19 @@ def test_initial_weights_are_part_of_the_contract() -> None:
     drawn = page_of(make_record("dcgan/9/cpu", notes=("weights: initial values of seed 3",)))
     assert (drawn["weights"], drawn["notes"]) == ("initial values of seed 3", ())
     assert page_of(make_record("dcgan/9/cpu"))["weights"] == ""
+
+
+def test_the_hash_of_trained_weights_is_part_of_the_contract() -> None:
+    files = ("manifests/vision.py", "manifests/weights/dcgan.pt")
+    sources = tuple(Source(file=file, state=f"{index}" * 64) for index, file in enumerate(files))
+    record = make_record("dcgan/9/cpu", sources=sources)
+    page = page_of(record, weights="weights/dcgan.pt")
+    assert [(each.file, each.state) for each in page["data"]] == [(files[1], "1" * 64)]
+    text = render_pages(
+        make_manifest(make_spec("dcgan", weights="weights/dcgan.pt")), make_run(record)
+    )
+    assert f"| weights | `{files[1]}`, sha256 `{'1' * 64}` |" in text["models/dcgan.md"]
+    assert page_of(record)["data"] == ()
 
 
 def test_equal_notes_are_one_row() -> None:
