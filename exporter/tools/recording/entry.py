@@ -107,9 +107,9 @@ def _merge_items(old: Sequence[Any], new: Sequence[Any]) -> list[dict[str, Any]]
         before = dict(*(named or old[index : index + 1])[:1])
         pairs = zip(before.pop("shape", ()), item["shape"], strict=False)
         shape = [a if isinstance(a, str) and isinstance(b, int) else b for a, b in pairs]
-        kept = {key: each for key, each in before.items() if key not in ("dtype", "at")}
+        user_keys = {key: each for key, each in before.items() if key not in ("dtype", "at")}
         shape = shape if len(shape) == len(item["shape"]) else item["shape"]
-        merged.append({**item, **kept, "name": item["name"], "shape": shape})
+        merged.append({**item, **user_keys, "name": item["name"], "shape": shape})
     return merged
 
 

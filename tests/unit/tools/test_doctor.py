@@ -121,6 +121,7 @@ def test_a_torch_that_is_not_known_is_slower(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_missing_old_and_broken_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exporter.core.text.find_origin", lambda: ("", ""))
     versions = {**VERSIONS, "onnx": "1.20.0", "openvino": "2023.1"}
     del versions["safetensors"]
     importable = {**GOOD.versions, "onnx": "1.20.0"}
