@@ -204,10 +204,17 @@ def compare_baselines(
 
 def list_accepted(before: Baseline, after: Baseline) -> tuple[GateFinding, ...]:
     """Return the differences between two baselines with the reasons of the second one."""
-    reasons = {each.cell: each.reason for each in after.cells} | after.dropped
+    texts = {each.cell: each.reason for each in after.cells} | after.dropped
+    initial = {model for model, each in after.models.items() if each.weights == "initial"}
+    for cell in texts.keys() - before.by_cell().keys():
+        if cell.model in initial:
+            texts[cell] = "; ".join(filter(None, ("initial weights", texts[cell])))
+    current = _CurrentResults(
+        outcomes=after.by_cell(), promised=frozenset(after.by_cell()), states=after.models
+    )
     return tuple(
-        replace(each, message=reasons.get(each.cell, ""), action="ignore")
-        for each in compare_baselines(before, after)
+        replace(each, message=texts.get(each.cell, ""), action="ignore")
+        for each in _compare(before, current, DEFAULT_GATE)
     )
 
 
@@ -282,7 +289,9 @@ def _explain(
         return ""
     if kind in (FindingKind.NEW_GREEN, FindingKind.FIXED):
         unproved = [note for note in record.notes if note.startswith(UNPROVED_PREFIX)]
-        return truncate("; ".join([*filter(None, [record.message]), *unproved]), _MESSAGE_LENGTH)
+        weights = f"weights: {record.initial_weights}" if record.initial_weights else ""
+        texts = (record.message, weights, *unproved)
+        return truncate("; ".join(filter(None, texts)), _MESSAGE_LENGTH)
     is_expired = kind is FindingKind.EXPIRED
     text = f"{record.expectation}: {record.message}" if is_expired else record.message
     return truncate(join_lines(text), _MESSAGE_LENGTH)

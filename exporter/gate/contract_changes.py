@@ -206,7 +206,7 @@ def _describe_device(project: Project, device: Device) -> dict[str, Any]:
     excluded = {"name", "strict", "environment", "toolchain"}
     settings: dict[str, Any] = {
         **device.model_dump(mode="json", exclude_defaults=True, exclude=excluded),
-        "provider_library": device.provider_library.removeprefix(project.root),
+        "provider_library": device.provider_library.removeprefix(f"{project.root}/"),
         "requirements": [*environment.requirements] if environment else [],
         "python": environment.python if environment else "",
         "toolchain": [*toolchain.requirements] if toolchain else [],
@@ -219,10 +219,10 @@ def describe_states(
 ) -> dict[str, AcceptedModel]:
     """Return the current state of each model, as the baseline stores it.
 
-    Without a file, the values of the weights are unknown, so they count as the accepted ones.
+    Without a file that has weights, their values are unknown and count as the accepted ones.
     """
     initial = {record.cell.model for record in run.records if record.initial_weights}
-    built = {record.cell.model for record in run.records if record.artifact}
+    built = {each.cell.model for each in run.records if each.artifact and each.artifact.parameters}
     known = {model: each.weights for model, each in baseline.models.items()}
     known |= {model: "initial" if model in initial else "loaded" for model in built}
     return {
@@ -252,13 +252,16 @@ def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
         if (part := _NAMED_PARTS.get(key)) is None:
             contract[key] = value
             continue
-        if key in ("inputs", "outputs"):
+        if key in ("inputs", "outputs") and len(value) > 1:
             contract[f"order of {key}"] = [item["name"] for item in value]
         contract |= {f"{part} {item.pop('name')}": item for item in value}
     for name in spec.devices:
         device = project.find_device(name)
-        settings = {"strict": True} if device.strict else {}
-        contract[f"{_DEVICE}{name}"] = settings | _describe_device(project, device)
+        settings: dict[str, Any] = {"strict": True} if device.strict else {}
+        settings |= _describe_device(project, device)
+        if settings.get("provider_library", "").startswith("/"):
+            del settings["provider_library"]  # a path of this machine
+        contract[f"{_DEVICE}{name}"] = settings
     return contract
 
 
@@ -297,7 +300,7 @@ def _compare_states(
         return
     for key in sorted(old.contract.keys() | new.contract.keys()):
         first, second = (each.contract.get(key) for each in (old, new))
-        if _are_same(first, second):
+        if _serialize(first) == _serialize(second):  # NaN is equal to itself
             continue
         first, second = _keep_differences(first, second)
         yield FindingKind.CONTRACT, key, _format_change(key, first, second)
@@ -306,7 +309,8 @@ def _compare_states(
 def _keep_differences(old: Any, new: Any) -> tuple[Any, Any]:
     """Return the keys, or the items of lists, that the other value lacks."""
     if isinstance(old, dict) and isinstance(new, dict):
-        changed = [key for key in {**old, **new} if not _are_same(old.get(key), new.get(key))]
+        keys = {**old, **new}
+        changed = [key for key in keys if _serialize(old.get(key)) != _serialize(new.get(key))]
         return {key: old.get(key) for key in changed}, {key: new.get(key) for key in changed}
     if isinstance(old, list) and isinstance(new, list) and any(item not in new for item in old):
         return [each for each in old if each not in new], [each for each in new if each not in old]

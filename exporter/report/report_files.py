@@ -40,6 +40,7 @@ from exporter.report.rows.cells import (
     collect_cells,
     format_export_command,
     format_head,
+    list_initial_models,
 )
 from exporter.report.rows.failures import explain_failure, summarize_failure
 
@@ -246,6 +247,8 @@ def create_model_badge(model: str, cells: Sequence[Cell]) -> Badge:
         message = f"{red} of {len(cells)} red"
     elif not_run := sum(cell.record is None for cell in cells):
         message = f"{not_run} of {len(cells)} not run"
+    if list_initial_models(cell.record for cell in cells):
+        message += ", initial weights"
     return _create_badge(model, cells, message)
 
 

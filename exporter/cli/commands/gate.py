@@ -11,7 +11,13 @@ import click
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option
 from exporter.cli.output import github
-from exporter.cli.output.tables import format_hints, open_project, print_result_notes, show_findings
+from exporter.cli.output.tables import (
+    format_hints,
+    format_initial_weights,
+    open_project,
+    print_result_notes,
+    show_findings,
+)
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import write_text
@@ -73,6 +79,8 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         red = ExitCode.MANIFEST if result.is_passed else ExitCode.RED
         return ExitCode.OK if document.is_passed else red
     github.annotate(_make_annotations(context, findings), project_root)
+    for line in format_initial_weights(context.records.values()):
+        print_error(line)
     if result.accepted:
         print_line(f"accepted in this branch since {result.revision}:")
         show_findings(result.accepted)
@@ -80,7 +88,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         print_line("a manifest file has a problem, so its models are unknown", color="red")
         return ExitCode.MANIFEST
     if not findings:
-        cells = pluralize(len(result.baseline.cells), "cell")
+        cells = pluralize(len(context.records), "cell")
         print_line(f"{cells} as accepted", color="green")
         return ExitCode.OK
     show_findings(findings, context)

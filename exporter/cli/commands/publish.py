@@ -96,5 +96,7 @@ def _print_result(result: PublishResult, dest: Path) -> None:
         print_line(f"{dest / name}", color="green" if not candidate.warning else "red")
         if candidate.warning:
             print_error(f"{name}: published although it is red: {candidate.warning}")
+        if weights := candidate.records[0].initial_weights:
+            print_line(f"    weights: {weights}, not trained")
     for note in result.notes:
         print_line(f"    {note}")

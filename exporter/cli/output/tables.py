@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from exporter.cli.output.terminal import (
 )
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_text
-from exporter.core.text import format_bytes, join_lines, pluralize
+from exporter.core.text import format_bytes, join_lines, join_names, pluralize
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style, load_project
 from exporter.planning import Selection
@@ -63,14 +63,6 @@ def make_summary(
     restored_text = f", {restored} of them restored from the store" if restored else ""
     counts = f"{pluralize(len(records), 'cell')}: {format_counts(records)}"
     last = f"{counts}{thorough_text}{restored_text}"
-    weights = {each.cell.model: each.initial_weights for each in existing if each.initial_weights}
-    weight_lines = []
-    if weights:
-        subject = next(iter(weights)) if len(weights) == 1 else pluralize(len(weights), "model")
-        names = ", ".join(sorted(set(weights.values())))
-        weight_lines.append(
-            f"{subject}: weights: {names}; `weights` in an entry names trained ones"
-        )
     timing_lines = []
     if timings:
         stages, checks = sum_timings(existing)
@@ -86,7 +78,7 @@ def make_summary(
             *_format_red_groups(manifest, red),
             *(_format_unavailable(existing) if grid else ()),
             *((line, None) for line in timing_lines),
-            *((line, None) for line in weight_lines),
+            *((line, None) for line in format_initial_weights(existing)),
             (last, "red" if is_red else "green"),
         ),
         code=ExitCode.RED if is_red else green_code,
@@ -219,6 +211,16 @@ def require_readable_files(manifest: Manifest) -> None:
     """
     if manifest.problems:
         raise ExporterError(ExitCode.MANIFEST, manifest.problems)
+
+
+def format_initial_weights(records: Iterable[Record]) -> list[str]:
+    """Return a line with the models whose weights were drawn, or no line."""
+    weights = {each.cell.model: each.initial_weights for each in records if each.initial_weights}
+    if not weights:
+        return []
+    seeds = ", ".join(sorted(set(weights.values())))
+    subject = join_names([*weights])
+    return [f"{subject}: weights: {seeds}; `weights` in an entry names trained ones"]
 
 
 def print_result_notes(current: ValidResults) -> None:

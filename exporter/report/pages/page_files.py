@@ -41,6 +41,7 @@ from exporter.report.rows.cells import (
     format_head,
     group_by_opset,
     group_cells,
+    list_initial_models,
     mask_numbers,
 )
 
@@ -402,6 +403,7 @@ def render_gate(
         options,
         problems=[str(problem) for problem in context.manifest.problems] if context else [],
         findings=len(findings),
+        initial=list_initial_models(context.records.values()) if context else [],
         regressions=regressions,
         contexts=[
             failures.find_context(cluster.findings, context)

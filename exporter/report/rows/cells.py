@@ -167,7 +167,7 @@ def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, .
 
 
 def format_head(cells: Collection[Cell]) -> str:
-    """Return the head figure: `21 models, 0 red; 1053 proved, 242 foreseen failures`."""
+    """Return the head figure: `21 models, 2 with initial weights, 0 red; 1053 proved`."""
     statuses = Counter(cell.record.status if cell.record else None for cell in cells)
     red = sum(count for status, count in statuses.items() if status and status.is_red)
     foreseen = statuses[Status.XFAIL]
@@ -177,8 +177,16 @@ def format_head(cells: Collection[Cell]) -> str:
         "without a result": statuses[None],
     }
     models = pluralize(len({cell.id.model for cell in cells}), "model")
+    if initial := list_initial_models(cell.record for cell in cells):
+        models += f", {len(initial)} with initial weights"
     counts = (f", {count} {text}" for text, count in others.items() if count)
     return f"{models}, {red} red; {statuses[Status.PASS]} proved{''.join(counts)}"
+
+
+def list_initial_models(records: Iterable[Record | None]) -> list[str]:
+    """Return the models whose weights were drawn and not loaded."""
+    drawn = (each.cell.model for each in records if each and each.initial_weights)
+    return list(dict.fromkeys(drawn))
 
 
 def find_lowest_opset(cells: Iterable[Cell]) -> str:

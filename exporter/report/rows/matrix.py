@@ -15,7 +15,13 @@ from exporter.manifest.resolved.project import Device
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report.formats import LEGEND, Mark
-from exporter.report.rows.cells import AcceptanceHistory, Cell, Row, format_head
+from exporter.report.rows.cells import (
+    AcceptanceHistory,
+    Cell,
+    Row,
+    format_head,
+    list_initial_models,
+)
 
 #: Settings whose text is not in the notation of the manifest.
 _DESCRIBED_KEYS = ("opsets", "devices", "tolerance", "ir_version")
@@ -287,6 +293,7 @@ def _build_part(
                 for device in devices
             ),
             "is_changed": model in changed,
+            "is_initial": bool(list_initial_models(cell.record for cell in cells)),
         }
         for model, cells in by_model.items()
     )

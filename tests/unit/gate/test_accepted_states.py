@@ -214,6 +214,10 @@ def test_the_differences_of_two_baselines_are_listed_with_reasons() -> None:
         ),
     }
     assert list_accepted(old, old) == ()
+    added = list_accepted(EMPTY, accept(make(), INITIAL))
+    assert {(str(each.kind), each.message) for each in added} == {
+        ("new cell, green", "initial weights")
+    }
 
 
 def test_a_contract_is_accepted_with_the_last_cell_of_its_model() -> None:

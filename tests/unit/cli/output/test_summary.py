@@ -77,7 +77,7 @@ def test_initial_weights_have_a_line() -> None:
 
     end = "weights: initial values of seed 3; `weights` in an entry names trained ones"
     assert find_line("a") == f"a: {end}"
-    assert find_line("a", "longer") == f"2 models: {end}"
+    assert find_line("a", "longer") == f"a, longer: {end}"
     assert find_line() == ""
 
 

@@ -14,6 +14,7 @@ from exporter.gate.baseline_comparison import compare_results
 from exporter.manifest import Axis, Case, Constant, Device, Fill, Input, Manifest, Output, Project
 from exporter.records.baseline import Baseline, make_baseline
 from exporter.records.record import (
+    INITIAL_WEIGHTS,
     Blame,
     CheckResult,
     Culprit,
@@ -26,6 +27,8 @@ from exporter.records.record import (
 )
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import MARK, render_gate, render_pages
+from exporter.report.report_files import render_exports
+from exporter.report.rows.failures import GateContext
 from tests.unit.factory import (
     make_artifact,
     make_manifest,
@@ -381,3 +384,23 @@ def _calls(models: int) -> int:
     files = profile.runcall(render_pages, *make_many(models))
     assert len(files) == models + 2
     return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_models_with_initial_weights_are_marked() -> None:
+    drawn = {"notes": (f"{INITIAL_WEIGHTS}0",)}
+    manifest = make_manifest(make_spec("drawn", opsets=(18,)), make_spec("loaded", opsets=(18,)))
+    run = make_run(make_record("drawn/18/cpu", **drawn), make_record("loaded/18/cpu"))
+    page = render_pages(manifest, run)["COMPATIBILITY.md"]
+    assert "2 models, 1 with initial weights, 0 red; 2 proved" in page
+    assert "[drawn](models/drawn.md) (initial weights) |" in page
+    assert "[loaded](models/loaded.md) |" in page
+    files = render_exports(manifest, run)
+    assert "opset 18, initial weights" in files["badges/drawn.svg"]
+    assert "initial" not in files["badges/loaded.svg"]
+    assert "1 with initial weights" in files["badge.svg"]
+    context = GateContext(manifest=manifest, records=run.by_cell())
+    gate = render_gate((), None, context)
+    assert "Not trained, with initial values as weights: `drawn`." in gate
+    assert "All cells are as accepted." in gate
+    (added, _) = compare_results(Baseline(), run, [*run.by_cell()])
+    assert added.message == "weights: initial values of seed 0"
