@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.core.files import hash_file
+from exporter.core.files import hash_file, open_regular_file
 from exporter.records.record import Artifact
 from exporter.runtimes.graph_walk import (
     iter_initializers,
@@ -33,7 +33,8 @@ def read_model(path: Path) -> onnx.ModelProto:
         UnreadableModel: if the file cannot be read; its message contains no path of this machine.
     """
     try:
-        return onnx.load(path, load_external_data=False)
+        with open_regular_file(path, may_be_link=True) as file:
+            return onnx.load_model_from_string(file.read())
     except OSError as error:
         raise UnreadableModel(f"{path.name}: cannot be read: {error.strerror}") from error
     except (DecodeError, ValueError) as error:

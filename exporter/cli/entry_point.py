@@ -186,8 +186,10 @@ def main() -> NoReturn:
     # Garbage collection would cost a fifth of a run over 10,000 cells and free almost nothing,
     # because nearly all objects live until the end.
     gc.set_threshold(100_000, 20, 100)
-    # SIGTERM must end the workers in the same way as Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM and a closed terminal must end the workers in the same way as Ctrl-C.
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`
+            signal.signal(number, signal.default_int_handler)
     # If the caller closed a stream, the first opened file would get its descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -24,11 +24,13 @@ from pydantic_core import from_json, to_json
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import redact
 from exporter.processes.fork_server_client import signal_group
-from exporter.processes.lifetime import CpuLimit
+from exporter.processes.lifetime import CpuLimit, die_with_parent, prefer_for_oom_kill
 
 T = TypeVar("T")
 
 CALL_MODULE = "exporter.processes.child_call"
+#: The variable with the bytes that the process may allocate (Linux).
+MEMORY = "EXPORTER_MEMORY"
 _MESSAGE_LENGTH = 2000
 #: Bytes of stderr that a failure reads: the error message is at the end.
 _LOG_BYTES = 2000
@@ -86,12 +88,14 @@ def call_in_child(
         ChildFailure: if the process ended without a result.
     """
     call = to_json({"function": function, "arguments": arguments}, inf_nan_mode="constants")
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
+    temporary = tempfile.TemporaryDirectory(prefix="exporter-", ignore_cleanup_errors=True)
+    with temporary as folder, tempfile.TemporaryFile() as log:
         request, response = Path(folder) / "request.json", Path(folder) / "response"
         request.write_bytes(call)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", CALL_MODULE, str(request), str(response)],
-            env=None if environment is None else dict(environment),
+            # A killed process does not remove its temporary files.
+            env={**(os.environ if environment is None else environment), "TMPDIR": folder},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if on_line else subprocess.DEVNULL,
             stderr=log,
@@ -180,6 +184,13 @@ def _call(content: bytes) -> tuple[int, bytes]:
 
 def main() -> None:
     """Serve one call and end without the exit handlers of libraries, which may fail."""
+    die_with_parent(os.getppid())
+    prefer_for_oom_kill()
+    if (memory := os.environ.pop(MEMORY, "")) and sys.platform == "linux":
+        import resource
+
+        with suppress(ValueError):  # the process has a lower limit already
+            resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
     request, response = (Path(argument) for argument in sys.argv[1:3])
     code, content = _call(request.read_bytes())
     part = response.with_suffix(".part")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from pydantic import Field
 from exporter.cache.store.store_entry import link_or_copy
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file, write_text
+from exporter.core.files import (
+    CELL_LIMIT,
+    PROJECT_LIMIT,
+    hash_file,
+    read_regular_file,
+    write_text,
+)
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import Release, find_first_release
 from exporter.core.text import format_bytes, join_lines
@@ -246,8 +253,8 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
     names |= {name: name for name in candidate.artifact.external_data}
     for source, target in names.items():
         path = built / source
-        if PurePosixPath(source).name != source or path.is_symlink():
-            message = f"{source}: is not inside the model's folder; export the model again"
+        if PurePosixPath(source).name != source or path.is_symlink() or not path.is_file():
+            message = f"{source}: is not a file of the model's folder; export the model again"
             raise ExporterError(ExitCode.UNREADABLE, message)
         # No hard links: onnx refuses external data with two names. Btrfs and XFS share the blocks.
         link_or_copy(path, folder / target, may_link=False)
@@ -380,6 +387,12 @@ def list_files(folder: Path) -> Iterator[str]:
             yield path.relative_to(folder).as_posix()
 
 
+def list_special_files(folder: Path) -> tuple[str, ...]:
+    """Return links, pipes and devices: opening one can wait or have effects."""
+    modes = ((name, (folder / name).lstat().st_mode) for name in list_files(folder))
+    return tuple(sorted(name for name, mode in modes if not stat.S_ISREG(mode)))
+
+
 def list_unlisted_files(folder: Path) -> tuple[str, ...]:
     """Return the files that are not in the folder's list of hashes.
 
@@ -413,7 +426,7 @@ def find_hash_problems(folder: Path, *, is_strict: bool = True) -> tuple[str, ..
 
 def _read_sums(folder: Path) -> dict[str, str]:
     sums = {}
-    for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
+    for line in read_regular_file(folder / SUMS, PROJECT_LIMIT).decode().splitlines():
         digest, separator, name = line.partition("  ")
         if not separator or len(digest) != _DIGEST_LENGTH:
             raise ValueError(f"{SUMS} is not a list of hashes")

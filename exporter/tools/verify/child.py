@@ -19,6 +19,7 @@ from exporter.tools.publish.published_folder import (
     SUMS,
     Publication,
     find_hash_problems,
+    list_special_files,
     list_unlisted_files,
 )
 from exporter.tools.verify.client import FILES_CHECK, DeviceVerdict, PublishedFile, hash_settings
@@ -64,8 +65,13 @@ def check_folder(
     `item`: The published folder, and the file that is proved in place of the published one.
     `kernels`: The entry with the kernels. The paths in a published contract are not trusted.
     """
-    problems = list(_find_file_problems(item, publication))
+    special = list_special_files(item.folder)
+    problems = [] if special else list(_find_file_problems(item, publication))
     try:
+        if special:
+            raise DamagedFolder(
+                f"expected regular files, which can be copied: {join_names(special)}"
+            )
         # Not the functions that the folder names.
         calls, known = _list_functions(spec), _list_functions(kernels) if kernels else []
         if not set(calls) <= set(known):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +21,13 @@ from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.core.known_names import format_release
 from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
-from exporter.processes.child_call import ChildFailure, call_in_child
+from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
 from exporter.records.record import CheckResult, Status
 from exporter.tools.publish.published_folder import CONTRACT, MARKER, MODEL, Publication
 
 _CHILD = "exporter.tools.verify.child"
+#: The largest `timeout` of a folder, whose contract is not trusted.
+_MAX_SECONDS = 3600.0
 #: The check of hashes and names; its message is a note if it passes.
 FILES_CHECK = "files"
 #: Python cannot convert every time of the years 1 and 9999 to UTC.
@@ -212,13 +215,18 @@ def _request_verdicts(
         "root": options.root.resolve(),
         "kernels": next(entries, None),
     }
+    environment = dict(options.environment)
+    names = [name for each in options.devices for name in (each.device or "CPU", *each.providers)]
+    if all(name.startswith("CPU") for name in names):  # a GPU reserves more than the memory
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        environment[MEMORY] = str(size)
     try:
         verdicts = call_in_child(
             f"{_CHILD}:check_folder",
             arguments,
             tuple[DeviceVerdict, ...],
-            options.environment,
-            seconds=spec.timeout,
+            environment,
+            seconds=min(spec.timeout, _MAX_SECONDS),
         )
         return tuple(_explain_release(item, publication, verdict) for verdict in verdicts)
     except ChildFailure as failure:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,12 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Tolerance
-from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
+from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child, describe_exit
 
 ROOT = Path(__file__).parents[3]
 HEAD = """
 from __future__ import annotations
-import os, subprocess, sys, time
+import os, subprocess, sys, tempfile, time
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Tolerance
 """
@@ -34,7 +37,7 @@ def call_with(
 ) -> Any:
     (folder / "stub_child.py").write_text(HEAD + function, encoding="utf-8")
     name = function.partition("def ")[2].partition("(")[0]
-    environment = {"PYTHONPATH": f"{folder}:{ROOT}"}
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}", **options.pop("variables", {})}
     return call_in_child(f"stub_child:{name}", arguments, returns, environment, **options)
 
 
@@ -109,24 +112,61 @@ def test_the_end_of_a_long_log_is_the_message(tmp_path: Path) -> None:
         call(tmp_path, function, type(None))
 
 
-def test_a_timeout_kills_the_process_and_its_children(tmp_path: Path) -> None:
-    function = (
-        "def wait(path: str) -> None:\n"
-        "    child = subprocess.Popen(['sleep', '60'])\n"
-        "    open(path, 'w').write(str(child.pid))\n"
-        "    time.sleep(60)\n"
+WAIT = (
+    "def wait(path: str) -> None:\n"
+    "    child = subprocess.Popen(['sleep', '60'])\n"
+    "    open(f'{path}.part', 'w').write(f'{child.pid} {os.getpid()} {tempfile.mkdtemp()}')\n"
+    "    os.rename(f'{path}.part', path)\n"
+    "    time.sleep(60)\n"
+)
+
+
+def is_running(pid: str) -> bool:
+    shown = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
+    return shown.stdout.strip()[:1] not in (b"", b"Z")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_limit_of_memory_ends_the_function(tmp_path: Path) -> None:
+    function = "def fill(count: int) -> int:\n    return len(bytearray(count))\n"
+    options: dict[str, Any] = {"variables": {MEMORY: str(1 << 30)}}
+    assert call_with(tmp_path, function, int, {"count": 1 << 20}, **options) == 1 << 20
+    with pytest.raises(ChildFailure, match="MemoryError"):
+        call_with(tmp_path, function, int, {"count": 2 << 30}, **options)
+
+
+def test_the_process_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    (tmp_path / "stub_child.py").write_text(HEAD + WAIT, encoding="utf-8")
+    program = (
+        "import os, sys\n"
+        "from exporter.processes.child_call import call_in_child\n"
+        "call_in_child('stub_child:wait', {'path': sys.argv[1]}, type(None), os.environ)\n"
     )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    path = tmp_path / "pid"
+    parent = subprocess.Popen([sys.executable, "-c", program, str(path)], env=environment)
+    wait_until(path.exists)
+    parent.kill()
+    parent.wait()
+    service, pid, _ = path.read_text().split()
+    wait_until(lambda: not is_running(pid))
+    os.kill(int(service), signal.SIGKILL)
+
+
+def test_a_timeout_kills_the_process_and_its_children(tmp_path: Path) -> None:
     arguments: dict[str, object] = {"path": str(tmp_path / "pid")}
     with pytest.raises(ChildFailure, match=r"^did not finish within 1.5 s$") as caught:
-        call_with(tmp_path, function, type(None), arguments, seconds=1.5)
+        call_with(tmp_path, WAIT, type(None), arguments, seconds=1.5)
     assert caught.value.code is None
-    pid = (tmp_path / "pid").read_text()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        shown = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, check=False)
-        if shown.stdout.strip()[:1] in (b"", b"Z"):
-            return
-    pytest.fail("the child of the process still runs")
+    child, _, temporary = (tmp_path / "pid").read_text().split()
+    assert not Path(temporary).exists()
+    wait_until(lambda: not is_running(child))
 
 
 def test_each_line_extends_the_time_and_silence_ends_it(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,6 +20,7 @@ from exporter.cli.commands.verify import _print_verdict
 from exporter.cli.entry_point import exporter
 from exporter.core.errors import ExitCode
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
+from exporter.processes.child_call import MEMORY
 from exporter.records.record import CheckResult, Status
 from exporter.tools.publish.child import verify_files
 from exporter.tools.publish.published_folder import (
@@ -27,6 +30,8 @@ from exporter.tools.publish.published_folder import (
     PublishTarget,
     TargetResult,
 )
+from exporter.tools.publish.publisher import find_obstacle
+from exporter.tools.verify import client
 from exporter.tools.verify.child import check_folder
 from exporter.tools.verify.client import (
     DeviceVerdict,
@@ -169,6 +174,20 @@ def red(folder: Path) -> None:
     edit_marker(folder, is_green=False, warning="fail at parity")
 
 
+def linked_model(folder: Path) -> None:
+    """The linked file is right today, and a copy of the folder lacks it."""
+    (folder / "model.onnx").rename(folder.parent / "elsewhere.onnx")
+    (folder / "model.onnx").symlink_to(folder.parent / "elsewhere.onnx")
+
+
+def pipe(name: str) -> Callable[[Path], None]:
+    def replace(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return replace
+
+
 def edit_marker(folder: Path, **fields: object) -> None:
     content = json.loads((folder / "exporter.json").read_text())
     (folder / "exporter.json").write_text(json.dumps({**content, **fields}))
@@ -183,6 +202,9 @@ def edit_marker(folder: Path, **fields: object) -> None:
         (no_reference, "files", "reference.json"),
         (foreign_path, "files", "'../secret.pb' is not the name of a sample's file"),
         (hidden_data_set, "files", "differ from those in exporter.json: test_data_set_1"),
+        (linked_model, "files", "expected regular files, which can be copied: model.onnx"),
+        (pipe("model.onnx"), "files", "expected regular files, which can be copied: model.onnx"),
+        (pipe("weights.data"), "files", "expected regular files, which can be copied: weights"),
         (red, "files", "it was published although it is red: fail at parity"),
     ],
 )
@@ -196,6 +218,35 @@ def test_a_wrong_folder_is_red_although_its_hashes_match(
     assert verdict.status.is_red
     assert verdict.check == check
     assert message in verdict.message
+
+
+def test_a_list_of_hashes_is_a_file(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "net")
+    pipe("SHA256SUMS")(folder)
+    assert "expected regular files, which can be copied: SHA256SUMS" in verify(folder).message
+    assert "was not written by `exporter publish`" in find_obstacle(folder)
+
+
+@pytest.mark.parametrize(
+    ("device", "has_limit"),
+    [(CPU, True), (Device(name="ov", runtime="openvino"), True), (GPU, False)],
+)
+def test_the_time_and_the_memory_of_a_folder_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, has_limit: bool
+) -> None:
+    calls: list[tuple[float, Mapping[str, str]]] = []
+
+    def call(_: str, __: object, ___: object, environment: Any, *, seconds: float) -> Any:
+        calls.append((seconds, environment))
+        return ()
+
+    monkeypatch.setattr(client, "call_in_child", call)
+    folder = publish(tmp_path / "net", spec=SPEC.model_copy(update={"timeout": 1e9}))
+    options = VerifyOptions(devices=(device,), root=tmp_path, manifest=None, environment={})
+    assert list(verify_folders([PublishedFile(folder=folder)], options)) == []
+    ((seconds, environment),) = calls
+    assert seconds == 3600
+    assert (int(environment.get(MEMORY, 0)) > 1 << 28) is has_limit
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "contract.json", "test_data_set_0/input_0.pb"])
