@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import NamedTuple
 
 #: The result of a load that fails after a structure check has failed.
@@ -93,7 +92,7 @@ class BuiltInRuntime(NamedTuple):
     """The oldest version of the package that works; empty: `doctor` does not examine it."""
     needs_node: bool = False
     """Whether it is a package of npm, which a process of Node runs."""
-    settings: Mapping[str, str | int] = MappingProxyType({})
+    settings: Mapping[str, str | int] = {}
     """The settings of every session, in the names of the runtime, that are not its defaults."""
 
 

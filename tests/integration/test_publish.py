@@ -420,11 +420,11 @@ def test_a_destination_lists_its_files(dist: Path, project: Path, tmp_path: Path
 def test_the_card_uses_the_template_of_the_project(project: Path, tmp_path: Path) -> None:
     root = copy_project(project, tmp_path / "project")
     (root / "templates").mkdir()
-    (root / "templates/card.md.jinja").write_text("{{ spec.id }} at {{ opset }}: {{ size }}\n")
+    (root / "templates/card.md.jinja").write_text("{{ model }} at {{ opset }}: {{ tools.onnx }}\n")
     published = run_exporter(root, "publish", "--initial", "sound/17", "dist")
     assert published.returncode == 0, published.stdout + published.stderr
     card = (root / "dist/sound/17/README.md").read_text()
-    assert re.fullmatch(r"sound at 17: [\d.]+ k?B\n", card)
+    assert re.fullmatch(r"sound at 17: [\d.]+\n", card)
 
 
 def test_publishing_again_gives_the_same_bytes(project: Path, dist: Path) -> None:

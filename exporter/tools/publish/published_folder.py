@@ -25,11 +25,11 @@ from exporter.core.files import (
 )
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import Release, find_first_release
-from exporter.core.text import format_bytes, join_lines
+from exporter.core.text import join_lines
 from exporter.jobs import is_weights_name
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import PlannedCell
-from exporter.records.record import Artifact, CellId, Record, Route, Status
+from exporter.records.record import Artifact, CellId, Record, Status
 from exporter.report.pages.templates import render
 from exporter.report.rows.matrix import describe_contract, format_runtime
 
@@ -303,43 +303,18 @@ def render_card(content: FolderContent, publication: Publication, templates: Pat
     Raises:
         ExporterError: MANIFEST if the project's template `card.md` is invalid.
     """
-    candidate = content.candidate
-    proofs = tuple(
-        {
-            "device": record.cell.device,
-            "outcome": record.status.value,
-            "checks": tuple(check.check for check in record.checks if check.status.is_green),
-            "runtime": format_runtime(device, record, content.tools),
-            "session": device,
-            "record": record,
-        }
-        for device, record in zip(content.devices, candidate.records, strict=True)
-    )
-    route = candidate.records[0].route
+    pairs = zip(content.devices, publication.records, strict=True)
     return render(
         "card.md",
         templates,
+        **dict(publication),
+        release=publication.release,
         spec=content.spec,
         contract=describe_contract(content.spec),
-        opset=candidate.opset,
-        warning=candidate.warning,
-        artifact=candidate.artifact,
-        size=format_bytes(candidate.artifact.bytes),
-        exporter=_format_route(route),
-        weights=candidate.records[0].initial_weights,
-        publication=publication,
+        devices=content.devices,
+        runtimes=tuple(format_runtime(device, record, content.tools) for device, record in pairs),
         has_example=content.result.has_example,
-        allowed=content.result.allowed,
-        sets=content.result.sets,
-        proofs=proofs,
-        tools=content.tools,
     )
-
-
-def _format_route(route: Route | None) -> str:
-    if route is None:
-        return ""
-    return route.reason if route.exporter == "file" else f"{route.exporter}, {route.capture}"
 
 
 def write_descriptions(content: FolderContent, templates: Path, folder: Path) -> None:
@@ -407,21 +382,18 @@ def find_hash_problems(folder: Path, *, is_strict: bool = True) -> tuple[str, ..
 
     `is_strict`: Whether a file is a problem that is not listed and that no test runner reads.
     """
-    sums, unlisted = _read_sums(folder), list_unlisted_files(folder)
+    problems = [
+        f"{name} is not in {SUMS}"
+        for name in list_unlisted_files(folder)
+        if is_strict or name.startswith(("test_data_set_", "samples/"))
+    ]
     files = set(list_files(folder))
-    return (
-        *(f"{name} is missing" for name in sorted(set(sums) - files)),
-        *(
-            f"{name} is not in {SUMS}"
-            for name in unlisted
-            if is_strict or name.startswith(("test_data_set_", "samples/"))
-        ),
-        *(
-            f"{name} has another hash"
-            for name in sorted(files & set(sums))
-            if hash_file(folder / name) != sums[name]
-        ),
-    )
+    for name, digest in sorted(_read_sums(folder).items()):
+        if name not in files:
+            problems.append(f"{name} is missing")
+        elif hash_file(folder / name) != digest:
+            problems.append(f"{name} has another hash")
+    return tuple(problems)
 
 
 def _read_sums(folder: Path) -> dict[str, str]:
