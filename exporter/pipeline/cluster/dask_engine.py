@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -64,6 +64,8 @@ _CLOSE_LIMIT = 2.0
 _MAX_SUBMISSIONS = 20
 #: Hosts that ended after a job announced a stage there, after which the job is the reason.
 _MAX_LOSSES = 2
+#: Invalid replies of a host, which then runs no more jobs.
+_MAX_INVALID = 3
 #: Bytes of an event of a host.
 _EVENT_LIMIT = 1 << 20
 
@@ -206,6 +208,8 @@ class _Received:
     """"" for a problem of the host and not of a job."""
     host: str = ""
     problem: str = ""
+    is_invalid: bool = False
+    """Whether the reply arrived, and is none of this version."""
     reply: HostReply | None = None
     folder: Path | None = None
 
@@ -232,6 +236,8 @@ class _ClusterRun:
         self._supplied: set[str] = set()
         self._waiting: deque[_Attempt] = deque()
         self._running: dict[str, _Attempt] = {}
+        #: Invalid replies by host.
+        self._invalid: Counter[str] = Counter()
         #: Finished tasks by their keys, and values from the threads.
         self._news: queue.Queue[str | HostEvent | _Received] = queue.Queue()
         self._count = 0
@@ -366,7 +372,10 @@ class _ClusterRun:
             host = attempt.host
             with suppress(Exception):  # of Dask, if the host was lost
                 host, *_ = self._client.who_has([future])[key]
-            self._news.put(_Received(key=key, host=host, problem=_describe(error)))
+            is_invalid = isinstance(error, TypeError | ValueError)  # no pickle, or no reply
+            self._news.put(
+                _Received(key=key, host=host, problem=_describe(error), is_invalid=is_invalid)
+            )
         else:
             self._news.put(_Received(key=key, host=reply.host, reply=reply, folder=folder))
 
@@ -459,6 +468,9 @@ class _ClusterRun:
             attempt.lose_host()
             attempt.avoided.add(received.host)
             self._retry(received.key, attempt)
+            self._invalid[received.host] += received.is_invalid
+            if self._invalid[received.host] == _MAX_INVALID:
+                self._hosts.refuse(received.host, (f"invalid replies: {received.problem}",))
         if received.folder:
             shutil.rmtree(received.folder, ignore_errors=True)
 

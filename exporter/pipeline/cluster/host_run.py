@@ -198,7 +198,15 @@ def run_job(text: str) -> bytes:
     from distributed import get_worker
 
     worker: Any = get_worker()
-    request = HostRequest.model_validate_json(text)
+    try:
+        return _run_on(worker, HostRequest.model_validate_json(text))
+    except Exception as error:  # noqa: BLE001 - a client waits forever for one without a pickle
+        reason = f"{type(error).__name__}: {error}"
+        return HostReply(host=worker.address, refusal=(reason,)).pack()
+
+
+def _run_on(worker: Any, request: HostRequest) -> bytes:
+    """Run a job on a Dask worker, and remove the copy of the project after the last one."""
     run, tasks = request.context.run, worker.state.tasks
 
     def report(announcement: Announcement | None) -> None:
@@ -221,8 +229,6 @@ def run_job(text: str) -> bytes:
         _ACTIVE[run] += 1
     try:
         return run_request(request, host)
-    except (ExporterError, OSError, ValueError) as error:
-        return host.refuse(f"{type(error).__name__}: {error}")
     finally:
         with _LOCK:
             _ACTIVE[run] -= 1

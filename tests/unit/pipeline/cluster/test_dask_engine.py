@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections import Counter, deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from exporter.pipeline.cluster import archives, dask_engine
 from exporter.pipeline.cluster.archives import HostReply
-from exporter.pipeline.cluster.dask_engine import _Attempt, _ClusterRun
+from exporter.pipeline.cluster.dask_engine import _Attempt, _ClusterRun, _Received
 from exporter.pipeline.engine import ExitKind, Task
 from tests.unit.pipeline import builders
 
@@ -111,3 +112,20 @@ def test_an_archive_of_another_size_or_digest_is_refused() -> None:
         receive(b"0123456789", limit=5)
     with pytest.raises(ValueError, match="another digest"):
         receive(b"0123456789", sha256="0" * 64)
+
+
+def test_a_host_with_invalid_replies_is_refused_after_three(tmp_path: Path) -> None:
+    refused: list[tuple[str, tuple[str, ...]]] = []
+    run = object.__new__(_ClusterRun)
+    run._invalid, run._waiting, run._running = Counter(), deque(), {}
+    run._on_note = lambda _: None
+    run._client = SimpleNamespace(cancel=lambda *_, **__: None)
+    run._hosts = SimpleNamespace(refuse=lambda *values: refused.append(values))
+    # A lost connection says nothing about the host.
+    for is_invalid in (True, False, True, False, False, True, True):
+        assert len(refused) == (sum(run._invalid.values()) >= 3)
+        attempt = run._running["key"] = make_attempt(tmp_path)
+        received = _Received(key="key", host="a", problem="no json", is_invalid=is_invalid)
+        run._handle_received(received, attempt)
+        assert "a" in attempt.avoided
+    assert refused == [("a", ("invalid replies: no json",))]

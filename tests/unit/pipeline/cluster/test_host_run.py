@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from exporter.pipeline.cluster import host_run
-from exporter.pipeline.cluster.archives import Archive, list_project
+from exporter.pipeline.cluster.archives import Archive, HostReply, list_project
 from exporter.pipeline.cluster.host_run import Host, add_part, end_run
 from tests.unit.pipeline.cluster.test_host_environment import make_context
 
@@ -100,3 +100,22 @@ def test_a_fork_server_without_runs_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     while not closed and time.monotonic() < until:
         time.sleep(0.01)
     assert closed == ["closed"]
+
+
+def test_an_exception_without_a_pickle_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors of pydantic are such exceptions."""
+
+    class LocalError(Exception):
+        pass
+
+    def fail(*_: object) -> bytes:
+        raise LocalError("no way")
+
+    monkeypatch.setattr("distributed.get_worker", lambda: SimpleNamespace(address="tcp://a:1"))
+    (reply, _), message = HostReply.unpack(host_run.run_job("{}")), "ValidationError: "
+    assert reply.host == "tcp://a:1"
+    assert reply.refusal[0].startswith(message)
+    monkeypatch.setattr(host_run.HostRequest, "model_validate_json", lambda _: None)
+    monkeypatch.setattr(host_run, "_run_on", fail)
+    reply, _ = HostReply.unpack(host_run.run_job("{}"))
+    assert reply.refusal == ("LocalError: no way",)
