@@ -19,12 +19,14 @@ import torch
 from safetensors.torch import save_file
 
 from exporter.api.export_run import ExportOptions, export
+from exporter.api.project_store import GIT_STORE
 from exporter.checks.comparison.compare_samples import compare_samples
 from exporter.checks.protocol import CheckContext
 from exporter.cli.output.progress import QuietProgress
 from exporter.cli.output.tables import describe_failures
 from exporter.core.errors import ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
+from exporter.core.git import find_git_folder
 from exporter.core.text import join_names
 from exporter.jobs import Reference
 from exporter.manifest import Manifest, ModelSpec
@@ -103,11 +105,12 @@ def prove(
         table |= {"cases": cases} if cases else {}
         lines = [f"{key} = {format_toml_value(value)}" for key, value in table.items()]
         text = "\n".join(("format = 1", "[models.module]", 'source = "module.py:load"', *lines))
-        (folder / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
+        git = find_git_folder(Path())
+        store = format_toml_value(str(git / GIT_STORE) if git else "off")
+        settings = f"[tool.exporter]\nstore = {store}\n"
+        (folder / "pyproject.toml").write_text(settings, encoding="utf-8")
         (folder / "manifests/module.toml").write_text(f"{text}\n", encoding="utf-8")
-        options = ExportOptions(
-            selection=Selection(), use_store=False, keeps_starter=True, build=folder / "build"
-        )
+        options = ExportOptions(selection=Selection(), keeps_starter=True, build=folder / "build")
         starter = _get_starter()
         starter.prepare()
         try:

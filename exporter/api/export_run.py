@@ -28,7 +28,11 @@ from exporter.pipeline.build import collect_noop_inputs, run_plan
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, Decisions, RecordValidator, Results, decide
 from exporter.pipeline.engine import Engine, LocalEngine
-from exporter.pipeline.environments import require_packages, require_toolchain
+from exporter.pipeline.environments import (
+    require_own_checkout,
+    require_packages,
+    require_toolchain,
+)
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning import EVERYTHING, Selection
 from exporter.planning.plan import (
@@ -91,8 +95,10 @@ class ExportOptions:
         """Return the manifest with the build folder and the toolchain of these options.
 
         Raises:
-            ExporterError: ENVIRONMENT if this process lacks the packages of the toolchain.
+            ExporterError: ENVIRONMENT if this process lacks the packages of the toolchain, or
+                imports the modules of another checkout.
         """
+        require_own_checkout(Path(manifest.project.root))
         if self.toolchain:
             require_toolchain(manifest.project, self.toolchain)
             manifest = manifest.select_toolchain(self.toolchain)

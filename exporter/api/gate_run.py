@@ -184,7 +184,10 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
                 yield f"{group.label} {problem}"
     build = BuildFolder.from_project(manifest.project)
     if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
-        return  # another machine wrote the pages
+        # Another machine wrote the pages.
+        if problem := report_pages.find_merge_error(manifest):
+            yield f"{manifest.project.reports}: {problem}; run `exporter export`"
+        return
     results = filter_valid_results(read_run(build.results), manifest, plan)
     results = drop_changed_files(results, build.path)
     missing = results.missing.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError, Location
+from exporter.core.git import find_git_folder
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
 from exporter.manifest.resolved.project import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
@@ -26,6 +28,8 @@ STORE_VARIABLE = "EXPORTER_STORE"
 READ_ONLY_VARIABLE = "EXPORTER_STORE_READONLY"
 #: The key of a remote store; it overrides the file of the setting `store_key`.
 KEY_VARIABLE = "EXPORTER_STORE_KEY"
+#: The name of the default store in the folder of git, which all worktrees share.
+GIT_STORE = "exporter-store"
 _CREATE_KEY = "openssl rand -hex 32"
 _YES, _NO = ("1", "yes", "true"), ("", "0", "no", "false")
 
@@ -64,6 +68,9 @@ def open_store(
     if is_remote(setting):
         remote = _open_remote(project, setting, environment, is_read_only=is_read_only)
         return Store(default_folder, limits, build=build, remote=remote)
+    git = find_git_folder(Path(project.root))
+    if git and os.access(git, os.W_OK):
+        default_folder = git / GIT_STORE
     try:
         folder = Path(project.root) / Path(setting).expanduser() if setting else default_folder
     except RuntimeError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from exporter.api.evidence import attach_evidence, find_evidence_path
 from exporter.cache.states import hash_source, read_exporter_state
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExporterError
 from exporter.core.git import find_head, list_versions
 from exporter.gate.baseline_comparison import compare_results
@@ -24,7 +27,7 @@ from exporter.records.baseline import (
     parse_baseline,
     read_baseline,
 )
-from exporter.records.record import RunRecord
+from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.pages.page_files import preload_templates, render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
@@ -34,9 +37,15 @@ from exporter.report.pages.templates import (
     list_written_pages,
     save_up_to_date_key,
 )
-from exporter.report.report_files import describe_plugins, list_plugin_folders, render_exports
+from exporter.report.report_files import (
+    BADGE,
+    CSV,
+    describe_plugins,
+    list_plugin_folders,
+    render_exports,
+)
 from exporter.report.report_files import write_reports as write_files
-from exporter.report.rows.cells import AcceptanceHistory
+from exporter.report.rows.cells import AcceptanceHistory, Cell, format_head
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
@@ -126,6 +135,30 @@ def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
         return ()
     files = sorted(_render(manifest, run, history).items())
     return tuple(name for name, content in files if not _has_content(paths.reports / name, content))
+
+
+def find_merge_error(manifest: Manifest) -> str:
+    """Return why files of another machine contradict each other, as after a merge of git, or ""."""
+    reports = ReportPaths(manifest.project).reports
+    try:
+        rows = list(csv.DictReader((reports / CSV).read_text("utf-8").splitlines()))
+        badge = json.loads((reports / f"{BADGE}.json").read_text("utf-8"))["message"]
+        ids = [
+            CellId(model=row["model"], opset=int(row["opset"]), device=DeviceName(row["device"]))
+            for row in rows
+        ]
+        statuses = [Status(row["status"]) if row["status"] in set(Status) else None for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""  # there are none, or another program replaced them
+    records = [
+        Record(cell=id, status=status) if status else None
+        for id, status in zip(ids, statuses, strict=True)
+    ]
+    cells = [Cell(id=id, record=record) for id, record in zip(ids, records, strict=True)]
+    if (head := format_head(cells)) != badge:
+        return f"{BADGE}.json has '{badge}', and {CSV} '{head}'"
+    is_same = set(ids) == set(list_all_cells(manifest))
+    return "" if is_same else f"{CSV} has other cells than the manifests"
 
 
 def are_pages_unmodified(project: Project) -> bool:

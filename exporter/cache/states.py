@@ -38,10 +38,16 @@ _FIRST_PATH = tuple(sys.path if sys.flags.safe_path else sys.path[1:])
 def read_search_path(root: Path, variable: str) -> str:
     """Return the folders in their order, those of the repository relative to the project.
 
-    So checkouts at other places have the same state.
+    So checkouts at other places have the same state. The project's folder is always searched. Its
+    place counts only if it contains a module that replaces one of Python or of a package.
     """
-    folders = dict.fromkeys(map(os.path.realpath, _list_folders(variable)))
-    names = (make_portable(folder, root) for folder in folders if folder != _OWN_FOLDER)
+    needless = {_OWN_FOLDER}
+    if not any(_find_modules(root, (SHADOWS,))):
+        needless.add(os.path.realpath(root))
+    folders = [
+        each for each in map(os.path.realpath, _list_folders(variable)) if Path(each).exists()
+    ]
+    names = (make_portable(each, root) for each in dict.fromkeys(folders) if each not in needless)
     return os.pathsep.join(names) or "no folders"
 
 

@@ -50,6 +50,19 @@ class Checkout:
     """Links out of the repository: their content at the commit is unknown."""
 
 
+def find_git_folder(root: Path) -> Path | None:
+    """Return the folder that all worktrees of a repository share, or None outside of one."""
+    for folder in (root.absolute(), *root.absolute().parents):
+        git = folder / ".git"
+        if git.is_dir():
+            return git
+        if git.is_file():  # a worktree, or a submodule
+            own = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+            common = own / "commondir"
+            return (own / common.read_text("utf-8").strip() if common.is_file() else own).resolve()
+    return None
+
+
 @contextmanager
 def check_out(
     root: Path, revision: str, environment: Mapping[str, str], option: str = "--against"

@@ -255,9 +255,13 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
         elif not (planned.skip and by_cell[cell].status is planned.skip_status):
             parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
             parts.pop(ENVIRONMENT)
-            record = by_cell[cell].model_copy(update={"variables": {}})
+            record = by_cell[cell]
+            # Files beside the project in its repository; other machines have other packages.
+            beside = {n: v for n, v in record.packages.items() if n.startswith("../")}
+            record = record.model_copy(update={"variables": {}, "packages": beside})
             devices = manifest.find_model(cell.model).devices
-            if reason := state.find_staleness_reason(record, parts):
+            reason = state.find_staleness_reason(record, parts)
+            if reason := reason or state.find_changed_package_reason(record):
                 missing[cell] = _add_period(reason)
             elif reason := find_lost_proof(record, devices, valid.get):
                 missing[cell] = reason

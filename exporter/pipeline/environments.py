@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
+import tomli
+
+from exporter.cache.states import read_distribution
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_requirement, join_lines
@@ -46,6 +50,36 @@ def require_packages(names: Sequence[str] = _WORKER_PACKAGES, *, extra: str = "e
             f"{', '.join(missing)} {verb} not installed here: the command needs "
             f"`pip install '{format_requirement(extra)}'`",
         )
+
+
+def require_own_checkout(root: Path) -> None:
+    """Require that models are not imported from another checkout of the project.
+
+    A worktree has the same name as the checkout that is installed with `pip install -e`. If its
+    modules are in a subfolder such as `src`, Python finds those of the installed checkout.
+
+    Raises:
+        ExporterError: ENVIRONMENT, with both folders.
+    """
+    try:
+        settings = tomli.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        installed = distribution(settings["project"]["name"])
+    except (OSError, ValueError, KeyError, TypeError, PackageNotFoundError):
+        return  # another check reports an invalid file
+    _, place = read_distribution(installed.metadata["Name"], "")
+    links = [file.locate() for file in installed.files or () if file.name.endswith(".pth")]
+    lines = [line for path in links for line in Path(path).read_text().splitlines()]
+    names = (installed.read_text("top_level.txt") or "").split()
+    is_flat = place in lines or any(
+        (root / f"{name}{end}").exists() for name in names for end in ("", ".py")
+    )
+    if place and not is_flat and root.resolve() != Path(place).resolve():
+        name, own = installed.metadata["Name"], root.resolve()
+        message = (
+            f"{name}: is installed from {place} (`pip install -e`), so its modules are not those "
+            f"of {own}; run `pip install -e .` here, in an environment of this checkout"
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
 
 
 def locate_environment(project: Project, environment: RuntimeEnvironment) -> RuntimeEnvironment:

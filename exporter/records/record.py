@@ -62,6 +62,8 @@ class Measurements(FrozenModel):
 TRACER_PREFIX = "tracer warning: "
 #: The note of a model whose weights were drawn and not loaded, before the seed.
 INITIAL_WEIGHTS = "weights: initial values of seed "
+#: The first words of a note about variables of the shell that workers do not receive.
+WITHHELD_NOTE = "the model reads "
 #: The first words of a note about sizes or values that no sample proves.
 UNPROVED_PREFIX = "not proved: "
 #: The first words of the message of an unavailable cell that passes on another machine.

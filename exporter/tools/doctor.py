@@ -29,7 +29,12 @@ from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator
-from exporter.pipeline.environments import list_garbage, locate_environment, locate_environments
+from exporter.pipeline.environments import (
+    list_garbage,
+    locate_environment,
+    locate_environments,
+    require_own_checkout,
+)
 from exporter.planning.plan import list_all_cells, make_plan
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child
@@ -247,6 +252,7 @@ def examine_project(root: Path) -> tuple[Manifest | None, Diagnosis]:
         The manifests, or None if they are invalid, and the diagnosis.
     """
     try:
+        require_own_checkout(root)
         manifest = load_project(root, keep_invalid=True)
     except ExporterError as error:
         return None, _diagnose_problems([str(problem) for problem in error.problems])

@@ -15,7 +15,7 @@ from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.planning.plan import apply_expectations
-from exporter.records.record import CellId, Record, Stage, Status
+from exporter.records.record import WITHHELD_NOTE, CellId, Record, Stage, Status
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
@@ -98,10 +98,7 @@ class JobOutput:
     ) -> None:
         """Write the records of all cells of the opsets that a failure affects; then diagnose it."""
         records = []
-        # Variables that the model reads and workers do not receive.
-        names = self.read.list_withheld()
-        text = f"the model reads {join_names(names)}, which workers do not receive; add it to "
-        advice = (f"{text}`environment` in [tool.exporter]",) if names else ()
+        advice = self._list_withheld()
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
             for cell in self.job.list_opset_cells(opset):
@@ -150,6 +147,12 @@ class JobOutput:
             update = {**fields, "notes": (*each.notes, *notes)}
             write_json(self.folder.record(each.cell), each.model_copy(update=update))
 
+    def _list_withheld(self) -> tuple[str, ...]:
+        """Return one text if the model reads variables that workers do not receive, else none."""
+        names = self.read.list_withheld()
+        text = f"{WITHHELD_NOTE}{join_names(names)}, which workers do not receive; add it to "
+        return (f"{text}`environment` in [tool.exporter]",) if names else ()
+
     def write_record(self, record: Record) -> Record:
         """Write a record with everything that it depends on, and return it."""
         names = self.spec.list_data_files((record.cell.opset,))
@@ -184,6 +187,7 @@ class JobOutput:
         needed = {name: read_loaded_state(name, self.root) for name in names}
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
+                "notes": (*record.notes, *(() if record.advice else self._list_withheld())),
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
                 "packages": {

@@ -59,6 +59,21 @@ def test_a_valid_project_prints_nothing(project: Path) -> None:
     assert run_check(project) == (0, "")
 
 
+def test_tables_that_git_merged_wrongly_are_found(project: Path) -> None:
+    (project / "build/reports.json").unlink()  # another machine wrote them
+    assert run_check(project) == (0, "")
+    badge, table = project / "reports/badge.json", project / "reports/results.csv"
+    text = badge.read_text()
+    badge.write_text(text.replace("1 model,", "2 models,"))
+    message = (
+        "reports: badge.json has '2 models, 0 red; 2 proved', and results.csv '1 model, 0 red; "
+    )
+    assert message in run_check(project)[1]
+    badge.write_text(text.replace("2 proved", "1 proved"))
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
+    assert "results.csv has other cells than the manifests" in run_check(project)[1]
+
+
 CHECK_SCRIPT = """
 import sys
 from exporter.cli.entry_point import run

@@ -123,8 +123,11 @@ def _make_annotations(
 
 def _write_pages(build: Path, page: str) -> None:
     """Write the page, and the form of it that fits into a comment of a pull request."""
-    write_text(build / "gate.md", page)
-    write_text(build / "comment.md", github.shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+    try:
+        write_text(build / "gate.md", page)
+        write_text(build / "comment.md", github.shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+    except ExporterError as error:  # the checkout is read-only
+        print_error(f"warning: {error}; the verdict is not written to a page")
 
 
 def _find_location(finding: GateFinding) -> Location | None:

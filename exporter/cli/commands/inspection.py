@@ -37,7 +37,7 @@ from exporter.core.text import pluralize
 from exporter.manifest import explain_cell, load_layers, load_project
 from exporter.manifest.syntax.values import format_opsets
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import require_packages
+from exporter.pipeline.environments import require_own_checkout, require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
 from exporter.processes import make_worker_environment
@@ -52,6 +52,7 @@ def check(root: Path) -> int:
     The baseline and the tables must match the manifests. torch is not needed. The tables are
     compared only if this machine wrote them.
     """
+    require_own_checkout(root)
     manifest = load_project(root)
     problems = tuple(find_inconsistencies(manifest))
     for problem in problems:

@@ -23,7 +23,7 @@ from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
-from exporter.records.record import CellId, Record, RunRecord, Status
+from exporter.records.record import WITHHELD_NOTE, CellId, Record, RunRecord, Status
 from exporter.report.formats import choose_mark
 from exporter.report.rows import failures
 from exporter.report.rows.artifacts import format_timings, sum_timings
@@ -79,10 +79,24 @@ def make_summary(
             *(_format_unavailable(existing) if grid else ()),
             *((line, None) for line in timing_lines),
             *((line, None) for line in format_initial_weights(existing)),
+            *((line, None) for line in _describe_notes(existing)),
             (last, "red" if is_red else "green"),
         ),
         code=ExitCode.RED if is_red else green_code,
     )
+
+
+def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
+    """Yield a line for each text about variables and reads, with the models."""
+    models: dict[str, dict[str, None]] = {}
+    for record in records:
+        texts = [note for note in record.notes if note.startswith(WITHHELD_NOTE)]
+        untracked = " and ".join(record.untracked)
+        texts += [f"runs in each export: {untracked} cannot be tracked"] if untracked else []
+        for text in texts:
+            models.setdefault(text, {})[record.cell.model] = None
+    for text, names in models.items():
+        yield f"{next(iter(names)) if len(names) == 1 else pluralize(len(names), 'model')}: {text}"
 
 
 def describe_failures(manifest: Manifest, red: Sequence[Record]) -> str:

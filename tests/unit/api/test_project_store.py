@@ -37,6 +37,21 @@ def test_the_setting_selects_the_folder(monkeypatch: pytest.MonkeyPatch) -> None
     assert find_path(make_project(store="off")) is None
 
 
+def test_all_worktrees_of_a_repository_share_the_default_store(tmp_path: Path) -> None:
+    main, other, part = (tmp_path / name for name in ("main/models", "other", "main/part"))
+    linked = tmp_path / "main/.git/worktrees/other"
+    for folder in (main, other, part, linked, tmp_path / "main/.git/modules/part"):
+        folder.mkdir(parents=True)
+    (other / ".git").write_text(f"gitdir: {linked}\n")
+    (linked / "commondir").write_text("../..\n")
+    (part / ".git").write_text("gitdir: ../.git/modules/part\n")  # a submodule
+    paths = [find_path(make_project(root=str(root))) for root in (main, other, part)]
+    shared = str(tmp_path / "main/.git/exporter-store")
+    assert paths == [shared, shared, str(tmp_path / "main/.git/modules/part/exporter-store")]
+    remote = find_path(make_project(root=str(main), store=URL))
+    assert remote == str(main / "build/.store")
+
+
 def test_the_environment_overrides_the_setting() -> None:
     assert find_path(make_project(store="off"), EXPORTER_STORE="/ci/store") == "/ci/store"
     assert find_path(make_project(store="/srv/store"), EXPORTER_STORE="off") is None

@@ -73,31 +73,41 @@ def test_the_variable_is_a_part_of_the_path(packages: Path, tmp_path: Path) -> N
     root.mkdir()
     assert read_search_path(root, "") == "no folders"
     own = states._OWN_FOLDER
-    folders = (own, str(tmp_path / "repository/library"), "/other", "")
-    assert read_search_path(root, os.pathsep.join(folders)) == f"../library{os.pathsep}/other"
+    other, library = tmp_path / "other", tmp_path / "repository/library"
+    for folder in (other, library):
+        folder.mkdir()
+    folders = (own, str(library), str(other), "")
+    assert read_search_path(root, os.pathsep.join(folders)) == f"../library{os.pathsep}{other}"
     variable = os.pathsep.join(reversed(folders))
-    assert read_search_path(root, variable) == f"/other{os.pathsep}../library"
+    assert read_search_path(root, variable) == f"{other}{os.pathsep}../library"
 
 
 def test_an_editable_install_is_a_part_of_the_path(packages: Path, tmp_path: Path) -> None:
-    lines = ("# a comment", "import loader; loader.install()", "/library/src", "inner", "")
+    first, second = (tmp_path / f"library/{name}" for name in ("src", "other"))
+    for folder in (first, second):
+        folder.mkdir(parents=True)
+    lines = ("# a comment", "import loader; loader.install()", str(first), "inner", "")
     (packages / "editable.pth").write_text("\n".join(lines))
     (packages / ".hidden.pth").write_text("/hidden")
-    assert read_search_path(tmp_path / "project", "") == "/library/src"
-    (packages / "editable.pth").write_text("/library/other")
-    assert read_search_path(tmp_path / "project", "") == "/library/other"
+    root = tmp_path / "repository/project"
+    assert read_search_path(root, "") == str(first)
+    (packages / "editable.pth").write_text(str(second))
+    assert read_search_path(root, "") == str(second)
 
 
 def test_another_path_makes_a_record_stale(
     packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/one")
-    states = {SEARCH_PATH: read_loaded_state(SEARCH_PATH, tmp_path)}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    root = tmp_path / "repository/project"
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/one")
+    states = {SEARCH_PATH: read_loaded_state(SEARCH_PATH, root)}
     record = make_record("net/18/cpu").model_copy(update={"packages": states})
-    assert CurrentState(tmp_path).find_changed_package_reason(record) == ""
-    monkeypatch.setenv("PYTHONPATH", "/two")
-    reason = "Python searches for modules in /two, before in /one"
-    assert CurrentState(tmp_path).find_changed_package_reason(record) == reason
+    assert CurrentState(root).find_changed_package_reason(record) == ""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/two")
+    reason = f"Python searches for modules in {tmp_path}/two, before in {tmp_path}/one"
+    assert CurrentState(root).find_changed_package_reason(record) == reason
 
 
 def test_the_packages_of_an_environment_below_are_installed(
@@ -381,3 +391,13 @@ def test_all_distributions_that_own_the_module_of_a_tool_are_its_state(
     monkeypatch.undo()
     states.read_distribution.cache_clear()
     states._list_other_owners.cache_clear()
+
+
+def test_the_place_of_the_project_in_the_path_counts_if_it_replaces_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "list_package_folders", tuple)
+    path = os.pathsep.join((str(tmp_path), f"{tmp_path}/missing", str(tmp_path)))
+    assert read_search_path(tmp_path, path) == read_search_path(tmp_path, "") == "no folders"
+    (tmp_path / "random.py").touch()
+    assert read_search_path(tmp_path, path) == "."

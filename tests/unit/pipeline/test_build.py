@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporter.cache.states import read_package_state
+from exporter.cache.states import hash_source, read_package_state
 from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import Job, JobFolder
@@ -428,6 +428,20 @@ def test_results_of_a_changed_model_are_missing_with_a_reason(
     assert missing["tiny/17/cpu"].startswith("its manifest entry changed")
     assert missing["tiny/20/cpu"] == "the last export left no current result of it"
     assert "tiny/17/cpu" not in key_by_text(results.run.by_cell())
+
+
+def test_results_need_the_files_beside_the_project(project: Manifest, tmp_path: Path) -> None:
+    beside = Path(project.project.root).parent / "shared.txt"
+    beside.write_text("one")
+    packages = {"../shared.txt": f"file {hash_source(beside)}", "other": "1.0", "/x": "file 0"}
+    run = read_results(project)
+    records = tuple(r.model_copy(update={"packages": packages}) for r in run.records)
+    run = run.model_copy(update={"records": records})
+    assert not filter_valid_results(run, project, make_plan(project)).missing
+    beside.write_text("two")
+    missing = filter_valid_results(run, project, make_plan(project)).missing
+    assert set(missing.values()) == {"../shared.txt changed since it was exported"}
+    assert len(missing) == len(records)
 
 
 def test_other_tools_do_not_invalidate_read_results(project: Manifest) -> None:

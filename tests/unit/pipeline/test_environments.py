@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
 from datetime import date
 from importlib.machinery import ModuleSpec
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.cache import states
 from exporter.cache.store.store_entry import make_lookup_key
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
@@ -16,7 +19,11 @@ from exporter.manifest import Device, Manifest, RuntimeEnvironment
 from exporter.pipeline import environments
 from exporter.pipeline.build import run_plan
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
-from exporter.pipeline.environments import _require_versions, require_packages
+from exporter.pipeline.environments import (
+    _require_versions,
+    require_own_checkout,
+    require_packages,
+)
 from exporter.planning.plan import make_plan
 from exporter.records.record import CellId
 from tests.unit.factory import make_run
@@ -179,3 +186,38 @@ def test_the_export_must_use_the_installed_versions() -> None:
 
 def test_packages_that_are_no_tools_have_no_known_version() -> None:
     require({"onnx": "1.22.0"}, {"onnx": "1.22.0", "timm": "1.0.0"})
+
+
+@pytest.mark.parametrize(
+    ("layout", "is_own"), [("flat", True), ("flat.pth", True), ("src", False), ("src.pth", False)]
+)
+def test_an_editable_installation_of_another_checkout_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, is_own: bool
+) -> None:
+    first, second, metadata = (tmp_path / name for name in ("a", "b", "c/acme_own-1.0.dist-info"))
+    metadata.mkdir(parents=True)
+    for root in (first, second):
+        (root / ("src/acme_own" if "src" in layout else "acme_own")).mkdir(parents=True)
+        (root / "pyproject.toml").write_text('[project]\nname = "acme-own"\n')
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-own\nVersion: 1.0\n")
+    origin = {"url": first.as_uri(), "dir_info": {"editable": True}}
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    if layout.endswith(".pth"):
+        (metadata / "RECORD").write_text("acme_own.pth,,\n")
+        folder = first / "src" if "src" in layout else first
+        (metadata.parent / "acme_own.pth").write_text(f"{folder}\n")
+    else:
+        (metadata / "top_level.txt").write_text("acme_own\n")
+    monkeypatch.setattr(sys, "path", [str(metadata.parent), *sys.path])
+    monkeypatch.setattr(states, "_FIRST_PATH", tuple(sys.path))
+    for cached in (states.list_metadata_folders, states.read_distribution):
+        cached.cache_clear()
+    require_own_checkout(first)
+    require_own_checkout(tmp_path)  # a project without a package
+    if is_own:
+        require_own_checkout(second)
+    else:
+        with pytest.raises(ExporterError, match=f"{first} .* not those of {second}; "):
+            require_own_checkout(second)
+    for cached in (states.list_metadata_folders, states.read_distribution):
+        cached.cache_clear()
