@@ -31,6 +31,7 @@ from exporter.worker.dependencies.source_files import (
     is_model_code,
     list_module_files,
     resolve_path,
+    resolve_root,
 )
 
 #: Distributions that this program and torch load, and that change no file and no verdict. They
@@ -71,7 +72,7 @@ class _Searches(MetaPathFinder):
         """Record the name of a distribution, or None for a list of all."""
         file = self._find_caller()
         if name is None:
-            if file and classify_path(file, str(self.root.resolve())) is not Group.FOREIGN:
+            if file and classify_path(file, resolve_root(self.root)) is not Group.FOREIGN:
                 self.distributions["*"] = None
         elif file:
             self.distributions[name] = None
@@ -126,7 +127,9 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
         item = f"{VERSION_PREFIX}{distribution}"
         states[item] = read_loaded_state(item, root)
     if harmless := names & _HARMLESS:
-        names -= harmless - _find_mentioned(root)
+        folder = resolve_root(root)
+        mentioned = {name for file in list_module_files() for name in _find_mentions(file, folder)}
+        names -= harmless - mentioned
     names.difference_update(DISTRIBUTIONS, (DISTRIBUTION,))
     states |= {name: read_loaded_state(name, root) for name in names}
     return {name: state for name, state in sorted(states.items()) if state}
@@ -142,26 +145,20 @@ def _is_used(module: str, distribution: str, root: Path) -> bool:
     file = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), "")
     if not file or read_distribution(distribution, "")[1]:
         return True
-    return classify_path(resolve_path(file).path, str(root.resolve())) is Group.FOREIGN
+    return classify_path(resolve_path(file).path, resolve_root(root)) is Group.FOREIGN
 
 
-def _find_mentioned(root: Path) -> set[str]:
-    """Return the harmless distributions that the files of a model mention."""
-    mentioned: set[str] = set()
-    for file in list_module_files():
-        if is_model_code(file, root):
-            name = find_model_file(file, root)
-            module = name.partition("/")[0].partition(".")[0]
-            owners = map_module_owners().get(module) if file.endswith(f"-packages/{name}") else ()
-            # They mention each other.
-            if not owners or not _HARMLESS.issuperset(owners):
-                mentioned |= _find_mentions(file)
-    return mentioned
-
-
+# Cached with its decision, because each cell needs it for thousands of files.
 @cache
-def _find_mentions(file: str) -> frozenset[str]:
-    """Return the harmless distributions with a module whose name a file contains."""
+def _find_mentions(file: str, root: str) -> frozenset[str]:
+    """Return the harmless distributions with a module whose name a file of a model contains."""
+    if not is_model_code(file, Path(root)):
+        return frozenset()
+    name = find_model_file(file, Path(root))
+    module = name.partition("/")[0].partition(".")[0]
+    owners = map_module_owners().get(module) if file.endswith(f"-packages/{name}") else ()
+    if owners and _HARMLESS.issuperset(owners):  # they mention each other
+        return frozenset()
     content = Path(file).read_bytes() if Path(file).is_file() else b""
     return frozenset(
         owner
@@ -176,8 +173,6 @@ def preload_states() -> None:
 
     Forks of this process need not do it, and have the states of the versions that are loaded.
     """
-    for file in list_module_files():
-        is_model_code(file, Path("/"))
     list_loaded_packages(Path())
 
 

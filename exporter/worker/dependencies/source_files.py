@@ -90,6 +90,11 @@ def resolve_path(name: str) -> ResolvedPath:
     return ResolvedPath(path or "/", tuple(dict.fromkeys(links)))
 
 
+def resolve_root(root: Path) -> str:
+    """Return the real path of the project's root; without a look at the disk, except once."""
+    return resolve_path(str(root.absolute())).path
+
+
 @cache
 def _read_link(path: str) -> str:
     """Return the text of a link, or "" if the path is none; thousands of files share folders."""
@@ -186,7 +191,7 @@ def find_model_file(file: str | Path, root: Path) -> str:
     """
     if not Path(file).is_absolute():
         return ""
-    real, folder = resolve_path(str(file)).path, str(root.resolve())
+    real, folder = resolve_path(str(file)).path, resolve_root(root)
     if classify_path(real, folder) is Group.PROJECT:
         return os.path.relpath(real, folder)
     for path in (str(file), real):
@@ -264,10 +269,12 @@ def digest_dependencies(
     If a file changed after the start of the job, its state is empty, because the loaded content may
     be another. The ignored folders are those of the job and of its devices' environments.
     """
+    real_root = resolve_root(root)
     folders = [str(folder.resolve()) for folder in ignored]
-    collector = _Collector(str(root.resolve()), folders, since, accesses.written)
+    collector = _Collector(real_root, folders, since, accesses.written)
     for path in list_module_files():
-        collector.add_file(path)
+        if not _is_foreign(path, real_root):
+            collector.add_file(path)
     # A new module can replace another one in an import that searched for its name.
     names: dict[str, set[str]] = {}
     for path in accesses.imports:
@@ -280,7 +287,8 @@ def digest_dependencies(
     for file in declared:
         collector.add_file(str(file))
     for path in accesses.read:
-        collector.add_file(_find_source_file(path))
+        if not _is_foreign(path, real_root):
+            collector.add_file(_find_source_file(path))
     for path in accesses.tested:
         collector.add_test(path)
     for folder in accesses.searched:
@@ -310,13 +318,23 @@ def is_model_code(file: str, root: Path) -> bool:
     """Return True for a file that may contain lines of a model, also one outside of the project."""
     if not file.startswith("/"):
         return not file.startswith("<frozen")
-    is_foreign = classify_path(resolve_path(file).path, str(root.resolve())) is Group.FOREIGN
-    return not is_foreign or bool(find_model_file(file, root))
+    return not _is_foreign(file, resolve_root(root)) or bool(find_model_file(file, root))
+
+
+@cache
+def _is_foreign(file: str, root: str) -> bool:
+    """Return True for a file of a package, of this tool or of the system, and its links.
+
+    The result is cached, because each cell needs it for thousands of files.
+    """
+    resolved = resolve_path(file)
+    paths = (resolved.path, *resolved.links)
+    return all(classify_path(path, root) is Group.FOREIGN for path in paths)
 
 
 def list_module_files() -> list[str]:
     """Return the files of the loaded modules; torch gives generated modules relative names."""
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return [file for file in files if isinstance(file, str) and file.startswith("/")]
 
 
