@@ -390,6 +390,7 @@ def _build_project(
             lines={key: line for key, line in _list_lines(file, "engine").items() if key},
         ),
         evidence={name: each.age for name, each in table.evidence.items()},
+        elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=_list_lines(file, "gate")),
         **{key: getattr(table, key) for key in _UNCHANGED_KEYS},
     )

@@ -91,6 +91,9 @@ def _plan_cell(manifest: Manifest, spec: ModelSpec, cell: CellId, route: Route) 
     reasons = (item.reason for item in spec.skip if condition_matches(item, cell))
     if reason := next(reasons, ""):
         return PlannedCell(cell=cell, route=route, skip=reason)
+    if cell.device.base in manifest.project.elsewhere:
+        reason = "it is measured on other machines only"
+        return PlannedCell(cell=cell, route=route, skip=reason, skip_status=Status.UNAVAILABLE)
     device = manifest.project.find_device(cell.device)
     release, last = device.pinned_release, device.last_opset
     promised = find_lowest_release(spec.consumers)

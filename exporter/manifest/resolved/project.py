@@ -366,6 +366,8 @@ class Project(FrozenModel):
     sandbox: Sandbox = "none"
     evidence: dict[str, float] = Field(default_factory=dict)
     """The maximum age in seconds of measurements of other machines, by device."""
+    elsewhere: Items[str] = ()
+    """The devices that other machines measure only."""
     gate: Gate = DEFAULT_GATE
     style: Style = "emoji"
     timings: bool = False

@@ -228,6 +228,8 @@ class EvidenceTable(Table):
     age: Age
     """The maximum age of its measurements, such as `"30d"`. If a cell of the device is unavailable
     and has no measurement of another machine with its current file, the gate has a finding."""
+    elsewhere: bool = False
+    """Measured on other machines only: an export leaves its cells `unavailable` on each machine."""
 
 
 Names = Annotated[Items[fields.Line], Field(min_length=1)]

@@ -167,6 +167,17 @@ def test_opsets_that_the_pinned_runtime_rejects_do_not_run(
     assert len(plan.to_run) == 4 - len(unavailable)
 
 
+def test_a_device_that_is_measured_elsewhere_does_not_run() -> None:
+    devices = (Device(name="cpu", runtime="onnxruntime"), Device(name="gpu", runtime="onnxruntime"))
+    net = spec(opsets=(18,), devices=("cpu", "gpu"))
+    for elsewhere, cells in ((("gpu",), ["net/18/cpu"]), ((), ["net/18/cpu", "net/18/gpu"])):
+        project = Project(root="/project", devices=devices, elsewhere=elsewhere)
+        plan = make_plan(Manifest(project=project, models=(net,)))
+        assert ids(plan.to_run) == cells
+        unavailable = {each.skip_status for each in plan.cells if each.skip}
+        assert unavailable == ({Status.UNAVAILABLE} if elsewhere else set())
+
+
 def test_a_skip_of_the_manifest_comes_before_the_limit_of_the_runtime() -> None:
     environment = RuntimeEnvironment(name="old", requirements=("onnxruntime==1.17.*",))
     device = Device(name="old", runtime="onnxruntime", environment=environment)
