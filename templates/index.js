@@ -306,7 +306,7 @@ function panelOf(row, cell) {
     ["flaky", outcome.flaky],
     ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.divergence],
     ["file", file && `${file.size}, ${file.nodes} nodes, ${file.parameters} parameters, IR version ${file.ir_version}`],
-    ["exporter", file?.exporter], ["log", outcome.stage && cell.log], ["model", row.description],
+    ["exporter", file?.exporter], ["settings", row.settings], ["log", outcome.stage && cell.log], ["model", row.description],
     ["owner", row.owner], ["tags", row.tags],
   ];
   const commands = [

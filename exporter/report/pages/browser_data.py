@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from exporter.core.device_name import DeviceName
 from exporter.core.text import (
     format_bytes,
     format_command,
@@ -190,6 +191,7 @@ def _build_row(
         required = {"opset": cell.id.opset, "mark": cell.mark.word, **indices}
         data.append(required | _drop_empty(optional))
     is_red = any(cell.is_red for cell in cells)
+    settings = {each.name: each.settings for each in project.devices}
     head = {
         "model": spec.id,
         "device": join_lines(device),
@@ -198,6 +200,7 @@ def _build_row(
         "description": join_lines(spec.description),
         "tags": join_lines(", ".join(spec.tags)),
         "owner": join_lines(spec.owner),
+        "settings": join_lines(settings.get(DeviceName(device).base, "")),
         "lowest_opset": find_lowest_opset(cells),
         "operators": _list_operators(cells),
     }

@@ -113,6 +113,7 @@ def test_texts_are_unchanged(text: str) -> None:
     text_shown = " ".join(f"x{text}".split())[:200]
     row = row_of(make_record("alexnet/18/cpu", "skip"), description=text_shown, opsets=(18,))
     assert row["description"] == text_shown
+    assert row["settings"] == "1 thread"
 
 
 def test_the_policy_allows_only_the_own_script_and_style() -> None:
