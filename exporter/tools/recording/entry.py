@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.items import InlineTable, Table
+from tomlkit.items import Array, InlineTable, Table
 
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
@@ -84,9 +84,7 @@ def update_entry(
     for key in keys:
         items = new.get(key)
         if key in ("inputs", "outputs"):
-            merged = _merge_items(old.get(key, []), items)
-            table.pop(key, None)
-            _add_tables(table, key, merged)
+            table[key] = _format_tables(_merge_items(old.get(key, []), items))
             for name, limits in new.get("axes", {}).items():
                 if name not in table.get("axes", {}):
                     table.setdefault("axes", tomlkit.table())[name] = limits
@@ -170,19 +168,22 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
         if file_names and file_names != [each["name"] for each in outputs]:
             words = f"the script's file names its outputs {', '.join(file_names)}"
             _add_comment(table, f"{words}; programs that use these names must change")
+        elif file_names and len(observation.outputs) < len(outputs):
+            labels = ", ".join(each.name or "no name" for each in probe.outputs)
+            _add_comment(table, f"outputs are named as in the script's file; in PyTorch: {labels}")
         elif len(observation.outputs) < len(outputs):
-            origin = "the script's file has them" if file_names else "no script names them"
-            _add_comment(table, f"guessed: names of outputs: {origin}")
-    _add_tables(table, "inputs", inputs)
-    _add_tables(table, "outputs", outputs)
-    for name, limits in (_list_axes(observation, probe) if probe else {}).items():
-        table.add(tomlkit.key(["axes", name]), _inline(limits))
+            _add_comment(table, "guessed: names of outputs that no script names")
     constants = [
         {"at": each.at, **({"none": True} if each.value is None else {"value": each.value})}
         for each in observation.constants
     ]
-    _add_tables(table, "constants", constants)
-    _add_tables(table, "containers", [each.model_dump() for each in observation.containers])
+    containers = [each.model_dump() for each in observation.containers]
+    tables = {"inputs": inputs, "outputs": outputs, "constants": constants}
+    for key, items in (tables | {"containers": containers}).items():
+        if items:
+            table.add(key, _format_tables(items))
+    for name, limits in (_list_axes(observation, probe) if probe else {}).items():
+        table.add(tomlkit.key(["axes", name]), _inline(limits))
 
 
 def _list_outputs(
@@ -202,13 +203,12 @@ def _list_outputs(
         yield {"name": name, "shape": list(output.shape), "dtype": dtype}
 
 
-def _add_tables(table: Table, key: str, items: Sequence[Mapping[str, Any]]) -> None:
-    """Add an array with one line for each table, without keys that are None."""
+def _format_tables(items: Sequence[Mapping[str, Any]]) -> Array:
+    """Return an array with one line for each table, without keys that are None."""
     array = tomlkit.array().multiline(multiline=True)
     for item in items:
         array.append(_inline({name: each for name, each in item.items() if each is not None}))
-    if items:
-        table.add(key, array)
+    return array
 
 
 def _add_settings(table: Table, observation: Observation) -> None:

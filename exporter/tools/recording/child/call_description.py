@@ -8,6 +8,7 @@ import importlib
 import inspect
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -70,7 +71,8 @@ def store_call(
         try:
             if was_training:
                 model.eval()
-            with torch.no_grad(), torch.random.fork_rng():
+            with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
+                warnings.simplefilter("ignore")
                 torch.manual_seed(0)
                 returned = model(*args, **kwargs)
         finally:
