@@ -35,6 +35,7 @@ from exporter.pipeline.decisions import Results, drop_changed_files, filter_vali
 from exporter.planning.plan import list_all_cells, make_plan
 from exporter.records.baseline import (
     FOLDER,
+    OLD_FILE,
     AcceptedModel,
     Baseline,
     extract_outcomes,
@@ -269,7 +270,7 @@ def gate(
         base = commit.id if commit else ""
     else:
         base = checkout.commit.id
-        files = [root / state.baseline_path]
+        files = [root / policy.project.reports / name for name in (FOLDER, OLD_FILE)]
         commit = find_last_change(files, environment, base) or checkout.commit
     return GateResult(
         current=current,
@@ -350,10 +351,7 @@ def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectSt
         message = f"{checkout.name}: has no {name}; accept its results first"
         raise ExporterError(ExitCode.RED, message)
     return baseline_comparison.ProjectState(
-        manifest=manifest,
-        baseline=baseline,
-        baseline_path=name,
-        hashes=_hash_contract(manifest, root),
+        manifest=manifest, baseline=baseline, hashes=_hash_contract(manifest, root)
     )
 
 

@@ -418,8 +418,6 @@ class ProjectState:
 
     manifest: Manifest
     baseline: Baseline
-    baseline_path: str = ""
-    """Relative to the project's root."""
     hashes: ContractHashes = field(default_factory=dict)
     """The hashes of the data files, by model and by path from the root."""
     states: Mapping[str, AcceptedModel] = field(default_factory=dict)

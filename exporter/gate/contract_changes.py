@@ -80,12 +80,9 @@ _EXCLUDED_PARTS: dict[str, Any] = {
 }
 _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 _MESSAGES = {
-    FindingKind.RELAXED: "the contract differs from the one at the revision",
+    FindingKind.RELAXED: "promises less than the accepted state",
+    FindingKind.CONTRACT: "differs from the accepted state; `exporter baseline` accepts it",
     FindingKind.REDEFINED: "the entry defines another model or export than at the revision",
-}
-_STATE_MESSAGES = {
-    FindingKind.RELAXED: "the accepted file has loaded weights",
-    FindingKind.CONTRACT: "differs from the accepted entry; `exporter baseline` accepts it",
 }
 #: Characters of a value in a message.
 _LENGTH = 120
@@ -285,7 +282,7 @@ def find_state_changes(
                     cell=cell,
                     before=first,
                     after=second,
-                    message=_STATE_MESSAGES[kind],
+                    message=_MESSAGES[kind],
                     action=action,
                 )
 
