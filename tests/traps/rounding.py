@@ -5,7 +5,7 @@ Output: `ROUNDING`.
 
 from __future__ import annotations
 
-from exporter.manifest import Axis, ModelSpec
+from exporter.manifest import Axis, ModelSpec, Tolerance
 from exporter.records.record import Stage
 from tests.traps.trap import (
     DYNAMO,
@@ -34,6 +34,17 @@ def _image(opset: int, **init: object) -> ModelSpec:
         inputs=(declare_input("x", "batch", 3, 32, 32),),
         outputs=(declare_output("y", "batch", 4, 32, 32),),
         init=init,
+    )
+
+
+def _many_elements(**changes: object) -> ModelSpec:
+    return contract(
+        "rounding.py:ManyElements",
+        21,
+        inputs=(declare_input("x", 1, 8, 112, 112),),
+        outputs=(declare_output("y", 1, 8, 112, 112),),
+        axes=(),
+        **changes,
     )
 
 
@@ -138,6 +149,22 @@ ROUNDING = (
         "halves of counts rounded to even",
         "PyTorch and ONNX round halves to even numbers",
         _counts(wrong=False),
+    ),
+    Trap(
+        "normalization of many elements",
+        "a sum from left to right has a larger error than PyTorch's, above all of equal values",
+        _many_elements(),
+    ),
+    Trap(
+        "normalization of many elements with a tolerance",
+        "the tolerance is for the declared values, and equal values have a larger noise",
+        _many_elements(tolerance=Tolerance(atol=3e-4)),
+    ),
+    Trap(
+        "normalization of many elements by another number",
+        "the file adds 1e-3 to the variance, PyTorch 1e-5",
+        _many_elements(init={"wrong": True}),
+        parity("parity", "output 'y': error"),
     ),
     Trap(
         "branch beside an undefined output",

@@ -34,7 +34,8 @@ class Comparison:
     has_nonfinite_mismatch: bool = False
     """True if NaN or Inf have other positions than in PyTorch's output."""
     is_uncertain: bool = False
-    """True if a problem may be as small as PyTorch's own error, which is too large for a bound."""
+    """True if a problem may be as small as PyTorch's own error, which is too large for a bound, or
+    if other rounding selects other elements."""
     required: Limit | None = None
     """The smallest `atol` that would pass with the current `rtol` and `outside`, if one would."""
     details: Mapping[str, float | str] = field(default_factory=dict)

@@ -185,7 +185,7 @@ _ROUNDED = frozenset(
         *("cumprod", "logsumexp", "logcumsumexp", "_softmax", "_log_softmax"),
         *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "rsqrt", "softplus"),
         *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
-        *("sigmoid", "silu", "gelu", "elu", "mish", "erf", "erfc", "erfinv", "log_sigmoid_forward"),
+        *("silu", "gelu", "elu", "mish", "erf", "erfc", "erfinv", "log_sigmoid_forward"),
         *("mkldnn_rnn_layer", "_fft_r2c", "_fft_c2r", "_fft_c2c", "_cdist_forward"),
         *("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math"),
         *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
@@ -244,6 +244,8 @@ def round_differently(seed: int) -> Iterator[None]:
             sizes = func(*internals.tree_map(_remove_sign, args), **kwargs)
             count = args[0].numel() // max(sizes.numel(), 1) if name == "aten::mean" else 1
             return change(result, _remove_exact_sums(sizes, args, count))
+        if name in _SIGMOIDS:  # 4 units of 1/8 are the error of a runtime
+            return change(result, torch.full_like(result, 0.125))
         if name in _ROUNDED:
             return internals.tree_map(lambda value: change(value, value), result)
         return result
@@ -285,6 +287,9 @@ _DFT_ERROR = 1.25e-6
 #: Angles in radians from which on their rounding is larger than that of a sine or cosine.
 _LARGE_ANGLE = 100.0
 _WAVES = frozenset({"aten::sin", "aten::cos"})
+#: Error of a sigmoid near 0 and 1: runtimes compute it from approximations of about 1.
+_SIGMOID_ERROR = 2.0**-25
+_SIGMOIDS = frozenset({"aten::sigmoid"})
 _TRANSFORMS = frozenset({"aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c"})
 
 
@@ -301,8 +306,14 @@ def compute_plainly() -> Iterator[None]:
             rounded = angles + signs * torch.finfo(angles.dtype).eps * angles
             args = (torch.where(angles.abs() < _LARGE_ANGLE, angles, rounded),)
         result = func(*args, **kwargs)
+        if name in _WITH_SUMS and _has_long_sums(args[0], result):
+            decomposed = internals.find_decomposition(func)
+            with create_mode(run):
+                return decomposed(*args, **kwargs) if decomposed else result
         if name in _TRANSFORMS:
-            return _add_transform_error(result, generator)
+            return _add_error(result, _DFT_ERROR * float(result.abs().amax()), generator)
+        if name in _SIGMOIDS:
+            return _add_error(result, _SIGMOID_ERROR, generator)
         if (
             name in _PLAIN_SUMS
             and isinstance(result, torch.Tensor)
@@ -315,12 +326,18 @@ def compute_plainly() -> Iterator[None]:
         yield
 
 
-def _add_transform_error(result: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _has_long_sums(values: torch.Tensor, result: Any) -> bool:
+    """Return True if the statistics in a result are from many elements each."""
+    counts = [each.numel() for each in internals.tree_leaves(result) if each.numel()]
+    return bool(counts) and values.numel() // min(counts) >= _LONG
+
+
+def _add_error(result: torch.Tensor, error: float, generator: torch.Generator) -> torch.Tensor:
     numbers = torch.view_as_real(result) if result.is_complex() else result
-    if result.dtype not in (torch.float32, torch.complex64) or not result.numel():
+    if result.dtype not in (torch.float32, torch.complex64):
         return result
     share = torch.rand(numbers.shape, generator=generator) * 2 - 1
-    changed = numbers + share.to(numbers.device) * (_DFT_ERROR * float(result.abs().max()))
+    changed = numbers + share.to(numbers.device) * error
     return torch.view_as_complex(changed) if result.is_complex() else changed
 
 
@@ -360,11 +377,30 @@ def _reduce(finish: Callable[[torch.Tensor, int], torch.Tensor]) -> Callable[...
     return compute
 
 
+def _compute_variance(
+    result: torch.Tensor,
+    values: torch.Tensor,
+    dims: list[int] | None = None,
+    correction: float | None = 1,
+    **_: Any,
+) -> torch.Tensor:
+    usual = values.mean(dims or tuple(range(values.ndim)), keepdim=True)
+    distances = values - _PLAIN_SUMS["aten::mean"](usual, values, dims)
+    divide = _reduce(lambda total, count: total / (count - (correction or 0)))
+    return divide(result, distances.square(), dims)
+
+
 _PLAIN_SUMS: dict[str, Callable[..., torch.Tensor]] = {
     "aten::cumsum": _scan(np.add),
     "aten::cumprod": _scan(np.multiply),
     "aten::sum": _reduce(lambda total, _: total),
     "aten::mean": _reduce(lambda total, count: total / count),
+    "prims::sum": _reduce(lambda total, _: total),
+    "prims::var": _compute_variance,
 }
+#: Operators that torch decomposes into sums and other operators.
+_WITH_SUMS = _CONDITIONED - QUANTIZING | frozenset(
+    f"aten::{name}" for name in ("var", "var_mean", "std", "std_mean", "norm", "linalg_vector_norm")
+)
 #: Operators that differ inside `compute_plainly`.
-PLAIN_OPERATORS = _TRANSFORMS | _WAVES | _PLAIN_SUMS.keys()
+PLAIN_OPERATORS = _TRANSFORMS | _WAVES | _SIGMOIDS | _WITH_SUMS | _PLAIN_SUMS.keys()

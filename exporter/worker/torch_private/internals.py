@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -42,6 +42,13 @@ __all__ = [
 def read_schema(operator: Any) -> Any:
     """Return the schema of an operator, a `torch.FunctionSchema`."""
     return operator._schema
+
+
+def find_decomposition(operator: Any) -> Callable[..., Any] | None:
+    """Return a function that computes an operator by simpler ones, if torch has one."""
+    from torch._decomp import decomposition_table  # a slow import, which a review needs only
+
+    return decomposition_table.get(operator)
 
 
 def count_writes(tensor: torch.Tensor) -> int:

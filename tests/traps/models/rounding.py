@@ -45,6 +45,20 @@ class EqualImage(nn.Module):
         return self.last(nn.functional.silu(normal))
 
 
+class ManyElements(nn.Module):
+    """Normalizes groups of 50,000 elements: runtimes add them in another order."""
+
+    def __init__(self, wrong: bool = False) -> None:
+        super().__init__()
+        self.conv, self.norm, self.wrong = nn.Conv2d(8, 8, 1), nn.GroupNorm(2, 8), wrong
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.wrong and is_exporting():
+            self.norm.eps = 1e-3
+        normal: Tensor = self.norm(self.conv(x) + 3)
+        return normal
+
+
 class Direction(nn.Module):
     """Returns the direction of a gradient, without a summand of 1e-10 while it is exported."""
 

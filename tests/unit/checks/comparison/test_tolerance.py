@@ -238,6 +238,15 @@ def test_an_explicit_limit_is_not_measured(
     assert is_limit_measured(OutputContext(subject(noise, **fields), 0, "cpu")) is is_measured
 
 
+@pytest.mark.parametrize(("is_usual", "atol"), [(True, 1e-6), (False, 8e-5)])
+def test_an_explicit_limit_leaves_room_for_the_noise_of_special_values(
+    *, is_usual: bool, atol: float
+) -> None:
+    context = subject(1e-5, model=Tolerance(atol=1e-6))
+    limit = compute_limit(OutputContext(context, 0, "cpu", is_usual=is_usual), 1.0)
+    assert limit.atol == pytest.approx(atol)
+
+
 #: From the most to the least specific.
 KEYS = ("output device", "output dtype", "output", "model device", "model dtype", "model")
 
