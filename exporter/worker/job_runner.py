@@ -51,7 +51,7 @@ from exporter.worker.export.write_onnx import (
 )
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.input_tensors import draw_inputs, resolve_file_sizes
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import load_custom_ops, wrap_with_call_objects
@@ -319,8 +319,8 @@ def _list_steps(
 
 def _load_model(output: JobOutput) -> tuple[JobOutput, Model, LoadedModel]:
     root = output.root
-    spec = resolve_inputs_from(output.spec, root)
-    if spec.inputs_from is not None:
+    spec = resolve_file_sizes(resolve_inputs_from(output.spec, root), root)
+    if spec != output.spec:
         write_json(output.folder.contract, spec)
     loaded = load_model_twice(spec, root)
     require_matching_inputs(loaded.model, spec)

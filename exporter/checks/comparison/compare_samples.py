@@ -273,17 +273,10 @@ def _read_share(comparison: Comparison) -> float:
 
 
 def _accept_undefined(value: OnnxValue, expected: OnnxValue) -> OnnxValue:
-    """Return an output of the file with NaN at all elements that have NaN in PyTorch."""
-    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
-        return [_copy_nan(*pair) for pair in zip(value, expected, strict=True)]
-    if isinstance(value, list) or isinstance(expected, list):
+    """Return a tensor of the file with NaN at all elements that have NaN in PyTorch."""
+    if isinstance(value, list) or isinstance(expected, list) or find_mismatch(value, expected):
         return value
-    return _copy_nan(value, expected)
-
-
-def _copy_nan(value: Array, expected: Array) -> Array:
-    is_comparable = find_mismatch(value, expected) is None
-    return np.where(np.isnan(expected), expected, value) if is_comparable else value
+    return np.where(np.isnan(expected), expected, value)
 
 
 def apply_sample_noise(sample: Sample, context: CheckContext) -> CheckContext:

@@ -62,6 +62,29 @@ def read_tensor(folder: Path, text: str) -> torch.Tensor:
         raise Failure(Stage.SOURCE, message) from error
 
 
+def resolve_file_sizes(spec: ModelSpec, root: Path) -> ModelSpec:
+    """Return the contract with the sizes of files as the examples of their axes.
+
+    A file of one row is repeated instead: exporters turn the size 1 into a constant.
+
+    Raises:
+        Failure: Stage `source`, if a file is not readable.
+    """
+    free = {axis.name: axis for axis in spec.free_axes}
+    sizes = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
+    for item in spec.inputs:
+        if item.fill.kind == "file":
+            tensor = read_tensor((root / spec.manifest).parent, item.fill.file)
+            pairs = zip(map(str, item.shape), tensor.shape, strict=False)
+            sizes |= {dim: n for dim, n in pairs if dim in free and n > 1 and free[dim].allows(n)}
+    complete = spec.complete_sizes(sizes)
+    axes = (
+        axis if axis.example is None else axis.model_copy(update={"example": complete[axis.name]})
+        for axis in spec.axes
+    )
+    return spec.model_copy(update={"axes": tuple(axes)}) if spec.allows_sizes(complete) else spec
+
+
 def fit_to_shape(tensor: torch.Tensor, item: Input, shape: Sequence[int]) -> torch.Tensor:
     """Return the tensor at other axis sizes: cut, or repeated from its first element."""
     if tensor.dim() != len(shape):
@@ -313,8 +336,7 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
             generator = torch.Generator().manual_seed(seed)
             draw = partial(_fill_tensor, item, fill, shape, generator, folder, sizes)
             tensor = draw()
-            is_resized = chosen.kind in ("axis", "case") and item.name not in case.fills
-            if fill.kind == "file" and is_resized:
+            if fill.kind == "file" and item.name not in case.fills:
                 tensor = fit_to_shape(tensor, item, shape)
             if chosen.kind == "masked" and item.name == chosen.changed_input:
                 tensor = torch.full_like(tensor, fill.masked_value or 0)

@@ -131,11 +131,13 @@ def _create_wrapper_class(spec: ModelSpec) -> type[CallObjectWrapper]:
 
 
 def register_output_classes(returned: Any) -> None:
-    """Register the dataclasses among the outputs with PyTorch, which can flatten them then."""
+    """Register the dataclasses and mappings among the outputs, so that PyTorch flattens them."""
     for leaf in internals.tree_leaves(returned):
-        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            torch.export.register_dataclass(type(leaf))
-            register_output_classes(returned)  # a field may contain another dataclass
+        is_mapping = isinstance(leaf, Mapping)
+        if is_mapping or (dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)):
+            register = internals.register_mapping if is_mapping else torch.export.register_dataclass
+            register(type(leaf))
+            register_output_classes(returned)  # a field may contain another one
             return
 
 

@@ -101,7 +101,11 @@ def list_named_leaves(returned: Any, spec: ModelSpec) -> _Leaves:
             (f"[{key!r}]", leaf)
             for key, leaf in zip(returned if has_keys else range(len(leaves)), leaves, strict=True)
         ]
-    return [(path, leaf) for path, leaf in named if leaf is not None]
+    return [
+        (path, torch.tensor(leaf) if isinstance(leaf, int | float) else leaf)
+        for path, leaf in named
+        if leaf is not None
+    ]
 
 
 def _copy_output(leaf: Any) -> Returned:

@@ -166,7 +166,7 @@ def compute_reference(
         if run.chosen.kind == "values"
         and run.outputs is not None
         and run.chosen.factor == 1.0
-        and not run.chosen.special
+        and not (run.chosen.special and any(map(has_nan, run.outputs)))
     ]
     resized = [
         copy_masked_values(spec, (inputs, outputs), (run.inputs, run.outputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -13,8 +13,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.jit._trace import TracerWarning
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import (
+    MappingKey,
     TreeSpec,
     keystr,
+    register_pytree_node,
     tree_flatten_with_path,
     tree_leaves,
     tree_map,
@@ -42,6 +44,23 @@ __all__ = [
 def read_schema(operator: Any) -> Any:
     """Return the schema of an operator, a `torch.FunctionSchema`."""
     return operator._schema
+
+
+def register_mapping(kind: type[Mapping[Any, Any]]) -> None:
+    """Let torch flatten the objects of a class as it flattens dicts."""
+
+    def flatten(value: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
+        return [*value.values()], [*value]
+
+    def flatten_with_keys(value: Mapping[Any, Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
+        return [(MappingKey(key), item) for key, item in value.items()], [*value]
+
+    register_pytree_node(
+        kind,
+        flatten,
+        lambda values, keys: dict(zip(keys, values, strict=True)),
+        flatten_with_keys_fn=flatten_with_keys,
+    )
 
 
 def find_decomposition(operator: Any) -> Callable[..., Any] | None:

@@ -66,7 +66,7 @@ SAME_OUTPUT = "inputs of another seed give the very same "
         ),
         (subject(1.0, spread=(7e-5,)), SMALL_CHANGE),
         (subject(1.0, spread=(9e-5,)), ""),
-        (subject(0.0), "output 'y' has no number but 0"),
+        (subject(0.0, spread=(0.0,)), "output 'y' has no number but 0"),
         (subject(1.0, tolerance=Tolerance(rtol=0.2)), "of its size"),
         (subject(1.0, tolerance=Tolerance(rtol=1.0)), "of its size"),
         (subject(1.0, tolerance=Tolerance(rtol=0.01)), ""),
@@ -75,13 +75,24 @@ SAME_OUTPUT = "inputs of another seed give the very same "
         # A constant is allowed next to an output that changes.
         (subject(1.0, 2.0, spread=(0.0, 0.5)), ""),
         (subject(1.0, 2.0, spread=(0.0, 0.0)), SAME_OUTPUT + "'y', 'z'"),
-        (subject(1.0, 0.0, spread=(1.0, 0.0)), "output 'z' has no number but 0"),
+        (subject(1.0, 0.0, spread=(1.0, 0.0)), ""),
+        (subject(1.0, 0.0, spread=(1.0, None)), "output 'z' has no number but 0"),
+        (subject(0.0, 0.0, spread=(0.0, 0.0)), "output 'y' has no number but 0"),
+        (
+            subject(1.0, 1e-9, spread=(1.0, 0.0), tolerance=Tolerance(atol=1e-5)),
+            "the allowed error of output 'z'",
+        ),
+        # Zeros become other numbers for special values, so that a file of zeros fails.
+        (subject(0.0, spread=(0.5,)), ""),
         # Without random inputs, the size decides.
         (subject(1.0, spread=(None,)), ""),
         (subject(0.0, spread=(None,)), "output 'y' has no number but 0"),
         (subject(1.0, spread=(None,), tolerance=Tolerance(rtol=0.09)), ""),
         (subject(1.0, spread=(None,), tolerance=Tolerance(rtol=0.11)), LARGE_LIMIT),
-        *((subject(0.0, dtype=each, noise=None), "'y' has no number but 0") for each in FLOATS),
+        *(
+            (subject(0.0, dtype=each, noise=None, spread=(0.0,)), "'y' has no number but 0")
+            for each in FLOATS
+        ),
         *((subject(1.0, dtype=each, noise=None), "") for each in FLOATS),
         # Integers are exact and only have to change.
         (subject(0.0, dtype="int64", noise=None, spread=(0.5,)), ""),

@@ -27,6 +27,7 @@ from exporter.worker.inputs.input_tensors import (
     draw_mask,
     fit_to_shape,
     read_tensor,
+    resolve_file_sizes,
 )
 from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.process.failure import Failure
@@ -381,10 +382,23 @@ def test_a_set_has_the_values_of_the_file(folder: Path) -> None:
     assert torch.equal(drawn["batch=1"], drawn["declared"][:1])
 
 
-@pytest.mark.parametrize("change", ["axes", "dtype"])
+@pytest.mark.parametrize(
+    ("rows", "limits", "size"), [(7, {}, 7), (1, {}, 3), (7, {"max": 6}, 3), (6, {"min": 3}, 6)]
+)
+def test_a_dynamic_axis_has_the_size_of_the_file(
+    rows: int, limits: dict[str, int], size: int, folder: Path
+) -> None:
+    np.save(folder / "x.npy", np.ones((rows, 4), np.float32))
+    spec = resolve_file_sizes(_spec(axes=(Axis(name="batch", example=3, **limits),)), folder)
+    assert [axis.example for axis in spec.axes] == [size]
+    assert draw_inputs(spec, choose_usual_sets(spec)[0], folder)["x"].shape == (size, 4)
+
+
+@pytest.mark.parametrize("change", ["shape", "dtype"])
 def test_a_file_of_another_shape_or_dtype_fails_with_both(change: str, folder: Path) -> None:
-    if change == "axes":
-        spec = _spec(axes=(Axis(name="batch", example=5),))
+    if change == "shape":
+        np.save(folder / "x.npy", _ARRAY[:, :2])
+        spec = _spec()
     else:
         np.save(folder / "x.npy", _ARRAY.astype(np.float64))
         spec = _spec()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from exporter.checks.sample_checks import hash_table_parts
 from exporter.manifest import Output, Tolerance
 from exporter.records.record import Stage, Status
+from exporter.worker.model.call_objects import register_output_classes
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
     flatten_outputs,
@@ -32,6 +33,24 @@ def _spec(*kinds: str, script: bool = True) -> Any:
         for index, kind in enumerate(kinds)
     )
     return make_contract("Affine", outputs=outputs, capture="script" if script else None)
+
+
+class _Result(dict[str, Any]):
+    """A mapping that PyTorch does not know."""
+
+
+def test_numbers_and_mappings_are_outputs() -> None:
+    returned = {"first": _Result(y0=ROW), "second": (3, 0.5, True)}
+    register_output_classes(returned)
+    spec = _spec(*["tensor"] * 4, script=False)
+    row, *numbers = require_declared_outputs(returned, spec)
+    assert row is not ROW
+    assert torch.equal(torch.as_tensor(row), ROW)
+    assert [(each.dtype, each.item()) for each in numbers if isinstance(each, Tensor)] == [
+        (torch.int64, 3),
+        (torch.float32, 0.5),
+        (torch.bool, True),
+    ]
 
 
 def test_a_list_of_a_script_is_one_output() -> None:
