@@ -21,6 +21,8 @@ from tests.traps.trap import (
 
 _EXTRA = {"inputs": (declare_input(), declare_input("extra", at="args[1]"))}
 
+_SIZED = {"outputs": (declare_output("y", "batch", 4), declare_output("n", dtype="int64"))}
+
 
 def _pair(first: str, second: str) -> dict[str, object]:
     return {"outputs": (declare_output(first, "batch", 4), declare_output(second, "batch", 4))}
@@ -51,9 +53,24 @@ SIGNATURES = (
     ),
     Trap(
         "number output",
-        "a Python number vanishes from a graph",
-        contract("outputs.py:Number", **_pair("y", "n")),
-        failed(Stage.SOURCE, "[1]: int); only tensors"),
+        "a constant of Python depends on no input, so the tracer has no value for it",
+        contract("outputs.py:Number", **_SIZED),
+        refused(Stage.CONVERT, "output 1 (7"),
+    ),
+    Trap(
+        "size as a number output",
+        "a size of Python is an int64 scalar of the graph",
+        contract("outputs.py:Size", **_SIZED),
+    ),
+    Trap(
+        "size as a number output under dynamo",
+        "a size of Python is an int64 scalar of the graph",
+        contract("outputs.py:Size", DYNAMO, **_SIZED),
+    ),
+    Trap(
+        "mapping of a class of the project",
+        "its values in the order of its keys",
+        contract("outputs.py:Results", DYNAMO, **_pair("double", "back")),
     ),
     Trap(
         "None output",

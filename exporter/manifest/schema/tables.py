@@ -63,8 +63,9 @@ class FillTable(Table):
     value: fields.TensorField | None = None
     """One number for all elements, or nested lists of the input's shape."""
     file: fields.DataFile | None = None
-    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. If an
-    axis has another size, the values are cut, or repeated from the first."""
+    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. A
+    dynamic axis has its size as example, if that is 2 or more. At other sizes, the values are cut,
+    or repeated from the first."""
     image: fields.ImageFile | None = None
     """`"cat.jpg"`: a picture, relative to the manifest. It is scaled to the height and the width of
     the input, which are its last dimensions, and repeated along the batch. Floats are from 0 to 1,

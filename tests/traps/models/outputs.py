@@ -28,6 +28,20 @@ class Number(nn.Module):
         return x * 2, 7
 
 
+class Size(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, int]:
+        return x * 2, x.shape[0]
+
+
+class Named(dict[str, Tensor]):
+    """A mapping that PyTorch does not know."""
+
+
+class Results(nn.Module):
+    def forward(self, x: Tensor) -> Named:
+        return Named(double=x * 2, back=x * 2 - x)
+
+
 class Nested(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, dict[str, list[Tensor]]]:
         return x * 2, {"rest": [x - 1, x + 3]}
