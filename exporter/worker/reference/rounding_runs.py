@@ -215,7 +215,7 @@ _CONDITIONED = QUANTIZING | frozenset(
     for name in (
         *("native_layer_norm", "native_group_norm", "native_batch_norm", "cudnn_batch_norm"),
         *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
-        *("_batch_norm_no_update", "batch_norm_with_update"),
+        *("_batch_norm_no_update", "_batch_norm_with_update"),
     )
 )
 #: Bits of the largest integer up to which float32 contains all integers.
