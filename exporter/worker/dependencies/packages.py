@@ -173,7 +173,7 @@ def preload_states() -> None:
 
     Forks of this process need not do it, and have the states of the versions that are loaded.
     """
-    list_loaded_packages(Path())
+    list_loaded_packages(Path("/"))
 
 
 @cache
