@@ -135,6 +135,9 @@ RUNTIMES: Mapping[str, BuiltInRuntime] = {
 #: Provider -> options of every session. By default, CUDA's kernels round float32 to the 10 bits of
 #: TF32 on every GPU that supports it, an error of 1e-3.
 PROVIDER_SETTINGS: Mapping[str, Mapping[str, str]] = {"CUDAExecutionProvider": {"use_tf32": "0"}}
+#: The first letters of devices and providers of NVIDIA, and the variables of their processes.
+NVIDIA = ("CUDA", "Tensorrt", "NvTensorRT")
+NVIDIA_VARIABLES: Mapping[str, str] = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 Release = tuple[int, int]

@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
+from exporter.core.known_names import NVIDIA_VARIABLES
+
 #: Switches private functions of torch off: `none`, or a list of the groups that remain on.
 TORCH_PRIVATE = "EXPORTER_TORCH_PRIVATE"
 
@@ -67,7 +69,7 @@ _FIXED = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
-    "NVIDIA_TF32_OVERRIDE": "0",
+    **NVIDIA_VARIABLES,
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
     "ORT_DISABLE_TELEMETRY": "1",

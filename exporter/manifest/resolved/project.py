@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from exporter.core import known_names
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import PROVIDER_SETTINGS, RUNTIMES, Release, find_limits
+from exporter.core.known_names import Release, find_limits
 from exporter.core.text import DEFAULT_COMMAND
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.model import ModelSpec, Style
@@ -118,7 +119,7 @@ class Device(FrozenModel):
     @property
     def session_settings(self) -> dict[str, bool | int | float | str]:
         """The options of its sessions: those of every proof, and then its own."""
-        common = dict(RUNTIMES[self.runtime].settings) if self.runtime in RUNTIMES else {}
+        common = dict(known.settings) if (known := known_names.RUNTIMES.get(self.runtime)) else {}
         if self.device not in ("", "CPU"):  # another device has no number of threads
             common = {key: value for key, value in common.items() if value != 1}
         return {**common, **self.session_options}
@@ -126,7 +127,7 @@ class Device(FrozenModel):
     @property
     def provider_settings(self) -> dict[str, dict[str, str]]:
         """The options of its providers: those of every proof, and then its own."""
-        common = {name: PROVIDER_SETTINGS.get(name, {}) for name in self.providers}
+        common = {name: known_names.PROVIDER_SETTINGS.get(name, {}) for name in self.providers}
         names = dict.fromkeys((*common, *self.provider_options))
         return {n: {**common.get(n, {}), **self.provider_options.get(n, {})} for n in names}
 
@@ -135,7 +136,10 @@ class Device(FrozenModel):
         """The settings that a plain session lacks: `INFERENCE_PRECISION_HINT=f32, 1 thread`."""
         tables = self.provider_settings.items()
         options = {f"{name}.{key}": table[key] for name, table in tables for key in table}
-        values = {"optimization": self.optimization, **options, **self.variables}
+        names = (*self.providers, self.device)
+        is_nvidia = any(name.startswith(known_names.NVIDIA) for name in names)
+        variables = {**(known_names.NVIDIA_VARIABLES if is_nvidia else {}), **self.variables}
+        values = {"optimization": self.optimization, **options, **variables}
         texts = (
             "1 thread" if key.lower().endswith("threads") and value == 1 else f"{key}={value}"
             for key, value in {**values, **self.session_settings}.items()

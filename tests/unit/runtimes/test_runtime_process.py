@@ -304,7 +304,7 @@ def test_a_session_has_only_visible_settings(
     web = Device(name="w", runtime="web")
     assert (web.settings, Device(name="r", runtime="reference").settings) == ("1 thread", "")
     cuda = Device(name="c", runtime="onnxruntime", providers=("CUDAExecutionProvider",))
-    assert cuda.settings == "CUDAExecutionProvider.use_tf32=0, 1 thread"
+    assert cuda.settings == "CUDAExecutionProvider.use_tf32=0, NVIDIA_TF32_OVERRIDE=0, 1 thread"
 
 
 def test_a_library_that_is_no_provider_is_unavailable(tmp_path: Path) -> None:
