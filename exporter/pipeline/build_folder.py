@@ -35,6 +35,8 @@ from exporter.records.record import CellId, Record, Status
 
 #: In the build folder. A model ID cannot start with a dot.
 REHEARSALS_FOLDER, TOOLCHAINS_FOLDER = ".rehearsals", ".toolchains"
+#: Seconds that a command waits for another one, which takes a second if no person reviews.
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,22 @@ class BuildFolder:
             remove_folder(self._private)
         finally:
             lock.release()
+
+    @contextmanager
+    def lock_committed_files(self) -> Iterator[None]:
+        """Wait until no other command changes the baseline or the evidence.
+
+        Raises:
+            ExporterError: ENVIRONMENT, if another command does not end.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = FileLock(self.path / ".committed.lock").acquire(timeout=_PATIENCE)
+        except Timeout:
+            problem = "another command changes the baseline or the evidence; wait until it ends"
+            raise ExporterError(ExitCode.ENVIRONMENT, f"{self.path.name}: {problem}") from None
+        with lock:
+            yield
 
     def remove_misplaced_folders(self) -> None:
         """Remove folders that a model created in place of files of the program."""

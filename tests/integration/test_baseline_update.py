@@ -6,10 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from exporter.api.gate_run import accept, prepare_acceptance
+from exporter.cli.entry_point import exporter
+from exporter.core.errors import ExporterError
+from exporter.manifest import load_project
+from exporter.pipeline import build_folder
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status, read_run
 from tests.integration.project import ROOT, make_project, run_exporter
@@ -50,6 +57,36 @@ def test_one_cell_is_accepted_and_the_gate_blocks_the_other(red: Path) -> None:
     gate = run_exporter(red, "gate")
     assert (gate.returncode, "net/17/cpu: newly red" in gate.stdout) == (1, True)
     assert "net/18" not in gate.stdout
+
+
+def test_updates_at_the_same_time_are_all_stored(red: Path) -> None:
+    """Each one reads the baseline, and writes it with one more reason."""
+    command = [sys.executable, "-m", "exporter", "baseline", "update", "net/17", "--reason", "one"]
+    with build_folder.BuildFolder(red / "build").lock_committed_files():
+        acceptance = prepare_acceptance(load_project(red))
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(command, cwd=red, env=environment)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(3)
+        (other,) = (cell for cell in acceptance.planned if cell.opset == 18)
+        accept(acceptance, [other], "two")
+    assert process.wait() == 0
+    assert read_reasons(red) == {"net/17/cpu": ("fail", "one"), "net/18/cpu": ("fail", "two")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["baseline"], ["baseline", "update", "--reason", "x"], ["evidence", "add", "pyproject.toml"]],
+)
+def test_a_command_that_cannot_have_the_lock_says_so(
+    red: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_folder, "_PATIENCE", 0.0)
+    monkeypatch.chdir(red)
+    with build_folder.BuildFolder(red / "build").lock_committed_files():
+        result = CliRunner().invoke(exporter, command)
+    assert isinstance(result.exception, ExporterError)
+    assert str(result.exception).startswith("build: another command changes the baseline or the ")
 
 
 def test_without_cells_all_findings_are_accepted_and_unchanged_cells_keep_their_reason(

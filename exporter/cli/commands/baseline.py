@@ -16,6 +16,7 @@ from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
 from exporter.core.text import pluralize
 from exporter.manifest import load_project
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning.plan import pattern_matches
 from exporter.records.baseline import FOLDER
 from exporter.records.record import CellId
@@ -128,6 +129,8 @@ def _read_reason(text: str) -> str:
 
 def _prepare(root: Path) -> Acceptance:
     manifest = load_project(root, keep_invalid=True)
+    lock = BuildFolder.from_project(manifest.project).lock_committed_files()
+    click.get_current_context().with_resource(lock)
     require_readable_files(manifest)
     acceptance = prepare_acceptance(manifest)
     print_result_notes(acceptance.current)

@@ -20,6 +20,7 @@ from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, load_devices, load_project
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
@@ -238,6 +239,8 @@ def evidence() -> None:
 def add(files: tuple[Path, ...], root: Path) -> int:
     """Add the verdicts in FILES to `evidence.json` in the folder of the reports."""
     manifest = open_project(root)
+    lock = BuildFolder.from_project(manifest.project).lock_committed_files()
+    click.get_current_context().with_resource(lock)
     run = read_results(manifest).results.run
     refused = 0
     for file in files:
