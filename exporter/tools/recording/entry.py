@@ -76,11 +76,11 @@ def update_entry(
     old, values = table.unwrap(), new.unwrap()
     for item in values["outputs"][len(observation.outputs) :]:
         del item["name"]  # a guess, or a name that torch chose
-    written = {*values} - {"axes", "opsets"} | {"weights", "constants", "containers"}
+    # The opset of a call is a guess.
+    exported = observation.opsets or ((observation.opset,) if observation.opset else ())
+    old["opsets"], values["opsets"] = sorted({*opsets}), sorted({*opsets, *exported})
+    written = {*values} - {"axes"} | {"weights", "constants", "containers"}
     keys = [key for key in sorted(written) if not _covers(old.get(key), values.get(key))]
-    more = {*(observation.opsets or (observation.opset,))} - {*opsets, None}
-    differences = {key: f"{old.get(key)} -> {values.get(key)}" for key in keys}
-    differences |= {"opsets": f"without {', '.join(map(str, sorted(more)))}"} if more else {}
     for key in keys:
         items = new.get(key)
         if key in ("inputs", "outputs"):
@@ -91,9 +91,8 @@ def update_entry(
         elif items is None:
             table.pop(key, None)
         else:
-            table[key] = items
-    if more:
-        table["opsets"] = sorted({*opsets, *more})
+            table[key] = values[key] if key == "opsets" else items
+    differences = {key: f"{old.get(key)} -> {values.get(key)}" for key in keys}
     return tomlkit.dumps(document), differences
 
 

@@ -66,18 +66,11 @@ def store_call(
     if returned is None:
         model = model.module() if isinstance(model, torch.export.ExportedProgram) else model
         with suppress(Exception):  # else the model itself is called
-            model = copy.deepcopy(model)
-        was_training = getattr(model, "training", False)
-        try:
-            if was_training:
-                model.eval()
-            with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
-                warnings.simplefilter("ignore")
-                torch.manual_seed(0)
-                returned = model(*args, **kwargs)
-        finally:
-            if was_training:
-                model.train()
+            model = copy.deepcopy(model).eval()
+        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
+            warnings.simplefilter("ignore")
+            torch.manual_seed(0)
+            returned = model(*args, **kwargs)
     outputs = list(list_tensors(returned))
     content = {"inputs": inputs, "outputs": outputs}
     return {"state": _store(state, folder), "sample": _store(content, folder)}

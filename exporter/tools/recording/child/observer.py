@@ -38,11 +38,11 @@ def install(output: str, model: str = "", package: str = "") -> None:
         package: Observe the outermost calls of the modules of this package.
     """
     observer = _Observer(Path(output), model, package)
-    actions = {
+    actions: dict[str, Callable[[Any], None]] = {
         "torch.nn.modules.module": observer.watch_modules,
-        "torch.serialization": observer.watch_loads,
+        "torch.serialization": functools.partial(observer.watch_files, name="load"),
         "torch.onnx": observer.watch_exports,
-        "safetensors": observer.watch_safetensors,
+        "safetensors": functools.partial(observer.watch_files, name="safe_open"),
     }
     sys.meta_path.insert(0, _Finder(actions))
     (Path(output) / f"{os.getpid()}.started").touch()
@@ -128,22 +128,17 @@ class _Observer:
     def _forget(self, key: int, _: object) -> None:
         self._constructions.pop(key, None)
 
-    def watch_loads(self, module: Any) -> None:
-        """Store the paths of the files with tensors."""
-        module.load = self._watch_load(module.load)
+    def watch_files(self, module: Any, name: str) -> None:
+        """Store the paths of the files with tensors that a function reads."""
+        load = getattr(module, name)
 
-    def watch_safetensors(self, module: Any) -> None:
-        """Store the paths of the safetensors files."""
-        module.safe_open = self._watch_load(module.safe_open)
-
-    def _watch_load(self, load: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(load)
         def observed(file: Any, *args: Any, **kwargs: Any) -> Any:
             with suppress(Exception):
                 self._files[str(Path(os.fspath(file)).resolve())] = None
             return load(file, *args, **kwargs)
 
-        return observed
+        setattr(module, name, observed)
 
     def watch_exports(self, module: Any) -> None:
         """Observe `torch.onnx.export`."""
