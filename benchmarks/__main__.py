@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import cold, dask, divided, idle, more, shared, steps, touched, watch
+from benchmarks import cold, dask, divided, idle, more, shared, steps, touched, watch, week
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
 from exporter.core.files import write_text
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Callable[..., Section]] = {
     "steps": steps.measured,
     "shared": shared.measured,
     "dask": dask.measured,
+    "week": week.measured,
 }
 _HEAD = """\
 # Benchmarks

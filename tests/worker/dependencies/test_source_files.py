@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
+import shutil
 import sys
 import sysconfig
 import time
@@ -331,6 +333,61 @@ def test_a_new_module_is_a_change_if_an_import_can_find_it(
     (tmp_path / name).touch()
     added, _ = compare_modules(source.state, read_source_state(tmp_path / source.file))
     assert added == ([found] if found else [])
+
+
+def test_a_random_edit_changes_an_import_only_if_it_changes_a_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare the states of the searched names with new searches after 2,000 edits."""
+    source = random.Random(0)
+    folders = [tmp_path / "first", tmp_path / "second", tmp_path / "second/inner"]
+    names = ["one", "two", "net.inner", "inner"]
+    suffixes = ["", ".py", ".pyc", ".abi3.so", ".txt", ".old.py", "/__init__.py", "/data.txt"]
+    folders[2].mkdir(parents=True)
+    folders[0].mkdir()
+    monkeypatch.setattr(import_object, "SEARCHED", searched := {})
+
+    def find(name: str) -> tuple[object, ...]:
+        finders = (import_object._make_finder(str(folder)) for folder in folders)
+        specs = (finder.find_spec(name, None) for finder in finders)
+        parts = []
+        for spec in specs:  # as `PathFinder`
+            if spec and spec.loader:
+                return (spec.origin,)
+            parts += list(spec.submodule_search_locations or ()) if spec else []
+        return tuple(parts)
+
+    def read_states() -> dict[str, str]:
+        paths = [(str(Path(path).parent), Path(path).name) for path in searched]
+        return {
+            f"{at}/*.py?{name}": read_source_state(Path(f"{at}/*.py?{name}")) for at, name in paths
+        }
+
+    changes = needless = 0
+    for _ in range(2_000):
+        searched.clear()
+        wanted = source.sample(names, 2)
+        found = [find(name) for name in wanted]
+        before = read_states()
+        path = (
+            source.choice(folders)
+            / f"{source.choice(['one', 'two', 'inner'])}{source.choice(suffixes)}"
+        )
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+        elif not path.parent.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir() if path.suffix == "" else path.touch()
+        folders[2].mkdir(exist_ok=True)
+        after = {name: read_source_state(Path(name)) for name in before}
+        is_same = [find(name) for name in wanted] == found
+        assert is_same or before != after, (path, wanted)
+        changes += not is_same
+        needless += is_same and before != after
+    assert changes > 100
+    assert needless < changes / 10, needless
 
 
 def test_packages_have_version_and_build() -> None:
