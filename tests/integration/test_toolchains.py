@@ -73,7 +73,7 @@ def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
     assert command.stdout.splitlines()[0] == "0 cells to run, 2 to keep, 0 to skip"
     command = run_exporter(exported, "gc", "--dry-run")
     assert "nothing to remove" in command.stdout
-    command = run_exporter(exported, "publish", "scaled", "dist")
+    command = run_exporter(exported, "publish", "--initial", "scaled", "dist")
     assert command.returncode == 0, command.stderr
 
 
