@@ -3,7 +3,6 @@
 from exporter.manifest.cell_settings import explain_cell
 from exporter.manifest.loader import (
     LoadedProject,
-    load_devices,
     load_layers,
     load_project,
     load_settings,
@@ -92,7 +91,6 @@ __all__ = [
     "Tolerance",
     "Toolchain",
     "explain_cell",
-    "load_devices",
     "load_layers",
     "load_project",
     "load_settings",

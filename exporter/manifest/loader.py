@@ -14,7 +14,7 @@ from exporter.core.errors import ExitCode, ExporterError, Location, Problem, sug
 from exporter.manifest import project_settings
 from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
-from exporter.manifest.resolved.project import Device, Manifest, Project
+from exporter.manifest.resolved.project import Manifest, Project
 from exporter.manifest.rules import fills, signature, sources
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
 from exporter.manifest.rules.layers import (
@@ -326,15 +326,6 @@ def load_project(
 ) -> Manifest:
     """Return the manifest of a project; see `load_layers`."""
     return load_layers(root, fallback_root, keep_invalid=keep_invalid).manifest
-
-
-def load_devices(root: Path) -> dict[str, Device]:
-    """Return the devices of a project, or the built-in ones if there is no project.
-
-    Raises:
-        ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
-    """
-    return {device.name: device for device in load_settings(root).devices}
 
 
 def load_settings(root: Path) -> Project:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,9 +20,9 @@ from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import choose_color, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import join_lines, pluralize
-from exporter.manifest import Device, load_devices, load_project
+from exporter.manifest import Device, load_project, load_settings
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import require_packages
+from exporter.pipeline.environments import create_environments, require_packages
 from exporter.processes import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import Record, Status
@@ -180,13 +181,16 @@ def _make_verdict(record: Record) -> DeviceVerdict:
 
 
 def _choose_devices(root: Path, names: Sequence[str]) -> tuple[Device, ...]:
-    devices = load_devices(root)
-    unknown = [name for name in names if name not in devices]
+    """Return the devices; their environments are created."""
+    project = load_settings(root)
+    known = sorted(device.name for device in project.devices)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        known = ", ".join(sorted(devices))
-        message = f"--device: no device has the name '{unknown[0]}'; use one of {known}"
+        message = f"--device: no device has the name '{unknown[0]}'; use one of {', '.join(known)}"
         raise ExporterError(ExitCode.MANIFEST, message)
-    return tuple(devices[name] for name in dict.fromkeys(names))
+    chosen = tuple(project.find_device(name).name for name in dict.fromkeys(names))
+    created = create_environments(project, chosen, partial(click.echo, err=True))
+    return tuple(map(created.find_device, chosen))
 
 
 def _print_verdict(verdict: FolderVerdict) -> None:

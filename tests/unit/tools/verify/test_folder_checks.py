@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from exporter.checks.protocol import hash_sample
 from exporter.cli.commands.verify import _print_verdict
 from exporter.cli.entry_point import exporter
 from exporter.core.errors import ExitCode
+from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
 from exporter.processes.child_call import MEMORY
 from exporter.records.record import CheckResult, Status
@@ -422,3 +424,29 @@ def test_bad_input_has_a_message(
     error = CliRunner().invoke(exporter, ["verify", *arguments]).exception
     assert message in str(error)
     assert getattr(error, "exit_code", None) == code
+
+
+def test_the_environment_of_a_device_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (
+        '[tool.exporter.environments.own]\nrequirements = ["onnxruntime"]\n'
+        '[tool.exporter.devices.other]\nruntime = "onnxruntime"\nenvironment = "own"\n'
+        'providers = ["CPUExecutionProvider"]\n'
+        '[tool.exporter.evidence]\nother = { age = "30d", elsewhere = true }\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(settings)
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/net.toml").write_text("format = 1\n")
+    publish(tmp_path / "net")
+
+    def install(definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
+        (folder / definition.key).mkdir(parents=True)
+        (folder / definition.key / "environment.json").touch()
+        return InstalledEnvironment(folder=Path(sys.prefix), packages={})
+
+    monkeypatch.setattr("exporter.pipeline.environments.install_environment", install)
+    arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
+    result = CliRunner().invoke(exporter, arguments)
+    assert "creating the environment own: onnxruntime" in result.stderr
+    assert result.stdout.startswith("pass "), result.output
