@@ -142,6 +142,7 @@ def _compute_as_file(
 
 #: Numbers that get multiples, and numbers that other special values contain.
 _MOST_NUMBERS, _USUAL_NUMBERS = 8, (0.0, 0.5, 1.0, 2.0)
+_SMALLEST_SHARE = 1e-3
 
 
 # A file may compute `x // 0.3` as `floor(x / 0.3)`, which differs at 1.5 only, and a trace keeps
@@ -175,7 +176,9 @@ def find_input_numbers(context: ExportContext, sizes: Mapping[str, int]) -> tupl
         return ()
     finally:
         buffers.restore()
-    usable = (each for each in numbers if each <= largest and each not in _USUAL_NUMBERS)
+    # A smaller number is no step or threshold of such inputs, but prevents a division by 0.
+    possible = (each for each in numbers if _SMALLEST_SHARE * largest <= each <= largest)
+    usable = (each for each in possible if each not in _USUAL_NUMBERS)
     return tuple(islice(usable, _MOST_NUMBERS))
 
 
