@@ -187,8 +187,8 @@ def write_json(path: Path, value: FrozenModel) -> None:
     write_text(path, value.to_json())
 
 
-#: The group of the samples at many sizes.
-SWEEP = "sweep"
+#: The groups of the samples at many sizes: for each file, and for files with uneven operators.
+SWEEP, LONG_SWEEP = "sweep", "long sweep"
 #: Operators that round a position or choose a graph: a file can be wrong at a single size.
 _UNEVEN = frozenset({"Resize", "Upsample", "Mod", "If", "Loop", "Scan", "Floor", "Ceil", "Round"})
 
@@ -205,8 +205,9 @@ def list_groups(route: Route | None, operators: Iterable[str]) -> tuple[str, ...
 
     Operators contain their domain if it is not ONNX's own.
     """
-    is_swept = any(name in _UNEVEN or "::" in name for name in operators)
-    return tuple(filter(None, (name_capture(route), SWEEP if is_swept else "")))
+    is_uneven = any(name in _UNEVEN or "::" in name for name in operators)
+    groups = (name_capture(route), SWEEP, LONG_SWEEP if is_uneven else "")
+    return tuple(filter(None, groups))
 
 
 class Sample(FrozenModel):
@@ -240,7 +241,7 @@ class Sample(FrozenModel):
     """Positions of outputs with elements without a defined value, which are not compared."""
     captures: Items[str] = ()
     """The groups of files that are compared with it; if empty, every file is. A group is a capture
-    with a condition that its sizes break, a trace with another branch there, or `SWEEP`."""
+    with a condition that its sizes break, a trace with another branch there, or a sweep."""
 
     @property
     def identity(self) -> tuple[object, ...]:

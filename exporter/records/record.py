@@ -60,6 +60,8 @@ class Measurements(FrozenModel):
 
 #: The prefix of notes that are warnings of the TorchScript tracer.
 TRACER_PREFIX = "tracer warning: "
+#: In the warning of a branch on a value.
+TRACED_BRANCH = "Python boolean"
 #: The note of a model whose weights were drawn and not loaded, before the seed.
 INITIAL_WEIGHTS = "weights: initial values of seed "
 #: The first words of a note about variables of the shell that workers do not receive.

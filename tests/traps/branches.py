@@ -14,6 +14,7 @@ from tests.traps.trap import (
     contract,
     declare_input,
     declare_output,
+    make_fill,
     parity,
 )
 
@@ -52,6 +53,49 @@ _PAIR = {
     "axes": (Axis(name="queries", example=5), Axis(name="keys", example=7)),
 }
 _BATCH = {"axes": (Axis(name="batch", example=3, max=128),)}
+
+
+_IMAGE = {
+    "inputs": (declare_input("x", "batch", 3, "height", "width", fill=make_fill("uniform")),),
+    "outputs": (declare_output("y", "batch", 3, "height", "width"),),
+    "axes": (
+        Axis(name="batch", example=2),
+        Axis(name="height", example=16),
+        Axis(name="width", example=16),
+    ),
+}
+_TOKENS = {
+    "inputs": (
+        declare_input("x", "batch", 6, dtype="int64", fill=make_fill("randint", low=0, high=10)),
+    ),
+    "outputs": (declare_output("y", "batch", "steps", dtype="int64"),),
+    "axes": (Axis(name="batch", example=3), Axis(name="steps", example=None)),
+}
+
+
+def _roll(smallest: int) -> dict[str, object]:
+    return {
+        "inputs": (declare_input("x", "batch", "length"),),
+        "outputs": (declare_output("y", "batch", "length"),),
+        "axes": (
+            Axis(name="batch", example=3),
+            Axis(name="length", example=7, min=smallest, max=16),
+        ),
+    }
+
+
+def _trap_quiet(name: str, source: str, message: str, **changes: object) -> tuple[Trap, Trap]:
+    """Return a trap of which the tracer does not warn, and its sound twin."""
+    path, other = f"branches.py:{source}", {"init": {"other": 3.0}}
+    return (
+        Trap(
+            name,
+            "the tracer does not warn",
+            contract(path, **other, **changes),
+            parity("axes", message),
+        ),
+        Trap(f"{name} without effect", "both branches are equal", contract(path, **changes)),
+    )
 
 
 def _trap_both(
@@ -170,6 +214,31 @@ BRANCHES = (
         "the number is 200, far from all usual sizes",
         "OwnLimit",
         "batch=201: output 'y': error",
+    ),
+    *_trap_quiet("branch for the bytes of a tensor", "Bytes", "batch=4095: output 'y'"),
+    *_trap_quiet("branch for the unbound rows", "Unbound", "batch=21: output 'y'"),
+    *_trap_quiet("branch for the brightest element", "Brightest", "output 'y': error", **_IMAGE),
+    Trap(
+        "decoder that ends early",
+        "few draws have the end token in each row, and the trace has all steps",
+        contract("branches.py:EarlyStop", init={"end": -0.1}, **_TOKENS),
+        parity("values", "at batch=1: output 'y': shape"),
+    ),
+    Trap(
+        "decoder that never ends early",
+        "the end token is never the best one",
+        contract("branches.py:EarlyStop", init={"end": -100.0}, **_TOKENS),
+    ),
+    Trap(
+        "roll back by more than one of the sizes",
+        "the slices of the file are wrong at the length 3 only",
+        contract("branches.py:RolledBack", **_roll(1)),
+        parity("axes", "length=3: output 'y': error"),
+    ),
+    Trap(
+        "roll back by less than all sizes",
+        "4 is the smallest size",
+        contract("branches.py:RolledBack", **_roll(4)),
     ),
     Trap(
         "branch for twice the size under dynamo",

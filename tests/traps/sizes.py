@@ -25,10 +25,10 @@ _IDS = declare_input(
 )
 
 
-def _ranged(**length: object) -> dict[str, object]:
+def _ranged(width: int = 4, **length: object) -> dict[str, object]:
     return {
         "inputs": (_IDS,),
-        "outputs": (declare_output("y", "batch", "length", 4),),
+        "outputs": (declare_output("y", "batch", "length", width),),
         "axes": (
             Axis(name="batch", example=3),
             Axis.model_validate({"name": "length", "example": 5} | length),
@@ -147,7 +147,18 @@ SIZES = (
         "position table too short for the maximum",
         "100 rows, 128 promised",
         contract("sizes.py:Table", init={"length": 100}, **_ranged(max=128)),
-        parity("axes", "PyTorch itself fails on length=128"),
+        parity("axes", "PyTorch itself fails on batch=1 length=128"),
+    ),
+    Trap(
+        "wide position table too short for the maximum",
+        "512 rows of 768 columns, 1024 promised: a measured run is affordable",
+        contract("sizes.py:Table", init={"length": 512, "width": 768}, **_ranged(768, max=1024)),
+        parity("axes", "PyTorch itself fails on batch=1 length=1024"),
+    ),
+    Trap(
+        "wide position table as long as promised",
+        "1024 rows, 1024 promised",
+        contract("sizes.py:Table", init={"length": 1024, "width": 768}, **_ranged(768, max=1024)),
     ),
     Trap(
         "position table too short for distant sizes",

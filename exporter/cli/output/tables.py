@@ -23,7 +23,14 @@ from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
-from exporter.records.record import WITHHELD_NOTE, CellId, Record, RunRecord, Status
+from exporter.records.record import (
+    TRACED_BRANCH,
+    WITHHELD_NOTE,
+    CellId,
+    Record,
+    RunRecord,
+    Status,
+)
 from exporter.report.formats import choose_mark
 from exporter.report.rows import failures
 from exporter.report.rows.artifacts import format_timings, sum_timings
@@ -87,10 +94,13 @@ def make_summary(
 
 
 def _describe_notes(records: Iterable[Record]) -> Iterator[str]:
-    """Yield a line for each text about variables and reads, with the models."""
+    """Yield a line for each text about variables, reads and traces, with the models."""
     models: dict[str, dict[str, None]] = {}
     for record in records:
         texts = [note for note in record.notes if note.startswith(WITHHELD_NOTE)]
+        if record.status is Status.PASS:
+            branches = [each for each in record.notes if TRACED_BRANCH in each]
+            texts += [f"the trace keeps one branch: {note}" for note in branches]
         untracked = " and ".join(record.untracked)
         texts += [f"runs in each export: {untracked} cannot be tracked"] if untracked else []
         for text in texts:

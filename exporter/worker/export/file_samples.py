@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from math import inf
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from exporter.jobs import SWEEP, JobFolder, Reference, Sample, write_json
-from exporter.records.record import TRACER_PREFIX, Route
+from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
+from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Route
 from exporter.worker.dependencies.source_files import find_model_file
 from exporter.worker.export.attempts import ExportContext, FileOrigin
 from exporter.worker.export.size_terms import MOST_SAMPLES, choose_breaking_sizes, read_conditions
 from exporter.worker.inputs.input_sets import (
+    LAST_SIZE,
+    SWEEP_RUNS,
     InputSet,
+    complete_smallest,
     count_elements,
     create_draw_set,
     create_multiples_set,
     create_size_set,
     list_sweep,
+    measure_run,
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
@@ -196,8 +202,10 @@ _LAST_SMALL_SIZE = 64
 _LARGE_SIZES = (65, 101, 257, 513, 1025)
 #: Elements of the largest tensor, or weights, above which a run is slow.
 _LARGE, _MANY_WEIGHTS = 1 << 17, 1 << 20
-#: Runs of PyTorch, for a slow and for a fast model.
+#: Runs of PyTorch after a warning of the tracer, for a slow and for a fast model.
 _FEW_RUNS, _RUNS = 8, 160
+#: Runs without a warning, while they take no more than the sweep.
+_QUIET_RUNS = 16
 #: The largest number in a model that is taken for a size.
 _LARGEST_CONSTANT = 1 << 16
 
@@ -208,6 +216,8 @@ class _Path:
 
     root: Path
     instructions: set[tuple[CodeType, int]] = field(default_factory=set)
+    order: int = 0
+    """A hash of the instructions in their order, and of the shapes of the outputs."""
     constants: set[int] = field(default_factory=set)
     """Whole numbers in the functions and modules: branches change near them."""
     has_failed: bool = False
@@ -227,44 +237,59 @@ class _Path:
         """Add the instruction that a function of the model executes next."""
         if event == "opcode":
             self.instructions.add((frame.f_code, frame.f_lasti))
+            self.order = hash((self.order, id(frame.f_code), frame.f_lasti))
         return self.follow
 
+    @property
+    def has_branch(self) -> bool:
+        """Whether a function of the model has a condition."""
+        functions = {code for code, _ in self.instructions}
+        names = {each.opname for code in functions for each in dis.get_instructions(code)}
+        return any("_IF_" in name and "NONE" not in name for name in names)
 
-# A trace has one branch of `if n > 16` and no condition. So PyTorch runs at other sizes, and the
-# instructions that Python executes in the model show its branch.
+
+# A trace has one branch of `if n > 16` and no condition, and the tracer does not warn of each one.
+# So PyTorch runs at other sizes, and the instructions that Python executes in the model show its
+# branch.
 def choose_branch_sizes(
-    context: ExportContext, known: Sequence[Mapping[str, int]]
+    context: ExportContext, known: Sequence[Mapping[str, int]], first: _Path, *, is_warned: bool
 ) -> tuple[tuple[dict[str, int], ...], tuple[str, ...]]:
     """Return sizes for each further branch, and a text for each axis with untried sizes.
 
     `known`: The sizes of existing samples; the first ones are the declared ones.
+    `first`: The path at the declared sizes.
+    `is_warned`: Whether a warning or a condition shows that the file has one of several branches.
+    Without it, fewer runs search for one.
     """
-    spec, model = context.spec, context.model
+    spec, weights = context.spec, _count_weights(context)
     declared = dict(known[0])
-    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
-    is_slow = count_elements(spec, declared) > _LARGE
-    is_slow = is_slow or sum(weight.numel() for weight in weights) > _MANY_WEIGHTS
+    is_slow = count_elements(spec, declared) > _LARGE or weights > _MANY_WEIGHTS
     limit = max(_LARGE, count_elements(spec, declared))
-    first = _follow(context, declared)
     seen = {frozenset(first.instructions)}
-    if not is_slow:
+    budget = inf if is_warned else float(SWEEP_RUNS)
+    if is_warned and not is_slow:
         others = (sizes for sizes in known[1:] if count_elements(spec, sizes) <= limit)
         seen |= {frozenset(_follow(context, sizes).instructions) for sizes in others}
     chosen: list[dict[str, int]] = []
     unproved = []
+    most = (_FEW_RUNS if is_slow else _RUNS) if is_warned else _QUIET_RUNS
     for axis in spec.free_axes:
         candidates = (
             spec.complete_sizes({**declared, axis.name: size})
-            for size in _list_sizes(first.constants, declared[axis.name])
+            for size in _list_sizes(first.constants, declared[axis.name], is_warned=is_warned)
             if axis.allows(size)
         )
         cheap = [
             sizes
             for sizes in candidates
             if spec.allows_sizes(sizes) and count_elements(spec, sizes) <= limit
+            if sizes not in known
         ]
-        runs = max(1, (_FEW_RUNS if is_slow else _RUNS) // len(spec.free_axes))
+        runs = max(1, most // len(spec.free_axes))
         for sizes in islice(cheap, runs):
+            budget -= measure_run(spec, sizes, weights)
+            if budget < 0:
+                break
             path = _follow(context, sizes)
             instructions = frozenset(path.instructions)
             # An operator that fails is no branch; a `raise` in the model is one.
@@ -272,7 +297,7 @@ def choose_branch_sizes(
             if instructions not in seen and is_new and len(chosen) < MOST_SAMPLES:
                 seen.add(instructions)
                 chosen.append(sizes)
-        if len(cheap) > runs:
+        if len(cheap) > runs and is_warned:
             untried = f"at {len(cheap) - runs} of {len(cheap)} sizes of axis '{axis.name}'"
             unproved.append(f"a branch of the model {untried}, because its runs are slow")
     if len(chosen) == MOST_SAMPLES:
@@ -280,24 +305,66 @@ def choose_branch_sizes(
     return tuple(chosen), tuple(unproved)
 
 
-def _list_sizes(constants: set[int], example: int) -> Iterator[int]:
+def _count_weights(context: ExportContext) -> int:
+    model = context.model
+    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    return sum(weight.numel() for weight in weights)
+
+
+def _list_sizes(constants: set[int], example: int, *, is_warned: bool) -> Iterator[int]:
     """Yield the sizes to try: around the numbers in the model first, then small and large ones."""
     near = {number + shift for number in constants for shift in (-1, 0, 1)}
-    for sizes in (near - {*range(4)}, {*range(_LAST_SMALL_SIZE + 1)} - near, {*_LARGE_SIZES}):
+    small = {*range(_LAST_SMALL_SIZE + 1)} if is_warned else {_LAST_SMALL_SIZE}
+    for sizes in (near - {*range(4)}, small - near, {*_LARGE_SIZES}):
         yield from sorted(sizes - {example}, key=lambda size: abs(size - example))
 
 
-def _follow(context: ExportContext, sizes: Mapping[str, int]) -> _Path:
-    """Return the path of PyTorch through the model at some sizes."""
+def choose_branch_draws(
+    context: ExportContext, known: Sequence[Mapping[str, int]], *, is_warned: bool
+) -> tuple[tuple[InputSet, ...], tuple[str, ...]]:
+    """Return a draw for each further branch at the smallest sizes, and a text for untried ones.
+
+    A condition on all elements of a tensor is met more often if there are few.
+    """
+    spec = context.spec
+    sizes = complete_smallest(spec, {})
+    is_drawn = any(item.fill.is_random for item in spec.inputs)
+    if not is_drawn or spec.inputs_from or not spec.allows_sizes(sizes):
+        return (), ()
+    most = _DRAWS if is_warned else _QUIET_RUNS
+    cost = measure_run(spec, sizes, _count_weights(context))
+    draws = min(most, int((_DRAWS if is_warned else SWEEP_RUNS) / cost))
+    seen: set[int] = set()
+    chosen: list[InputSet] = []
+    for seed in range(draws):
+        draw = create_draw_set(spec, seed, sizes)
+        path = _follow(context, draw)
+        is_known = path.has_failed or (seed == 0 and sizes in known)
+        if path.order not in seen and not is_known and len(chosen) < MOST_SAMPLES:
+            chosen.append(draw)
+        seen.add(path.order)
+    if draws == most or not is_warned:
+        return tuple(chosen), ()
+    untried = f"for {most - draws} of {most} draws, because its runs are slow"
+    return tuple(chosen), (f"a branch of the model on values {untried}",)
+
+
+def _follow(context: ExportContext, chosen: InputSet | Mapping[str, int]) -> _Path:
+    """Return the path of PyTorch through the model for an input set or at some sizes."""
     path = _Path(context.root)
-    inputs = draw_inputs(context.spec, create_size_set(context.spec, sizes), context.root)
+    if not isinstance(chosen, InputSet):
+        chosen = create_size_set(context.spec, chosen)
+    inputs = draw_inputs(context.spec, chosen, context.root)
     buffers = BufferSnapshot(context.model)
     previous = sys.gettrace()
     sys.settrace(path.enter)
     try:
-        run_model(context.model, context.spec, inputs)
+        outputs = run_model(context.model, context.spec, inputs)
     except Failure:
         path.has_failed = True
+    else:
+        leaves = internals.tree_leaves(outputs)
+        path.order = hash((path.order, *(tuple(leaf.shape) for leaf in leaves)))
     finally:
         sys.settrace(previous)
         buffers.restore()
@@ -329,6 +396,11 @@ def add_file_samples(
             continue
         known = [sample for sample in reference.samples if not sample.captures]
         if group == SWEEP:
+            used = [sample.axes for sample in known]
+            sweep = list_sweep(context.spec, used, LAST_SIZE, _count_weights(context))
+            choice = _Choice(list(sweep))
+        elif group == LONG_SWEEP:
+            known += [sample for sample in reference.samples if SWEEP in sample.captures]
             choice = _Choice(list(list_sweep(context.spec, [sample.axes for sample in known])))
         else:
             choice = _choose_capture_sets(context, known, exported, operators)
@@ -368,24 +440,33 @@ def _choose_capture_sets(
     choice = _Choice()
     if spec.inputs_from is None or spec.inputs_from.takes_sizes:
         used = [sample.axes for sample in known]
-        has_branches = any(note.startswith(TRACER_PREFIX) for note in exported.notes)
+        warnings = [note for note in exported.notes if note.startswith(TRACER_PREFIX)]
+        is_warned = bool(warnings)
         sizes: tuple[dict[str, int], ...] = ()
         if exported.captured is not None:
             captured = read_conditions(exported.captured.program, spec)
             sizes, unproved = choose_breaking_sizes(captured, spec, used)
             choice.unproved += unproved
             # The program has one of many values, such as `int(n**0.5) == 2`.
-            has_branches = any(" == " in each.text for each in captured.conditions)
-        if has_branches:
-            further, unproved = choose_branch_sizes(context, (*used, *sizes))
+            is_warned = any(" == " in each.text for each in captured.conditions)
+        first = _follow(context, used[0])
+        if is_warned or first.has_branch:
+            further, unproved = choose_branch_sizes(
+                context, (*used, *sizes), first, is_warned=is_warned
+            )
             sizes += further
+            choice.unproved += unproved
+        if first.has_branch and (exported.captured is None or exported.captured.notes):
+            is_boolean = any(TRACED_BRANCH in note for note in warnings)
+            draws, unproved = choose_branch_draws(context, used, is_warned=is_boolean)
+            choice.sets += draws
             choice.unproved += unproved
         choice.sets += [create_size_set(spec, each) for each in sizes]
     if spec.inputs_from is None:
         smallest = min(known, key=lambda sample: count_elements(spec, sample.axes))
         if numbers := find_input_numbers(context, smallest.axes):
             choice.sets.append(create_multiples_set(spec, numbers))
-    draws, hidden = choose_revealing_draws(context, exported.route, operators)
-    choice.sets += draws
+    revealing, hidden = choose_revealing_draws(context, exported.route, operators)
+    choice.sets += revealing
     choice.unproved += hidden
     return choice

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from math import gcd, isqrt, lcm, prod
+from types import MappingProxyType
 from typing import Literal
 
 from exporter.jobs import Sample
@@ -25,10 +26,12 @@ _SEEDS = (1, 2)
 _INCREMENT = 7
 #: Multiple of the usual memory that the largest promised size may need.
 _THOROUGH_ROOM = 4
-#: The last size of the sweep: resizing and remainders have a fault at single sizes.
-_LAST_OF_SWEEP = 64
-#: Elements of the largest tensor in the sweep, so that its runs take milliseconds.
-_SMALL = 1 << 14
+#: The last size of a sweep, in units of an axis: resizing and remainders fail at single sizes.
+LAST_SIZE, _LAST_OF_LONG_SWEEP = 16, 64
+#: Elements of the largest tensor, and weights, with which a run takes about a millisecond.
+_SMALL, _FEW_WEIGHTS = 1 << 14, 1 << 20
+#: Such runs that a sweep may take: a twentieth of the time of a small model's first cell.
+SWEEP_RUNS = 16
 
 
 def choose_combinations(
@@ -133,7 +136,7 @@ Special = Literal["ends", "highest", "lowest", "constant", "rising", "multiples"
 #: Sizes to try before the search for a coprime size stops.
 _SEARCH = 10_000
 #: Elements of the largest tensor for a probe of the largest size: 256 MB of float32.
-_AFFORDABLE = 1 << 26
+MOST_ELEMENTS = 1 << 26
 #: Elements of the largest tensor above which a run is slow.
 _LARGE = 1 << 17
 #: Fills of numbers in a range, and fills of masks.
@@ -182,9 +185,12 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
         for axis in axes:
             allows = _limit_sizes(spec, axis, declared)
             probes = choose_probes(axis, is_large=is_large, allows=allows)
-            for size in dict.fromkeys((*probes, *_choose_largest(spec, axis, declared))):
+            for size in probes:
                 sizes = spec.complete_sizes({**declared, axis.name: size})
                 sets.append(InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes))
+        for axis, sizes in list_largest_sizes(spec, [each.sizes for each in sets]):
+            if is_affordable(spec, axis, sizes):
+                sets.append(create_size_set(spec, sizes))
         joint = _choose_joint_sizes(spec, declared, is_large=is_large)
         if len(axes) > 1 and joint != declared:
             sets.append(create_size_set(spec, joint))
@@ -279,10 +285,12 @@ def create_size_set(spec: ModelSpec, sizes: Mapping[str, int]) -> InputSet:
     return InputSet(name=name, kind="axis", sizes=sizes)
 
 
-def create_draw_set(spec: ModelSpec, seed: int) -> InputSet:
-    """Return the declared set with another seed of all random inputs."""
+def create_draw_set(spec: ModelSpec, seed: int, sizes: Sizes = MappingProxyType({})) -> InputSet:
+    """Return a set with another seed of all random inputs, by default with the declared sizes."""
     declared = {axis.name: axis.example for axis in spec.axes if axis.example is not None}
-    return InputSet(name=f"draw {seed + 1}", kind="values", sizes=declared, seed=seed)
+    complete = declared | dict(sizes)
+    suffix = "" if complete == declared else f" at {create_size_set(spec, complete).name}"
+    return InputSet(name=f"draw {seed + 1}{suffix}", kind="values", sizes=complete, seed=seed)
 
 
 _MULTIPLES_OF = "multiples of "
@@ -313,19 +321,35 @@ def choose_probes(
     return tuple(dict.fromkeys(size for size in sizes if size is not None and size != example))
 
 
-def _choose_largest(spec: ModelSpec, axis: Axis, declared: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the largest promised size if it is affordable: a table may be shorter."""
-    if axis.max is None or axis.example is None:
-        return ()
-    size = axis.max - axis.max % axis.multiple_of
-    is_cheap = is_affordable(spec, axis, size, declared)
-    is_allowed = _limit_sizes(spec, axis, declared)(size)
-    return (size,) if is_cheap and size != axis.example and is_allowed else ()
+def complete_smallest(spec: ModelSpec, sizes: Sizes) -> dict[str, int]:
+    """Return the sizes of all axes; free axes without a given size have their smallest one."""
+    smallest = {axis.name: axis.smallest or axis.multiple_of for axis in spec.free_axes}
+    return spec.complete_sizes({**smallest, **sizes})
 
 
-def is_affordable(
-    spec: ModelSpec, axis: Axis, size: int, declared: Mapping[str, int], *, room: int = 1
-) -> bool:
+def list_largest_sizes(
+    spec: ModelSpec, known: Sequence[Sizes]
+) -> Iterator[tuple[Axis, dict[str, int]]]:
+    """Yield sizes with the largest promised one of each axis, because a table may be shorter.
+
+    The other axes have their smallest size, or the declared one if the contract forbids that.
+
+    `known`: The sizes of existing samples, the declared ones first.
+    """
+    for axis in spec.free_axes:
+        if axis.max is None:
+            continue
+        largest = {axis.name: axis.max - axis.max % axis.multiple_of}
+        proposed = (
+            complete_smallest(spec, largest),
+            spec.complete_sizes({**known[0], **largest}),
+        )
+        sizes = next(filter(spec.allows_sizes, proposed), None)
+        if sizes and all(each.get(axis.name) != largest[axis.name] for each in known):
+            yield axis, sizes
+
+
+def is_affordable(spec: ModelSpec, axis: Axis, sizes: Sizes, *, room: int = 1) -> bool:
     """Return True if a run with a longer axis fits into memory.
 
     Attention grows with the square of a size. So the limit leaves room for the largest tensor
@@ -333,8 +357,8 @@ def is_affordable(
 
     `room`: The multiple of the usual memory that is acceptable.
     """
-    elements = count_elements(spec, spec.complete_sizes({**declared, axis.name: size}))
-    return elements * (size / (axis.example or 1)) <= room * _AFFORDABLE
+    growth = sizes[axis.name] / (axis.example or 1)
+    return count_elements(spec, sizes) * growth <= room * MOST_ELEMENTS
 
 
 def find_distant_size(
@@ -431,52 +455,73 @@ def index_sets(
 ) -> dict[tuple[str, str], InputSet]:
     """Return the input sets of stored samples by kind and name.
 
-    `samples`: The samples; those of a group of files are not chosen by the contract.
+    `samples`: The samples; those of a group of files, and of measured runs, are not chosen by the
+    contract alone.
     """
     chosen = [*choose_all_sets(spec, lengths)]
     for sample in samples:
-        if sample.captures and sample.kind == "axis":
+        if sample.kind == "axis":
             chosen.append(create_size_set(spec, sample.axes))
         elif sample.captures and sample.name.startswith(_MULTIPLES_OF):
             numbers = sample.name.removeprefix(_MULTIPLES_OF).split()
             chosen.append(create_multiples_set(spec, [*map(float, numbers)]))
         elif sample.captures:
-            chosen.append(create_draw_set(spec, int(sample.name.split()[-1]) - 1))
+            chosen.append(create_draw_set(spec, int(sample.name.split()[1]) - 1, sample.axes))
     return {(each.kind, each.name): each for each in chosen}
 
 
-def list_sweep(spec: ModelSpec, known: Sequence[Mapping[str, int]]) -> Iterator[InputSet]:
-    """Yield sets that give each free axis each promised size up to 64, while tensors are small.
+def list_sweep(
+    spec: ModelSpec,
+    known: Sequence[Mapping[str, int]],
+    last: int = _LAST_OF_LONG_SWEEP,
+    weights: int = 0,
+) -> Iterator[InputSet]:
+    """Yield sets that give each free axis each promised size up to the last, while runs are cheap.
 
-    All axes change at once, unless a tensor is too large or the contract forbids it.
+    All axes change at once, unless a tensor is too large or the contract forbids it. Then the other
+    axes have their smallest size.
 
     `known`: The sizes of existing samples, the declared ones first.
+    `weights`: The number of the model's weights, if they limit the number of runs.
     """
     if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
         return
-    declared, known = known[0], [dict(sizes) for sizes in known]
-    columns = {
-        axis.name: [size for size in range(_LAST_OF_SWEEP + 1) if axis.allows(size)]
-        for axis in spec.free_axes
-    }
-    columns = {name: sizes for name, sizes in columns.items() if sizes}
+    columns: dict[str, list[int]] = {}
+    for axis in spec.free_axes:
+        seen = {sizes.get(axis.name) for sizes in known}
+        sizes = range(0, last * axis.multiple_of + 1, axis.multiple_of)
+        columns[axis.name] = [each for each in sizes if axis.allows(each) and each not in seen]
+    columns = {name: column for name, column in columns.items() if column}
+    done: list[Sizes] = []
+    budget = float(SWEEP_RUNS)
     for row in range(max(map(len, columns.values()), default=0)):
         together = {
-            name: sizes[(row + shift * len(sizes) // 3) % len(sizes)]
-            for shift, (name, sizes) in enumerate(columns.items())
+            name: column[(row + shift * len(column) // 3) % len(column)]
+            for shift, (name, column) in enumerate(columns.items())
         }
-        for group in ([together], [{name: size} for name, size in together.items()]):
-            complete = [spec.complete_sizes({**declared, **proposed}) for proposed in group]
+        alone = [complete_smallest(spec, {name: size}) for name, size in together.items()]
+        for group in ([spec.complete_sizes({**known[0], **together})], alone):
             fits = [
-                sizes
-                for sizes in complete
-                if spec.allows_sizes(sizes) and count_elements(spec, sizes) <= _SMALL
+                each
+                for each in group
+                if spec.allows_sizes(each) and count_elements(spec, each) <= _SMALL
             ]
-            new = [sizes for sizes in fits if sizes not in known]
-            yield from (create_size_set(spec, sizes) for sizes in new)
-            known += new
+            new = [each for each in fits if each not in done]
+            for each in new:
+                budget -= measure_run(spec, each, weights) if weights else 0
+                if budget >= 0:
+                    yield create_size_set(spec, each)
+            done += new
             if fits:
                 break
+
+
+def measure_run(spec: ModelSpec, sizes: Sizes, weights: int) -> float:
+    """Return about how many milliseconds a run takes, by its elements and weights.
+
+    A measured time would change the samples if the machine is busy.
+    """
+    return count_elements(spec, sizes) / _SMALL + weights / _FEW_WEIGHTS
 
 
 def _vary_sizes(
@@ -484,8 +529,8 @@ def _vary_sizes(
 ) -> Iterator[InputSet]:
     for axis in spec.free_axes:
         for size in _propose_sizes(axis, lengths):
-            fits = is_affordable(spec, axis, size, declared, room=_THOROUGH_ROOM)
             sizes = spec.complete_sizes({**declared, axis.name: size})
+            fits = is_affordable(spec, axis, sizes, room=_THOROUGH_ROOM)
             is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
             if size != axis.example and is_allowed and fits:
                 yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)

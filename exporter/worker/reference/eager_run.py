@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from exporter.checks.comparison.compare_outputs import find_compared_positions
 from exporter.checks.comparison.tolerance import is_float
-from exporter.core.text import pluralize
+from exporter.core.text import is_out_of_resources, pluralize
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.model import has_steps
 from exporter.records.record import Stage, Status
@@ -23,6 +25,13 @@ from exporter.worker.inputs.call import (
     to_numpy,
     view_as_real,
 )
+from exporter.worker.inputs.input_sets import (
+    InputSet,
+    create_size_set,
+    is_affordable,
+    list_largest_sizes,
+)
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import build_float64_module, find_program
 from exporter.worker.model.mapped_weights import copy_in_float64
@@ -430,3 +439,65 @@ def _read_step(name: str, args: tuple[Any, ...]) -> float | None:
 
 def _find_address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+#: Elements that PyTorch may compute at the largest size, about a third of a second.
+_MOST_COMPUTED = 1 << 28
+#: Multiplications that take the time of an element.
+_FLOPS = 32
+#: The multiple of the usual memory that a measured run may need.
+_ROOM = 16
+_TOO_LARGE = "the run computes too many elements"
+
+
+# A wide tensor does not show whether a run grows with a size or with its square, as attention does.
+# A count of elements is the same on each machine, unlike a time.
+def list_measured_sets(
+    model: Model, spec: ModelSpec, root: Path, sets: Sequence[InputSet]
+) -> tuple[list[InputSet], tuple[str, ...]]:
+    """Return sets with largest sizes, of which a run shows that they are affordable.
+
+    `sets`: The usual sets, the declared one first.
+
+    Returns:
+        The sets, also those that PyTorch rejects, and a text for each axis whose largest size has
+        no set.
+    """
+    if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
+        return [], ()
+    measured, unproved = [], []
+    known = [each.sizes for each in sets if each.kind in ("declared", "axis")]
+    for axis, sizes in list_largest_sizes(spec, known):
+        chosen = create_size_set(spec, sizes)
+        is_measured = is_affordable(spec, axis, sizes, room=_ROOM)
+        if is_measured and _is_cheap(model, spec, draw_inputs(spec, chosen, root)):
+            measured.append(chosen)
+        else:
+            reached = max(each[axis.name] for each in known)
+            text = f"a run at {axis.name}={sizes[axis.name]} is too large for each file"
+            unproved.append(f"{axis.name} above {reached}: {text}")
+    return measured, tuple(unproved)
+
+
+def _is_cheap(model: Model, spec: ModelSpec, inputs: Tensors) -> bool:
+    """Return False if a run computes many elements; it ends as soon as that is certain."""
+    buffers, counter = BufferSnapshot(model), FlopCounterMode(display=False)
+    total = 0
+
+    def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal total
+        result = func(*args, **kwargs)
+        leaves = internals.tree_leaves(result)
+        total += sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+        if total + counter.get_total_flops() / _FLOPS > _MOST_COMPUTED:
+            raise MemoryError(_TOO_LARGE)
+        return result
+
+    try:
+        with counter, create_mode(run):
+            run_model(model, spec, inputs)
+    except Failure as failure:
+        return _TOO_LARGE not in failure.message and not is_out_of_resources(failure.message)
+    finally:
+        buffers.restore()
+    return True

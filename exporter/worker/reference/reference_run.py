@@ -46,6 +46,7 @@ from exporter.worker.reference.eager_run import (
     describe_float64_run,
     hide_masked_values,
     list_items,
+    list_measured_sets,
     measure_steps,
     run_declared_inputs,
     run_in_float64,
@@ -139,7 +140,8 @@ def compute_reference(
     unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers, reverse)
     runs = [_Run(declared, inputs, outputs)]
     rejected: dict[str, str] = {}
-    for requested in others:
+    largest, unproved_sizes = list_measured_sets(model, spec, root, sets)
+    for requested in (*others, *largest):
         if requested.is_closer and runs[-1].chosen.changed_input == requested.changed_input:
             continue  # PyTorch accepts values far away
         other_inputs = draw_inputs(spec, requested, root)
@@ -187,7 +189,7 @@ def compute_reference(
         returns_objects=has_object_outputs(model),
         steps=measure_steps(model, spec, inputs),
         tables=digest_tables(model),
-        unproved={"": _list_unproved_inputs(spec, runs, rejected)},
+        unproved={"": (*unproved_sizes, *_list_unproved_inputs(spec, runs, rejected))},
     )
 
 

@@ -227,8 +227,8 @@ _TIE_FACTOR = 16.0
 _QUANTIZED = "quantized::"
 #: The noise of plain float32 follows the terms of sums if it is larger than usual by this factor.
 _PLAIN_FACTOR = 2.0
-#: Runs with other rounding.
-_ROUNDINGS = 8
+#: Runs with other rounding. Each row of a batch needs one with the choice of the file.
+_ROUNDINGS, _CHOICES = 8, 24
 #: Statuses of a file with other values than PyTorch's.
 _DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
 #: A larger difference from float64, as a share of the scale, is no rounding.
@@ -448,7 +448,7 @@ def _add_rounded_outputs(reviewer: _Reviewer, reference: Reference) -> Reference
     for sample, inputs in reviewer.list_samples(reference):
         usual = reviewer.run(inputs, nullcontext())
         other_runs: list[Outputs] = []
-        for seed in range(_ROUNDINGS):
+        for seed in range(_CHOICES):
             with SelectionRecorder().watch():  # the order of ONNX among equal values
                 outputs = reviewer.run(inputs, round_differently(seed))
             known = [usual, *other_runs]

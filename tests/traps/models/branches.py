@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -165,3 +167,64 @@ class OwnLimit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * 2 if x.shape[0] > self.limit else x + 1
+
+
+class Bytes(nn.Module):
+    """A branch on the bytes of a tensor, of which the tracer does not warn."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__()
+        self.other = other
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.other if x.nbytes > 4096 else x * 2.0
+
+
+class Unbound(nn.Module):
+    """A branch on the number of rows as Python counts them."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__()
+        self.other = other
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.other if len(x.unbind(0)) > 20 else x * 2.0
+
+
+class Brightest(nn.Module):
+    """A branch on the largest element, of which a library silences the warning."""
+
+    def __init__(self, other: float = 2.0) -> None:
+        super().__init__()
+        self.other = other
+
+    def forward(self, x: Tensor) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return x * self.other if x.max() > 0.97 else x * 2.0
+
+
+class EarlyStop(nn.Module):
+    """A decoder that ends as soon as each row has the end token."""
+
+    def __init__(self, end: float = 0.0) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 8)
+        self.head = nn.Linear(8, 10)
+        nn.init.constant_(self.head.bias[3:4].data, end)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ids = x
+        for _ in range(5):
+            following = self.head(self.table(ids).mean(1)).argmax(-1, keepdim=True)
+            ids = torch.cat([ids, following], 1)
+            if (ids[:, x.shape[1] :] == 3).any(-1).all():
+                break
+        return ids
+
+
+class RolledBack(nn.Module):
+    """The file is wrong at the length 3 only: the slice begins before the first element."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.roll(x, -4, 1)

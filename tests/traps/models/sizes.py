@@ -105,10 +105,10 @@ class SqueezedAt(nn.Module):
 
 
 class Table(nn.Module):
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, width: int = 4) -> None:
         super().__init__()
-        self.words = nn.Embedding(20, 4)
-        self.positions = nn.Embedding(length, 4)
+        self.words = nn.Embedding(20, width)
+        self.positions = nn.Embedding(length, width)
 
     def forward(self, ids: Tensor) -> Tensor:
         order = torch.arange(ids.shape[1], device=ids.device)

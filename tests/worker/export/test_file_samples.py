@@ -12,6 +12,7 @@ import torch
 
 from exporter.checks.protocol import SampleCache
 from exporter.jobs import (
+    LONG_SWEEP,
     SWEEP,
     Job,
     JobFolder,
@@ -105,9 +106,9 @@ def test_only_files_of_the_capture_have_the_samples(tmp_path: Path) -> None:
     records, reference = _export_both(tmp_path / "trap")
     assert [record.status for record in records] == [Status.FAIL] * 3
     assert all("batch=31" in record.message for record in records)
-    assert reference.captures == ("trace inference", "export inference")
-    (sample,) = (sample for sample in reference.samples if sample.captures)
-    assert (sample.name, sample.captures) == ("batch=31", reference.captures)
+    assert reference.captures == ("trace inference", SWEEP, "export inference")
+    (sample,) = (sample for sample in reference.samples if "batch=31" in sample.name)
+    assert (sample.name, sample.captures) == ("batch=31", ("trace inference", "export inference"))
     alone = sample.model_copy(update={"captures": ("export inference",)})
     reference = reference.model_copy(update={"samples": (alone,)})
     assert not reference.select(records[0].route).samples
@@ -178,10 +179,14 @@ def test_a_condition_on_an_unknown_number_is_unread() -> None:
 
 def test_the_sweep_gives_each_axis_each_small_size() -> None:
     spec = declare_picture("Square", max=20)
-    sizes = [chosen.sizes for chosen in list_sweep(spec, [{"height": 5, "width": 7}])]
-    assert {each["height"] for each in sizes} == set(range(1, 21))
-    assert {each["width"] for each in sizes} == set(range(1, 65))
-    assert len(sizes) == 64
+    known = [{"height": 5, "width": 7}, {"height": 1, "width": 1}]
+    sizes = [chosen.sizes for chosen in list_sweep(spec, known)]
+    assert {each["height"] for each in sizes} == {*range(1, 21)} - {1, 5}
+    assert {each["width"] for each in sizes} == {*range(1, 65)} - {1, 7}
+    assert len(sizes) == 62
+    few = [chosen.sizes["width"] for chosen in list_sweep(spec, known, 16, 1 << 21)]
+    assert len(few) == 7  # a run takes twice as long with these weights
+    assert not list(list_sweep(spec, known, 16, 1 << 25))
     wide = declare("Long", inputs=(declare_input("x", "batch", 1 << 13),))
     assert [chosen.sizes for chosen in list_sweep(wide, [{"batch": 3}])] == [
         {"batch": 1},
@@ -189,12 +194,12 @@ def test_the_sweep_gives_each_axis_each_small_size() -> None:
     ]
 
 
-def test_only_files_with_uneven_operators_are_swept() -> None:
+def test_files_with_uneven_operators_have_a_longer_sweep() -> None:
     route = choose_route(declare("Long"), 18)
-    assert list_groups(route, ("Add", "Resize")) == ("export inference", SWEEP)
-    assert list_groups(route, ("custom::Op",)) == ("export inference", SWEEP)
-    assert list_groups(route, ("Add", "Shape")) == ("export inference",)
-    assert list_groups(None, ()) == ()
+    assert list_groups(route, ("Add", "Resize")) == ("export inference", SWEEP, LONG_SWEEP)
+    assert list_groups(route, ("custom::Op",)) == ("export inference", SWEEP, LONG_SWEEP)
+    assert list_groups(route, ("Add", "Shape")) == ("export inference", SWEEP)
+    assert list_groups(None, ()) == (SWEEP,)
 
 
 class _Pool(torch.nn.Module):
