@@ -266,7 +266,7 @@ def test_a_changed_file_is_red(tmp_path: Path, name: str) -> None:
         (".gitattributes", False),
         (".cache/huggingface/CACHEDIR.TAG", False),
         ("model.sig", False),
-        ("samples/extra.pb", True),
+        ("test_data_set_0/.DS_Store", False),
         ("test_data_set_0/input_1.pb", True),
     ],
 )
