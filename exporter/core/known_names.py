@@ -92,19 +92,12 @@ class BuiltInRuntime(NamedTuple):
     """The oldest version of the package that works; empty: `doctor` does not examine it."""
     needs_node: bool = False
     """Whether it is a package of npm, which a process of Node runs."""
-    settings: Mapping[str, str | int] = {}
-    """The settings of every session, in the names of the runtime, that are not its defaults."""
 
 
 #: Value of `runtime` -> its properties.
 RUNTIMES: Mapping[str, BuiltInRuntime] = {
     "onnxruntime": BuiltInRuntime(
-        "ONNX Runtime",
-        "onnxruntime",
-        "ort",
-        has_session_options=True,
-        oldest="1.20",
-        settings={"intra_op_num_threads": 1},
+        "ONNX Runtime", "onnxruntime", "ort", has_session_options=True, oldest="1.20"
     ),
     "openvino": BuiltInRuntime(
         "OpenVINO",
@@ -113,24 +106,22 @@ RUNTIMES: Mapping[str, BuiltInRuntime] = {
         has_device=True,
         has_session_options=True,
         oldest="2024.6",
-        # By default, processors with bfloat16 units compute float32 graphs in it, with an error of
-        # 1e-2 that the file does not have.
-        settings={
-            "INFERENCE_PRECISION_HINT": "f32",
-            "EXECUTION_MODE_HINT": "ACCURACY",
-            "INFERENCE_NUM_THREADS": 1,
-        },
     ),
     "reference": BuiltInRuntime("onnx.reference", "onnx", "reference"),
     "tract": BuiltInRuntime("tract", "tract", "tract"),
-    "web": BuiltInRuntime(
-        "ONNX Runtime Web",
-        "onnxruntime-web",
-        "web",
-        needs_node=True,
-        settings={"wasm.numThreads": 1},
-    ),
+    "web": BuiltInRuntime("ONNX Runtime Web", "onnxruntime-web", "web", needs_node=True),
     "backend": BuiltInRuntime("", has_device=True),
+}
+#: Value of `runtime` -> settings of every session. By default, OpenVINO computes float32 graphs in
+#: bfloat16 on processors that have it, an error of 1e-2. One thread, because several workers run.
+SESSION_SETTINGS: Mapping[str, Mapping[str, str | int]] = {
+    "onnxruntime": {"intra_op_num_threads": 1},
+    "openvino": {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "EXECUTION_MODE_HINT": "ACCURACY",
+        "INFERENCE_NUM_THREADS": 1,
+    },
+    "web": {"wasm.numThreads": 1},
 }
 #: Provider -> options of every session. By default, CUDA's kernels round float32 to the 10 bits of
 #: TF32 on every GPU that supports it, an error of 1e-3.

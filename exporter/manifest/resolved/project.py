@@ -119,7 +119,7 @@ class Device(FrozenModel):
     @property
     def session_settings(self) -> dict[str, bool | int | float | str]:
         """The options of its sessions: those of every proof, and then its own."""
-        common = dict(known.settings) if (known := known_names.RUNTIMES.get(self.runtime)) else {}
+        common = dict(known_names.SESSION_SETTINGS.get(self.runtime, {}))
         if self.device not in ("", "CPU"):  # another device has no number of threads
             common = {key: value for key, value in common.items() if value != 1}
         return {**common, **self.session_options}
