@@ -63,7 +63,7 @@ def collect_in_fork(function: Callable[[], Iterable[Any]], seconds: float) -> tu
     try:
         items.extend(function())  # it keeps the items before an exception
     except Exception as error:
-        return items, _describe_error(error)
+        return items, f"failed: {type(error).__name__}"
     return items, ""
 
 
@@ -103,13 +103,13 @@ def _send_items(function: Callable[[], Iterable[Any]], pipe: Connection) -> None
         torch.save(message, data)
         pipe.send_bytes(data.getbuffer())
 
+    problem = ""
     try:
         for item in function():
             send([item])
     except BaseException as error:
-        send(_describe_error(error))
-    else:
-        send("")
+        problem = f"failed: {type(error).__name__}"
+    send(problem)
 
 
 def _receive_items(pipe: Connection, pid: int, seconds: float) -> tuple[list[Any], bool]:
@@ -129,10 +129,6 @@ def _receive_items(pipe: Connection, pid: int, seconds: float) -> tuple[list[Any
                 with suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)
             return messages, True
-
-
-def _describe_error(error: BaseException) -> str:
-    return f"failed: {type(error).__name__}"
 
 
 def run_in_fork(function: Callable[[], object]) -> None:
