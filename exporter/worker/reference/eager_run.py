@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,6 +38,7 @@ from exporter.worker.model.exported_program import build_float64_module, find_pr
 from exporter.worker.model.mapped_weights import copy_in_float64
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
+from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.rounding_runs import compute_in_float64, create_mode, log_operators
 from exporter.worker.torch_private import internals
@@ -470,7 +472,8 @@ def list_measured_sets(
     for axis, sizes in list_largest_sizes(spec, known):
         chosen = create_size_set(spec, sizes)
         is_measured = is_affordable(spec, axis, sizes, room=_ROOM)
-        if is_measured and _is_cheap(model, spec, draw_inputs(spec, chosen, root)):
+        is_cheap = partial(_is_cheap, model, spec, root, chosen)
+        if is_measured and compute_in_fork(is_cheap):  # torch.cond remembers the dispatch mode
             measured.append(chosen)
         else:
             reached = max(each[axis.name] for each in known)
@@ -479,9 +482,9 @@ def list_measured_sets(
     return measured, tuple(unproved)
 
 
-def _is_cheap(model: Model, spec: ModelSpec, inputs: Tensors) -> bool:
+def _is_cheap(model: Model, spec: ModelSpec, root: Path, chosen: InputSet) -> bool:
     """Return False if a run computes many elements; it ends as soon as that is certain."""
-    buffers, counter = BufferSnapshot(model), FlopCounterMode(display=False)
+    inputs, counter = draw_inputs(spec, chosen, root), FlopCounterMode(display=False)
     total = 0
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -498,6 +501,4 @@ def _is_cheap(model: Model, spec: ModelSpec, inputs: Tensors) -> bool:
             run_model(model, spec, inputs)
     except Failure as failure:
         return _TOO_LARGE not in failure.message and not is_out_of_resources(failure.message)
-    finally:
-        buffers.restore()
     return True
