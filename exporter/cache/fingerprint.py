@@ -155,8 +155,8 @@ def drop_tool_parts(parts: Mapping[str, str]) -> dict[str, str]:
 
 def drop_check_parts(parts: Mapping[str, str]) -> dict[str, str]:
     """Return the parts that the file depends on: without those of the checks and the device."""
-    own = (CHECKS, DEVICE, THOROUGH)
-    return {p: v for p, v in parts.items() if p not in own and is_known_everywhere(p)}
+    of_cell = (CHECKS, DEVICE, THOROUGH)
+    return {p: v for p, v in parts.items() if p not in of_cell and is_known_everywhere(p)}
 
 
 #: Statuses that a retry may change.

@@ -57,9 +57,11 @@ def find_git_folder(root: Path) -> Path | None:
         if git.is_dir():
             return git
         if git.is_file():  # a worktree, or a submodule
-            own = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-            common = own / "commondir"
-            return (own / common.read_text("utf-8").strip() if common.is_file() else own).resolve()
+            worktree = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+            common = worktree / "commondir"
+            return (
+                worktree / common.read_text("utf-8").strip() if common.is_file() else worktree
+            ).resolve()
     return None
 
 

@@ -66,18 +66,18 @@ def require_own_checkout(root: Path) -> None:
         installed = distribution(settings["project"]["name"])
     except (OSError, ValueError, KeyError, TypeError, PackageNotFoundError):
         return  # another check reports an invalid file
-    _, place = read_distribution(installed.metadata["Name"], "")
+    _, location = read_distribution(installed.metadata["Name"], "")
     links = [file.locate() for file in installed.files or () if file.name.endswith(".pth")]
     lines = [line for path in links for line in Path(path).read_text().splitlines()]
     names = (installed.read_text("top_level.txt") or "").split()
-    is_flat = place in lines or any(
+    is_flat = location in lines or any(
         (root / f"{name}{end}").exists() for name in names for end in ("", ".py")
     )
-    if place and not is_flat and root.resolve() != Path(place).resolve():
-        name, own = installed.metadata["Name"], root.resolve()
+    if location and not is_flat and root.resolve() != Path(location).resolve():
+        name, here = installed.metadata["Name"], root.resolve()
         message = (
-            f"{name}: is installed from {place} (`pip install -e`), so its modules are not those "
-            f"of {own}; run `pip install -e .` here, in an environment of this checkout"
+            f"{name}: is installed from {location} (`pip install -e`), so its modules are not those "
+            f"of {here}; run `pip install -e .` here, in an environment of this checkout"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
 

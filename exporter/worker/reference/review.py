@@ -353,7 +353,9 @@ def _omit_unstable_samples(
             runs = [each for each in (exact, *others) if each is not None]
             columns = zip(exact or (), outputs, strict=False)
             # Without a signal, such as equal values less their mean, the output is rounding.
-            has_signal = all(compute_scale(each) or not compute_scale(own) for each, own in columns)
+            has_signal = all(
+                compute_scale(each) or not compute_scale(plain) for each, plain in columns
+            )
             if not has_signal or not all(
                 reviewer.are_near(inputs, outputs, each, usual) for each in runs
             ):

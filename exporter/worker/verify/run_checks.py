@@ -235,8 +235,8 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
     stored = source.read_records()
     cells = job.list_opset_cells(opset)
-    found = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
-    records = [record for record in found if record]
+    adapted = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
+    records = [record for record in adapted if record]
     try:
         reference = Reference.read(read_regular_file(source.reference, PROJECT_LIMIT))
     except (OSError, ValueError):
