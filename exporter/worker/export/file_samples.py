@@ -462,7 +462,10 @@ def _choose_capture_sets(
             choice.sets += draws
             choice.unproved += unproved
         choice.sets += [create_size_set(spec, each) for each in sizes]
-    if spec.inputs_from is None:
+    # A branch or loop of the graph accepts no dispatch mode, such as `torch.cond`.
+    program = exported.captured.program if exported.captured is not None else None
+    has_graphs = program is not None and any(program.graph_module.children())
+    if spec.inputs_from is None and not has_graphs:
         smallest = min(known, key=lambda sample: count_elements(spec, sample.axes))
         if numbers := find_input_numbers(context, smallest.axes):
             choice.sets.append(create_multiples_set(spec, numbers))
