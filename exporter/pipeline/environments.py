@@ -74,10 +74,10 @@ def require_own_checkout(root: Path) -> None:
         (root / f"{name}{end}").exists() for name in names for end in ("", ".py")
     )
     if location and not is_flat and root.resolve() != Path(location).resolve():
-        name, here = installed.metadata["Name"], root.resolve()
+        name, checkout = installed.metadata["Name"], root.resolve()
         message = (
-            f"{name}: is installed from {location} (`pip install -e`), so its modules are not those "
-            f"of {here}; run `pip install -e .` here, in an environment of this checkout"
+            f"{name}: is installed from {location} (`pip install -e`), so its modules are not "
+            f"those of {checkout}; run `pip install -e .` here, in an environment of this checkout"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, message)
 
