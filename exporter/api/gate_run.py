@@ -15,11 +15,7 @@ from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
 from exporter.gate import baseline_comparison
-from exporter.gate.contract_changes import (
-    ContractHashes,
-    describe_states,
-    find_state_changes,
-)
+from exporter.gate.contract_changes import ContractHashes, describe_states
 from exporter.gate.finding import (
     CAUSED_KINDS,
     FindingKind,
@@ -171,12 +167,6 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
         baseline = read_baseline(path)
         accepted = {outcome.cell for outcome in baseline.cells}
         planned = {planned.cell for planned in plan.cells}
-        states = describe_states(manifest, RunRecord(tools={}, records=()), baseline)
-        changes = find_state_changes(baseline, states, planned, manifest.project.gate)
-        for text in dict.fromkeys(
-            f"{each.cell.model}: {each.before} -> {each.after}" for each in changes
-        ):
-            yield f"{text}; run `exporter export` and `exporter baseline` to accept it"
         added = "is not in the baseline; run `exporter export` and `exporter baseline` to accept it"
         removed = "is in the baseline but in no manifest; run `exporter baseline` to remove it"
         for cells, problem in ((planned - accepted, added), (accepted - planned, removed)):
@@ -299,7 +289,6 @@ def _add_causes(
     cells = {each.cell for each in findings if each.kind in CAUSED_KINDS}
     records = [record for record in run.records if record.cell in cells]
     files = {source.file for record in records for source in record.sources}
-    files |= {spec.manifest for spec in manifest.models}
     root = Path(manifest.project.root)
     diffs = diff_files(root, commit, files, environment) if commit and records else {}
     causes = {}

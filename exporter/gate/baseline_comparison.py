@@ -434,15 +434,8 @@ def compare_with_revision(
     gate = revision.manifest.project.gate
     findings = compare_results(revision.baseline, run, promised, gate)
     reported = {finding.cell for finding in findings}
-    states = [
-        each
-        for baseline, kind in (
-            (revision.baseline, FindingKind.RELAXED),
-            (branch.baseline, FindingKind.CONTRACT),
-        )
-        for each in find_state_changes(baseline, branch.states, promised, gate)
-        if each.kind is kind and each.action != "ignore"
-    ]
+    lost = find_state_changes(revision.baseline, branch.states, promised, gate)
+    changed = find_state_changes(branch.baseline, branch.states, promised, gate)
     # If a removed cell was accepted, it has the finding `missing` already.
     hashes = (revision.hashes, branch.hashes)
     relaxed = (
@@ -450,7 +443,7 @@ def compare_with_revision(
         for finding in (
             *find_contract_changes(revision.manifest, branch.manifest, hashes),
             *_find_unread_entries(revision, promised),
-            *(each for each in states if each.kind is FindingKind.RELAXED),
+            *(each for each in lost if each.kind is FindingKind.RELAXED),
         )
         if finding.cell in promised or finding.cell not in reported
     )
@@ -460,12 +453,11 @@ def compare_with_revision(
         dropped=branch.baseline.dropped,
         records=run.by_cell(),
     )
-    judged = (
-        _apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)
-    )
-    unaccepted = [each for each in states if each.kind is FindingKind.CONTRACT]
-    left = (*unaccepted, *(each for each in judged if each))
-    return tuple(sorted(left, key=lambda each: each.sort_key))
+    judged = [
+        *(each for each in changed if each.kind is FindingKind.CONTRACT),
+        *(_apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)),
+    ]
+    return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
 
 
 def _find_unread_entries(

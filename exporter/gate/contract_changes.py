@@ -120,17 +120,7 @@ def find_contract_changes(
                     sides = ((before, old, hashes[0]), (after, new, hashes[1]))
                     compared[group] = [] if new.problems else list(_compare_cell(*sides, cell))
                 changes = compared[group]
-            findings += [
-                GateFinding(
-                    kind=kind,
-                    cell=cell,
-                    before=first,
-                    after=second,
-                    message=_MESSAGES[kind],
-                    action=kind.find_action(policy),
-                )
-                for kind, (first, second) in changes
-            ]
+            findings += [_make_finding(kind, cell, change, policy) for kind, change in changes]
     reported = (finding for finding in findings if finding.action != "ignore")
     return tuple(sorted(reported, key=lambda finding: finding.sort_key))
 
@@ -138,6 +128,19 @@ def find_contract_changes(
 #: A changed key before and after.
 _Change: TypeAlias = tuple[str, str]
 _Side: TypeAlias = tuple[Manifest, ModelSpec, ContractHashes]
+
+
+def _make_finding(
+    kind: FindingKind, cell: CellId, change: _Change, policy: GatePolicy
+) -> GateFinding:
+    return GateFinding(
+        kind=kind,
+        cell=cell,
+        before=change[0],
+        after=change[1],
+        message=_MESSAGES[kind],
+        action=kind.find_action(policy),
+    )
 
 
 def _compare_cell(old: _Side, new: _Side, cell: CellId) -> Iterator[tuple[FindingKind, _Change]]:
@@ -267,24 +270,17 @@ def find_state_changes(
 ) -> Iterator[GateFinding]:
     """Yield each difference between the states of a model, for each of its accepted cells.
 
-    A baseline of format 3 or older has no contract to compare.
+    Kinds that the policy ignores are not included. A baseline of format 3 or older has no contract
+    to compare.
     """
     for model, old in before.models.items():
-        changes = list(_compare_states(old, after[model])) if model in after else []
         policy = gate.find_policy(model)
+        changes = list(_compare_states(old, after[model])) if model in after else []
+        changes = [each for each in changes if each[0].find_action(policy) != "ignore"]
         for cell in (each.cell for each in old.cells if each.cell in cells):
-            for kind, key, (first, second) in changes:
-                if key.startswith(_DEVICE) and key != f"{_DEVICE}{cell.device}":
-                    continue
-                action = kind.find_action(policy)
-                yield GateFinding(
-                    kind=kind,
-                    cell=cell,
-                    before=first,
-                    after=second,
-                    message=_MESSAGES[kind],
-                    action=action,
-                )
+            for kind, key, change in changes:
+                if not key.startswith(_DEVICE) or key == f"{_DEVICE}{cell.device}":
+                    yield _make_finding(kind, cell, change, policy)
 
 
 def _compare_states(

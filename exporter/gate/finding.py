@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from exporter.core.errors import Location
-from exporter.manifest import Action, GatePolicy, Manifest, ModelSpec
+from exporter.manifest import Action, GatePolicy, Manifest
 from exporter.records.record import CellId, Record
 
 _HUNK = re.compile(r"^@@ -\S+ \+(?P<start>\d+)\S* @@ ?(?P<context>.*)$")
@@ -52,8 +51,6 @@ class Cause:
 
     sources: tuple[SourceChange, ...] = ()
     """Files of the model, the most relevant first."""
-    entry: SourceChange | None = None
-    """The lines of the manifest that may change the promise."""
     tools: tuple[str, ...] = ()
     """`torch 2.12.0 to 2.13.0`."""
 
@@ -61,7 +58,6 @@ class Cause:
         """Return `the model changed: models/net.py:12-14`."""
         parts = {
             "the model": ", ".join(map(str, self.sources[:_LISTED])),
-            "the entry": str(self.entry or ""),
             "the tools": ", ".join(self.tools),
         }
         if (more := len(self.sources) - _LISTED) > 0:
@@ -101,10 +97,8 @@ def find_cause(
     changes = [_rank_lines(read_change(file, diffs[file]), attribute, failing) for file in files]
     # The file with a failing line first, then the one that defines the model.
     changes.sort(key=lambda each: (not _contains_failure(each, failing), each.file))
-    lines = [each.line for each in manifest.models if spec and each.manifest == spec.manifest]
     cause = Cause(
         sources=tuple(changes),
-        entry=_find_entry_change(spec, lines, diffs) if spec else None,
         tools=tuple(
             f"{name} {tools[0].get(name, 'none')} to {tools[1].get(name, 'none')}"
             for name in sorted(tools[0].keys() | tools[1].keys())
@@ -155,23 +149,6 @@ def _contains_failure(change: SourceChange, failing: set[str]) -> bool:
         for lines in change.lines
         for number in range(lines.first, lines.last + 1)
     )
-
-
-def _find_entry_change(
-    spec: ModelSpec, entry_lines: Sequence[int], diffs: Mapping[str, str]
-) -> SourceChange | None:
-    """Return the changed lines of the entry, or of the defaults above all entries."""
-    if spec.manifest not in diffs:
-        return None
-    change = read_change(spec.manifest, diffs[spec.manifest])
-    end = min((line for line in entry_lines if line > spec.line), default=math.inf)
-    defaults_end = min(entry_lines, default=spec.line)
-    relevant = tuple(
-        lines
-        for lines in change.lines
-        if lines.first < defaults_end or (lines.first < end and lines.last >= spec.line)
-    )
-    return replace(change, lines=relevant) if relevant else None
 
 
 #: Values of `GateFinding.before` and `GateFinding.after` if there is no outcome.

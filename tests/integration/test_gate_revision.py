@@ -245,10 +245,6 @@ def test_an_edited_entry_is_a_finding_until_it_is_accepted_and_then_listed(branc
     changed = "contract changed: input x: shape = batch, 4 -> input x: shape = 1, 4"
     plain = run_exporter(branch, "gate")
     assert (plain.returncode, f"net/17..18/cpu: {changed}" in plain.stdout) == (1, True)
-    assert (
-        "net: input x: shape = batch, 4 -> input x: shape = 1, 4"
-        in run_exporter(branch, "check").stderr
-    )
     accept(branch)
     assert run_exporter(branch, "gate").stdout.startswith("2 cells as accepted")
     words = run_git(branch, "diff", "--", "reports/baseline")

@@ -84,24 +84,19 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     if result.accepted:
         print_line(f"accepted in this branch since {result.revision}:")
         show_findings(result.accepted)
-    if not findings and manifest.problems:
+    if findings:
+        show_findings(findings, context)
+        count = pluralize(len(findings), "finding")
+        print_line(f"{count}; written to {manifest.project.build}/gate.md")
+    if not result.is_passed:
+        print_line("fix the failures, then run `exporter baseline` to accept the rest")
+        return ExitCode.RED
+    if manifest.problems:
         print_line("a manifest file has a problem, so its models are unknown", color="red")
         return ExitCode.MANIFEST
-    if not findings:
-        cells = pluralize(len(context.records), "cell")
-        print_line(f"{cells} as accepted", color="green")
-        return ExitCode.OK
-    show_findings(findings, context)
-    count = pluralize(len(findings), "finding")
-    print_line(f"{count}; written to {manifest.project.build}/gate.md")
-    if result.is_passed and manifest.problems:
-        print_line("a manifest file has a problem, so its models are unknown", color="red")
-        return ExitCode.MANIFEST
-    if result.is_passed:
-        print_line("no finding blocks the merge", color="green")
-        return ExitCode.OK
-    print_line("fix the failures, then run `exporter baseline` to accept the rest")
-    return ExitCode.RED
+    cells = f"{pluralize(len(context.records), 'cell')} as accepted"
+    print_line("no finding blocks the merge" if findings else cells, color="green")
+    return ExitCode.OK
 
 
 def _make_annotations(

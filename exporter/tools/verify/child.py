@@ -11,7 +11,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_names, pluralize
 from exporter.manifest import Device, ModelSpec
-from exporter.records.record import CheckResult, Record, Status
+from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
 from exporter.runtimes.graph_walk import normalize_domain
 from exporter.tools.publish.child import DamagedFolder, prove_folder
@@ -78,28 +78,19 @@ def check_folder(
             raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
         spec = spec.model_copy(update={"manifest": kernels.manifest}) if kernels else spec
         code = (_load_kernels(spec, root, kernels), root)
-        records = prove_folder(item.folder, item.file, publication, spec, devices, code)
-        return tuple(
-            _make_verdict(device, _check_files(item, problems), record)
-            for device, record in zip(devices, records, strict=True)
+        records = tuple(prove_folder(item.folder, item.file, publication, spec, devices, code))
+    except (RuntimeUnavailable, DamagedFolder) as error:
+        if isinstance(error, DamagedFolder):
+            problems.append(str(error))
+        cells = (CellId(model=spec.id, opset=publication.opset, device=d.name) for d in devices)
+        records = tuple(
+            Record(cell=cell, status=Status.UNAVAILABLE, check="load", message=str(error))
+            for cell in cells
         )
-    except RuntimeUnavailable as error:
-        status, message = Status.UNAVAILABLE, str(error)
-    except DamagedFolder as error:
-        status, message = Status.ERROR, ""
-        problems.append(str(error))
     files = _check_files(item, problems)
-    is_red = files.status is not Status.PASS
     return tuple(
-        DeviceVerdict(
-            device=device.name,
-            status=files.status if is_red else status,
-            check=files.check if is_red else "load",
-            message=files.message or message,
-            checks=(files,),
-            runtime=_describe_runtime(device),
-        )
-        for device in devices
+        _make_verdict(device, files, record)
+        for device, record in zip(devices, records, strict=True)
     )
 
 

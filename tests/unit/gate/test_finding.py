@@ -29,7 +29,7 @@ SOURCES = (Source(file="models/vision.py", state=""), Source(file="models/*.py",
 
 def explain(lines: tuple[str, ...] = (), tools: dict[str, str] = TOOLS, **diffs: str) -> str:
     record = make_record("alexnet/18/cpu", "fail", sources=SOURCES, lines=lines)
-    files = {"source": "models/vision.py", "entry": "manifests/vision.toml", "other": "o.py"}
+    files = {"source": "models/vision.py", "other": "o.py"}
     named = {files[name]: diff for name, diff in diffs.items()}
     return str(find_cause(record, MANIFEST, (TOOLS, tools), named) or "")
 
@@ -50,15 +50,6 @@ def test_the_lines_of_the_class_or_of_the_failure_are_first() -> None:
 
 def test_a_file_of_another_model_is_no_cause() -> None:
     assert explain(other=DIFF) == ""
-
-
-def test_an_edit_of_the_entry_is_named_but_not_that_of_another_entry() -> None:
-    own, later, defaults = (f"@@ -{line} +{line} @@\n-a\n+b\n" for line in (8, 9, 2))
-    assert explain(entry=own) == "the entry changed: manifests/vision.toml:8"
-    assert explain(entry=defaults) == "the entry changed: manifests/vision.toml:2"
-    assert explain(entry=later) == ""
-    text = "changed since the acceptance: the model (models/vision.py:31-32, 34, 4) and the entry"
-    assert explain(entry=own, source=DIFF).startswith(text)
 
 
 def test_tools_and_a_model_that_both_changed_are_both_named() -> None:
