@@ -24,7 +24,7 @@ from exporter.checks.protocol import (
     write_rounded_outputs,
     write_ties,
 )
-from exporter.jobs import JobFolder, Reference, Sample
+from exporter.jobs import SWEEP, JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
@@ -328,11 +328,12 @@ def review_reference(
 def _omit_unstable_samples(
     reviewer: _Reviewer, reference: Reference, names: AbstractSet[str]
 ) -> Reference:
-    """Return the reference without the special values at which PyTorch itself is not stable.
+    """Return the reference without the samples at which PyTorch itself is not stable.
 
     Equal inputs give equal scores, and rounding decides which of them a model selects. Special
-    values lie in the middle of two steps of a quantized model, and rounding selects the step. A
-    normalization of equal values enlarges their rounding: that is the noise of such a sample.
+    values lie in the middle of two steps of a quantized model, and rounding selects the step, as in
+    some of the many elements of a sweep. A normalization of equal values enlarges their rounding:
+    that is the noise of such a sample.
     """
     has_steps = bool(names & QUANTIZING)
     has_hidden_steps = any(name.startswith(_QUANTIZED) for name in names)
@@ -342,7 +343,7 @@ def _omit_unstable_samples(
     samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
         special = sets[sample.kind, sample.name].special
-        if special and has_hidden_steps:
+        if (special or SWEEP in sample.captures) and has_hidden_steps:
             del samples[sample.index]
         elif special in ("constant", "rising") or (special and has_steps):
             data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
