@@ -120,9 +120,16 @@ def _is_installed(folder: str) -> bool:
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
 #: The prefixes of a module and of a distribution that a model searched for.
 MODULE_PREFIX, VERSION_PREFIX = "module ", "version "
-_METADATA = (".dist-info", ".egg-info")
-#: Modules that Python imports at its start if they exist.
-_START_HOOKS = ("sitecustomize", "usercustomize")
+#: Modules that each worker may search for: those of Python, also at its start, and those that torch
+#: and other packages of workers use if they exist.
+COMMON_MODULES = sys.stdlib_module_names | {
+    *("sitecustomize", "usercustomize"),
+    *("colorama", "cuda", "dill", "flint", "fx2trt_oss", "gmpy", "gmpy2", "hypothesis"),
+    *("monkeytype", "mpmath", "networkx", "onnx_ir", "onnx_tf", "onnxruntime", "onnxscript"),
+    *("opt_einsum", "packaging", "pandas", "pydot", "pynvml", "redis", "safetensors", "sklearn"),
+    *("sympy", "tabulate", "tensorflow", "tensorrt", "torch", "torch2trt", "torchcomms"),
+    *("torchdistx", "torchgen", "torchvision", "tqdm", "tree", "triton", "tvm", "xarray", "z3"),
+}
 #: The prefix of a tool among the parts.
 TOOL_PREFIX = "tool."
 #: The last component of a source that represents the list of modules in a folder. `*.py?a,b`
@@ -257,11 +264,11 @@ def _find_modules(folder: Path, names: Iterable[str]) -> Iterator[str]:
             yield module
 
 
-def _list_known_modules() -> set[str]:
+def _list_known_modules() -> frozenset[str]:
     """Return the names of the modules of Python and of installed packages."""
     folders = [folder for folder in map(Path, list_package_folders()) if folder.is_dir()]
     installed = (_list_modules(folder, folder.stat().st_mtime_ns) for folder in folders)
-    return set().union(sys.stdlib_module_names, _START_HOOKS, *installed)
+    return COMMON_MODULES.union(*installed)
 
 
 @cache
@@ -280,14 +287,7 @@ def _read_module_state(name: str, overlay: str) -> str:
 
 
 def _read_version_state(name: str, overlay: str) -> str:
-    """Return the state that metadata of a distribution has, or of all of them for `*`.
-
-    The list of files of an editable installation contains the path of the checkout.
-    """
-    if name == "*":
-        folders = [Path(each) for each in (overlay, *list_package_folders()) if each]
-        entries = (each.name for folder in folders if folder.is_dir() for each in folder.iterdir())
-        return hash_text("\n".join(sorted(e for e in entries if e.endswith(_METADATA))))
+    """Return the state; without its list of files, which has the checkout's path, if editable."""
     state, editable = read_distribution(name, overlay)
     return (state.partition(" ")[0] if editable else state) or MISSING
 

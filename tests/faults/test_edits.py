@@ -65,6 +65,11 @@ from pathlib import Path
 
 import net_library
 
+try:
+    import optional
+except ImportError:
+    optional = None
+
 FOLDER = Path(__file__).parent
 
 
@@ -72,6 +77,7 @@ def factor(x):
     submodule = FOLDER / "vendor/number.txt"
     numbers = [float((FOLDER / "link.txt").read_text()), net_library.VALUE]
     numbers.append(float(os.environ.get("EDIT_FACTOR", "1")))
+    numbers.append(float(getattr(optional, "VALUE", 1.0)))
     numbers.append(float(submodule.read_text()) if submodule.exists() else 1.0)
     for number in numbers:
         x = x * number
@@ -100,6 +106,9 @@ EDITS: dict[str, tuple[Any, ...]] = {
     "submodule": (None, "2.0", "3.0"),
     "library": ("library-1", "library-2"),
     "variable": (None, "2.0"),
+    # A module that the helper searches for, also as a folder, and those that no import finds.
+    "module": (None, "optional.py", "optional/__init__.py", "optional/data.txt", "other.py"),
+    "neighbor": (None, "conftest.py", "net_library.txt", "models_BACKUP.py", "net_library.py"),
 }
 
 
@@ -175,6 +184,13 @@ class Project:
         if state["submodule"] is not None:
             (folder / "vendor").mkdir()
             (folder / "vendor/number.txt").write_text(state["submodule"])
+        for name in {*EDITS["module"], *EDITS["neighbor"]} - {None}:
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / "optional", ignore_errors=True)
+        for name in filter(None, (state["module"], state["neighbor"])):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("VALUE = 4.0\n")
+            os.utime(folder / name, (10**9, 10**9))
         generator = torch.Generator().manual_seed(state["weights"])
         shapes = {"linear.weight": (3, 4), "linear.bias": (3,)}
         weights = {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}

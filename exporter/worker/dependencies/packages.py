@@ -37,19 +37,10 @@ from exporter.worker.dependencies.source_files import (
 #: Distributions that this program and torch load, and that change no file and no verdict. They
 #: count if a file of the model mentions one of their modules.
 _HARMLESS = frozenset(
-    [
-        "annotated-types",
-        "colorama",
-        "filelock",
-        "packaging",
-        "pydantic",
-        "pydantic_core",
-        "setuptools",
-        "tomli",
-        "tqdm",
-        "typing-inspection",
-        "typing_extensions",
-    ]
+    {
+        *("annotated-types", "colorama", "filelock", "packaging", "pydantic", "pydantic_core"),
+        *("setuptools", "tomli", "tqdm", "typing-inspection", "typing_extensions"),
+    }
 )
 
 
@@ -65,26 +56,22 @@ class _Searches(MetaPathFinder):
         """Record a name. A module of a package is a part of it, unless it is a namespace."""
         parent = sys.modules.get(fullname.rpartition(".")[0])
         is_outermost = path is None or getattr(parent, "__file__", None) is None
-        if is_outermost and self._find_caller():
+        if is_outermost and self.is_requested():
             self.modules[fullname] = None
 
-    def add_distribution(self, name: str | None) -> None:
-        """Record the name of a distribution, or None for a list of all."""
-        file = self._find_caller()
-        if name is None:
-            if file and classify_path(file, resolve_root(self.root)) is not Group.FOREIGN:
-                self.distributions["*"] = None
-        elif file:
+    def add_distribution(self, name: object) -> None:
+        """Record the name of a distribution; None is a list of all, which depends on no name."""
+        if isinstance(name, str) and self.is_requested():
             self.distributions[name] = None
 
-    def _find_caller(self) -> str:
-        """Return the file of the model that searches; "" for torch, a tool or Python itself."""
+    def is_requested(self) -> bool:
+        """Return True if the code of a model searches, not torch, a tool or Python itself."""
         frame = inspect.currentframe()
         while frame := frame.f_back if frame else None:
             file = frame.f_code.co_filename
             if file != __file__ and not file.startswith(IMPORT_SYSTEM):
-                return file if is_model_code(file, self.root) else ""
-        return ""
+                return _is_of_model(file, resolve_root(self.root))
+        return False
 
 
 _SEARCHES = _Searches()
@@ -114,25 +101,20 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
     because other processes do not find it.
     """
     owners = map_module_owners()
-    states: dict[str, str] = {}
     names: set[str] = set()
     for module in {name.partition(".")[0] for name in list(sys.modules)} & owners.keys():
         names.update(each for each in owners[module] if _is_used(module, each, root))
+    items = [f"{VERSION_PREFIX}{name}" for name in _SEARCHES.distributions]
     for module in [each for each in _SEARCHES.modules if each not in sys.modules]:
         names.update(owners.get(module, ()))
-        if module not in owners:
-            item = f"{MODULE_PREFIX}{module}"
-            states[item] = read_loaded_state(item, root)
-    for distribution in _SEARCHES.distributions:
-        item = f"{VERSION_PREFIX}{distribution}"
-        states[item] = read_loaded_state(item, root)
+        items += [f"{MODULE_PREFIX}{module}"] if module not in owners else []
     if harmless := names & _HARMLESS:
         folder = resolve_root(root)
         mentioned = {name for file in list_module_files() for name in _find_mentions(file, folder)}
         names -= harmless - mentioned
     names.difference_update(DISTRIBUTIONS, (DISTRIBUTION,))
-    states |= {name: read_loaded_state(name, root) for name in names}
-    return {name: state for name, state in sorted(states.items()) if state}
+    states = {name: read_loaded_state(name, root) for name in sorted((*names, *items))}
+    return {name: state for name, state in states.items() if state}
 
 
 def _is_used(module: str, distribution: str, root: Path) -> bool:
@@ -148,18 +130,22 @@ def _is_used(module: str, distribution: str, root: Path) -> bool:
     return classify_path(resolve_path(file).path, resolve_root(root)) is Group.FOREIGN
 
 
-# Cached with its decision, because each cell needs it for thousands of files.
+# Cached, because each cell needs it for thousands of files.
 @cache
-def _find_mentions(file: str, root: str) -> frozenset[str]:
-    """Return the harmless distributions with a module whose name a file of a model contains."""
-    if not is_model_code(file, Path(root)):
-        return frozenset()
+def _is_of_model(file: str, root: str) -> bool:
+    """Return True for a file of the model, also in a package, unless that is harmless itself."""
     name = find_model_file(file, Path(root))
     module = name.partition("/")[0].partition(".")[0]
     owners = map_module_owners().get(module) if file.endswith(f"-packages/{name}") else ()
-    if owners and _HARMLESS.issuperset(owners):  # they mention each other
-        return frozenset()
-    content = Path(file).read_bytes() if Path(file).is_file() else b""
+    is_harmless = owners and _HARMLESS.issuperset(owners)
+    return not is_harmless and is_model_code(file, Path(root))
+
+
+@cache
+def _find_mentions(file: str, root: str) -> frozenset[str]:
+    """Return the harmless distributions with a module whose name a file of a model contains."""
+    is_read = _is_of_model(file, root) and Path(file).is_file()
+    content = Path(file).read_bytes() if is_read else b""
     return frozenset(
         owner
         for module, owners in map_module_owners().items()

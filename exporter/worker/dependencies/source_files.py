@@ -23,6 +23,7 @@ from types import FrameType
 
 from exporter.cache.states import (
     ALL_FILES,
+    COMMON_MODULES,
     FOLDER,
     LISTING,
     MISSING,
@@ -31,6 +32,7 @@ from exporter.cache.states import (
     list_package_folders,
     read_source_state,
 )
+from exporter.core.import_object import SHADOWS
 from exporter.environments import read_shared_packages
 from exporter.records.record import Source
 from exporter.worker.dependencies.opened_files import FileAccesses
@@ -281,8 +283,10 @@ def digest_dependencies(
         folder, _, name = path.rpartition("/")
         names.setdefault(folder, set()).add(name)
     for folder, searched in names.items():
-        is_list = not any("," in name for name in searched)
-        pattern = f"{LISTING}?{','.join(sorted(searched))}" if is_list else LISTING
+        # `SHADOWS` includes common names, which a fork server may have loaded before.
+        own = searched - COMMON_MODULES if SHADOWS in searched else searched
+        is_list = not any("," in name for name in own)
+        pattern = f"{LISTING}?{','.join(sorted(own))}" if is_list else LISTING
         collector.add_folder(folder, pattern)
     for file in declared:
         collector.add_file(str(file))
