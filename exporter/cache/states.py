@@ -124,11 +124,12 @@ MODULE_PREFIX, VERSION_PREFIX = "module ", "version "
 #: and other packages of workers use if they exist.
 COMMON_MODULES = sys.stdlib_module_names | {
     *("sitecustomize", "usercustomize"),
-    *("colorama", "cuda", "dill", "flint", "fx2trt_oss", "gmpy", "gmpy2", "hypothesis"),
-    *("monkeytype", "mpmath", "networkx", "onnx_ir", "onnx_tf", "onnxruntime", "onnxscript"),
-    *("opt_einsum", "packaging", "pandas", "pydot", "pynvml", "redis", "safetensors", "sklearn"),
-    *("sympy", "tabulate", "tensorflow", "tensorrt", "torch", "torch2trt", "torchcomms"),
-    *("torchdistx", "torchgen", "torchvision", "tqdm", "tree", "triton", "tvm", "xarray", "z3"),
+    *("colorama", "cuda", "dill", "filelock", "flint", "fx2trt_oss", "gmpy", "gmpy2", "google"),
+    *("hypothesis", "monkeytype", "mpmath", "networkx", "onnx_ir", "onnx_tf", "onnxruntime"),
+    *("onnxscript", "opt_einsum", "packaging", "pandas", "pydot", "pynvml", "redis"),
+    *("safetensors", "sklearn", "sympy", "tabulate", "tensorflow", "tensorrt", "torch"),
+    *("torch2trt", "torchcomms", "torchdistx", "torchgen", "torchvision", "tqdm", "tree"),
+    *("triton", "tvm", "xarray", "z3"),
 }
 #: The prefix of a tool among the parts.
 TOOL_PREFIX = "tool."

@@ -284,9 +284,9 @@ def digest_dependencies(
         names.setdefault(folder, set()).add(name)
     for folder, searched in names.items():
         # `SHADOWS` includes common names, which a fork server may have loaded before.
-        own = searched - COMMON_MODULES if SHADOWS in searched else searched
-        is_list = not any("," in name for name in own)
-        pattern = f"{LISTING}?{','.join(sorted(own))}" if is_list else LISTING
+        listed = searched - COMMON_MODULES if SHADOWS in searched else searched
+        is_list = not any("," in name for name in listed)
+        pattern = f"{LISTING}?{','.join(sorted(listed))}" if is_list else LISTING
         collector.add_folder(folder, pattern)
     for file in declared:
         collector.add_file(str(file))
