@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +21,12 @@ from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
 from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.git import find_head
 from exporter.core.known_names import RUNTIMES
 from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
 from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
+from exporter.manifest.syntax.values import is_in_range
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator
 from exporter.pipeline.environments import (
@@ -155,13 +155,7 @@ def examine_fork_server(environment: Mapping[str, str]) -> Diagnosis:
 
 def is_older(installed: str, minimum: str) -> bool:
     """Return True if a version such as `2.9.1+cpu` is older than `2.10`."""
-    return _parse_numbers(installed) < _parse_numbers(minimum)
-
-
-def _parse_numbers(text: str) -> tuple[int, ...]:
-    match = re.match(r"\d+(\.\d+)*", text)
-    numbers = [int(number) for number in match[0].split(".")] if match else []
-    return tuple(numbers + [0] * (4 - len(numbers)))
+    return not is_in_range(installed, f">={minimum}")
 
 
 def _examine_package(name: str, minimum: str, packages: ImportedPackages) -> Diagnosis:
@@ -206,7 +200,6 @@ _GIB = 1 << 30
 _LITTLE_MEMORY = 3 * _GIB
 #: Bytes that the files of a few models need.
 _LITTLE_DISK = _GIB
-_GIT_TIMEOUT = 20  # seconds
 
 
 def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
@@ -225,23 +218,10 @@ def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> It
 
 def _examine_git(root: Path, environment: Mapping[str, str]) -> Diagnosis:
     need = "`gate --against` and the dates of failures need it"
-    git = shutil.which("git")
-    if git is None:
+    if shutil.which("git") is None:
         return Diagnosis.note("git", f"not installed: {need}")
-    try:
-        process = subprocess.run(
-            [git, "-C", str(root), "rev-parse", "--is-inside-work-tree"],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_GIT_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Diagnosis.note("git", f"cannot be run: {error}")
-    if process.returncode:
-        return Diagnosis.note("git", f"the project is not in a repository: {need}")
+    if find_head(root, environment) is None:
+        return Diagnosis.note("git", f"the project is not in a repository with a commit: {need}")
     return Diagnosis.ok("git", "the project is in a repository")
 
 

@@ -74,10 +74,10 @@ def record(
         model = f"{Path(location).resolve()}:{name}"
     with record_command(
         command, os.environ, print_line, model=model, package=modules, seconds=timeout
-    ) as recording:
-        if recording.code:
-            print_error(f"the command exited with {recording.code}; its observed calls are used")
-        observations = merge_observations(recording.observations)
+    ) as (calls, code):
+        if code:
+            print_error(f"the command exited with {code}; its observed calls are used")
+        observations = merge_observations(calls)
         print_error(f"{pluralize(len(observations), 'model')} observed")
         return _write_entries(observations, root, flags)
 
@@ -119,21 +119,15 @@ def add(
     return _write_entries([observation], root, flags)
 
 
-def _list_models(root: Path) -> tuple[ModelSpec, ...]:
-    folder = root / load_settings(root).manifests
-    if not any(folder.rglob("*.toml")):
-        return ()
-    return load_project(root, keep_invalid=True).models
-
-
 def _write_entries(
     observations: Sequence[Observation], root: Path, flags: Mapping[str, bool]
 ) -> int:
     if root != Path.cwd():
         print_error(f"the entries are for the project {root}")
-    models = _list_models(root)
     project = load_settings(root)
     folder = root / project.manifests
+    has_entries = any(folder.rglob("*.toml"))
+    models = load_project(root, keep_invalid=True).models if has_entries else ()
     files = {path.stem for pattern in ("*.toml", "models/*.py") for path in folder.glob(pattern)}
     context = Context(
         root=root,

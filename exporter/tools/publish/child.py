@@ -95,13 +95,13 @@ def _write_folder(spec: ModelSpec, built: JobFolder, target: PublishTarget) -> T
     if not writer.sets:
         return TargetResult(problems=("no sample can be run", *writer.notes))
     writer.add_weights()
+    _write_example(target.folder, writer)
     write_json(JobFolder(target.folder).reference, reference)
     _describe_file(target, spec, model)
     return TargetResult(
         notes=tuple(writer.notes),
         sets=tuple(writer.sets),
         allowed=tuple(writer.allowed.values()),
-        has_example=_write_example(target.folder, writer),
         sources=writer.sources,
     )
 
@@ -129,25 +129,24 @@ def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) ->
         file.write(described.SerializeToString(deterministic=True))
 
 
-def _write_example(folder: Path, writer: _FolderWriter) -> bool:
-    """Write the first data set as `example.npz`; return False if numpy cannot store a value."""
+def _write_example(folder: Path, writer: _FolderWriter) -> None:
+    """Write the first data set as `example.npz`, unless numpy cannot store a value."""
     inputs, outputs = writer.graph_inputs, writer.context.spec.outputs
     names = {f"input_{index}.pb": item.name for index, item in enumerate(inputs)}
     names |= {f"output_{index}.pb": item.name for index, item in enumerate(outputs)}
     is_tensor = all(item.type.HasField("tensor_type") for item in inputs)
     if not is_tensor or any(item.kind != "tensor" for item in outputs):
-        return False
+        return
     source, arrays = folder / writer.sets[0].folder, dict[str, Array]()
     for file, name in names.items():
         array = numpy_helper.to_array(TensorProto.FromString((source / file).read_bytes()))
         arrays[name] = array.astype(str) if array.dtype.kind == "O" else array
         if array.dtype.kind == "V":  # bfloat16
-            return False
+            return
     with ZipFile(folder / EXAMPLE, "w") as archive:  # `savez` has parameters with names of its own
         for name, array in arrays.items():
             with archive.open(ZipInfo(f"{name}.npy"), "w") as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
-    return True
 
 
 @dataclass(slots=True)
@@ -340,13 +339,9 @@ def _convert_to_float64(array: Array) -> Array:
 
 
 def _merge(first: Allowance, second: Allowance) -> Allowance:
-    return first.model_copy(
-        update={
-            "atol": max(first.atol, second.atol),
-            "rtol": max(first.rtol, second.rtol),
-            "outside": max(first.outside, second.outside),
-        }
-    )
+    keys = ("atol", "rtol", "outside")
+    larger = {key: max(getattr(first, key), getattr(second, key)) for key in keys}
+    return first.model_copy(update=larger)
 
 
 _PROBLEM_LENGTH = 300

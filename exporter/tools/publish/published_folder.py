@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -189,7 +189,6 @@ class TargetResult(FrozenModel):
     notes: Items[str] = ()
     sets: Items[DataSet] = ()
     allowed: Items[Allowance] = ()
-    has_example: bool = False
     sources: dict[str, str] = Field(default_factory=dict)
     """The published file with the content of each file of a sample, by its name in an export."""
 
@@ -229,20 +228,6 @@ class Publication(FrozenModel):
         return find_first_release(self.opset, artifact.ir_version) if artifact else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderContent:
-    """The values that describe one folder."""
-
-    spec: ModelSpec
-    """The contract at this opset."""
-    candidate: Candidate
-    devices: tuple[Device, ...]
-    """Of the candidate's records."""
-    tools: dict[str, str]
-    result: TargetResult
-    commit: str
-
-
 def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
     """Copy the file and its external data and compare the hashes of the copies.
 
@@ -269,9 +254,10 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
             raise ExporterError(ExitCode.UNREADABLE, message)
 
 
-def summarize_content(content: FolderContent, digest: str) -> Publication:
+def summarize(
+    candidate: Candidate, result: TargetResult, folder: Path, commit: str, tools: dict[str, str]
+) -> Publication:
     """Return `exporter.json`, without times: the same results give the same bytes."""
-    candidate = content.candidate
     records = tuple(
         record.model_copy(
             update={
@@ -285,46 +271,49 @@ def summarize_content(content: FolderContent, digest: str) -> Publication:
     return Publication.from_fields(
         candidate,
         is_green=not candidate.warning,
-        sha256=digest,
+        sha256=hash_file(folder / MODEL),
         exported=candidate.artifact.sha256,
-        commit=content.commit,
+        commit=commit,
         external_data=candidate.artifact.external_data,
-        tools=content.tools,
-        data_sets=content.result.sets,
-        allowed=content.result.allowed,
+        tools=tools,
+        data_sets=result.sets,
+        allowed=result.allowed,
         records=records,
-        sources=content.result.sources,
+        sources=result.sources,
     )
 
 
-def render_card(content: FolderContent, publication: Publication, templates: Path) -> str:
-    """Return the card of a published file as markdown.
+def write_descriptions(
+    publication: Publication,
+    spec: ModelSpec,
+    devices: Sequence[Device],
+    templates: Path,
+    folder: Path,
+) -> None:
+    """Write the descriptions of the files, and then the hashes of all files.
+
+    `spec`: The contract at this opset; `devices`: those of the records.
 
     Raises:
         ExporterError: MANIFEST if the project's template `card.md` is invalid.
     """
-    pairs = zip(content.devices, publication.records, strict=True)
-    return render(
+    pairs = zip(devices, publication.records, strict=True)
+    card = render(
         "card.md",
         templates,
         **dict(publication),
         release=publication.release,
-        spec=content.spec,
-        contract=describe_contract(content.spec),
-        devices=content.devices,
-        runtimes=tuple(format_runtime(device, record, content.tools) for device, record in pairs),
-        has_example=content.result.has_example,
+        spec=spec,
+        contract=describe_contract(spec),
+        devices=devices,
+        runtimes=tuple(format_runtime(*pair, publication.tools) for pair in pairs),
+        has_example=(folder / EXAMPLE).exists(),
     )
-
-
-def write_descriptions(content: FolderContent, templates: Path, folder: Path) -> None:
-    """Write the descriptions of the files, and then the hashes of all files."""
-    atol = max((item.atol for item in content.result.allowed), default=0.0)
-    rtol = max((item.rtol for item in content.result.allowed), default=0.0)
-    publication = summarize_content(content, hash_file(folder / MODEL))
+    atol = max((item.atol for item in publication.allowed), default=0.0)
+    rtol = max((item.rtol for item in publication.allowed), default=0.0)
     write_text(folder / MARKER, publication.to_json())
-    write_text(folder / CONTRACT, content.spec.to_json())
-    write_text(folder / CARD, render_card(content, publication, templates))
+    write_text(folder / CONTRACT, spec.to_json())
+    write_text(folder / CARD, card)
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)

@@ -28,13 +28,13 @@ from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.tools.publish.published_folder import (
     MARKER,
     Candidate,
-    FolderContent,
     Publication,
     PublishTarget,
     TargetResult,
     copy_model,
     find_hash_problems,
     list_unlisted_files,
+    summarize,
     write_descriptions,
 )
 
@@ -212,15 +212,11 @@ class _ModelPublisher:
             item.notes += result.notes
             if item.problem:
                 continue
-            content = FolderContent(
-                spec=self._spec.resolve_cell(item.candidate.opset),
-                candidate=item.candidate,
-                devices=self._list_devices(item.candidate),
-                tools=self._options.tools,
-                result=result,
-                commit=item.commit,
-            )
-            write_descriptions(content, root / self._project.templates, item.folder)
+            spec = self._spec.resolve_cell(item.candidate.opset)
+            devices, tools = self._list_devices(item.candidate), self._options.tools
+            publication = summarize(item.candidate, result, item.folder, item.commit, tools)
+            templates = root / self._project.templates
+            write_descriptions(publication, spec, devices, templates, item.folder)
             moved = self._folder / "moved" / item.folder.name
             moved.parent.mkdir(exist_ok=True)
             item.folder = item.folder.rename(moved)

@@ -191,11 +191,9 @@ def _list_outputs(
     names = [each.name for each in observation.outputs[: len(probe.outputs)]]
     for index, output in enumerate(probe.outputs[len(names) :], len(names)):
         default = f"output_{index}" if len(probe.outputs) > 1 else "output"
-        file_name = observation.file_outputs[index : index + 1]
-        if file_name and not file_name[0].isdigit():  # TorchScript counts values
-            names.append(file_name[0])
-            continue
-        names.append(output.name or default)
+        chosen = [*observation.file_outputs[index : index + 1], output.name, default]
+        # TorchScript counts values.
+        names.append(next(each for each in chosen if each and not each.isdigit()))
     names = _distinct([*inputs, *names])[len(inputs) :]
     for name, output in zip(names, probe.outputs, strict=True):
         dtype = output.dtype if output.dtype != "float32" else None

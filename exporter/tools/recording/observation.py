@@ -118,16 +118,6 @@ class Observation(FrozenModel):
         return self.class_name or self.construction.name or "a model"
 
 
-class ProbeRequest(FrozenModel):
-    """The questions about a model."""
-
-    observation: Observation
-    names: Items[dict[int, str]] = ()
-    """For each input, the dynamic dimensions with their names, which may be empty."""
-    is_free: bool = False
-    """Whether all other dimensions are tried, too."""
-
-
 class ProbedOutput(FrozenModel):
     """One output of the model."""
 

@@ -24,7 +24,7 @@ from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import run_program
 from exporter.tools.file_changes import FileChange, read_text
 from exporter.tools.recording.entry import choose_id, format_entry, update_entry
-from exporter.tools.recording.observation import Observation, ProbeRequest, ProbeResult
+from exporter.tools.recording.observation import Observation, ProbeResult
 from exporter.tools.recording.sources import Source, list_sources
 
 _CHILD = "exporter.tools.recording.child"
@@ -53,14 +53,6 @@ except ImportError:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """The observations of one command."""
-
-    observations: tuple[Observation, ...]
-    code: int
-
-
 @contextmanager
 def record_command(
     command: Sequence[str],
@@ -70,8 +62,8 @@ def record_command(
     model: str = "",
     package: str = "",
     seconds: float | None = None,
-) -> Iterator[Recording]:
-    """Run a command and yield the calls that its Python processes made, with their files.
+) -> Iterator[tuple[list[Observation], int]]:
+    """Run a command; yield the calls of its Python processes with their files, and its exit code.
 
     `model`: Observe the calls of this class, `FILE.py:Class` or `module:Class`, not exports.
     `package`: Observe the outermost calls of modules of this package.
@@ -94,10 +86,10 @@ def record_command(
         paths += [] if "site-packages" in checkout else [checkout]
         variables = {**environment, "PYTHONPATH": ":".join(filter(None, paths))}
         code = run_program(command, {**variables, "PYTHONUNBUFFERED": "1"}, on_line, seconds)
-        calls = tuple(_read_observations(output))
+        calls = list(_read_observations(output))
         if not calls:
             raise ExporterError(ExitCode.NOTHING_SELECTED, _explain(output, code, model or package))
-        yield Recording(observations=calls, code=code)
+        yield calls, code
 
 
 def _read_observations(folder: Path) -> Iterator[Observation]:
@@ -234,19 +226,11 @@ def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> 
 
 
 def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:
-    request = ProbeRequest(
-        observation=observation,
-        names=tuple(
-            {dim: each.name if each.name.isidentifier() else "" for dim, each in t.dynamic.items()}
-            for t in observation.tensors
-        ),
-        is_free=observation.kind != "export",
-    )
     environment = make_worker_environment(context.environment, context.project.environment)
     try:
         return call_in_child(
             f"{_CHILD}.probe:probe",
-            {"spec": spec, "root": str(context.root), "request": request},
+            {"spec": spec, "root": str(context.root), "observation": observation},
             ProbeResult,
             environment,
             seconds=_PROBE_SECONDS,

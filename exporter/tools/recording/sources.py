@@ -7,6 +7,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -217,7 +218,7 @@ def describe_source(
         raise _wrong(
             f"{source}: has no inputs; add {names} with its sizes, or --call FILE:FUNCTION"
         )
-    return make_observation(construction, root, tensors=tuple(tensors))
+    return _add_class(Observation(tensors=tuple(tensors)), construction, root)
 
 
 def describe_with_function(
@@ -231,11 +232,7 @@ def describe_with_function(
     construction, parameters = _read_source(source, init, root)
     arguments = {"function": function, "folder": str(root), "names": parameters}
     call = _call("describe_function", function, arguments, environment)
-    return make_observation(
-        construction, root,
-        tensors=call.tensors, constants=call.constants, containers=call.containers,
-        problem=call.problem,
-    )  # fmt: skip
+    return _add_class(call, construction, root)
 
 
 def describe_configuration(
@@ -252,7 +249,7 @@ def describe_configuration(
         raise _wrong(f"{source}: --config needs a source of transformers, transformers:BertModel")
     if not file.is_file() or not file.is_relative_to(root):
         raise _wrong(f"{config}: is no file of the project; copy it there")
-    arguments = {"name": name, "config": str(file), "names": ()}
+    arguments = {"name": name, "config": str(file)}
     call = _call("describe_transformers", source, arguments, environment)
     path = f"str({ROOT_MARK} / {file.relative_to(root).as_posix()!r})"
     model = f"transformers.{name}"
@@ -267,16 +264,15 @@ def describe_configuration(
     return call.model_copy(update={"construction": construction})
 
 
-def make_observation(construction: Construction, root: Path, **fields: Any) -> Observation:
+def _add_class(call: Observation, construction: Construction, root: Path) -> Observation:
     """Return the observation with the class of the source, as far as it can be read."""
     name, file = "", construction.file
-    try:
+    with suppress(UnreadableForward):
         if file:
             path, name = find_class(Path(file), construction.name, [str(root)])
             file = str(path.resolve())
-    except UnreadableForward:
-        name = ""
-    return Observation(class_name=name, class_file=file, construction=construction, **fields)
+    fields = {"class_name": name, "class_file": file, "construction": construction}
+    return call.model_copy(update=fields)
 
 
 def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construction, list[str]]:

@@ -201,7 +201,7 @@ def test_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = group_by_level(list(examine_machine(tmp_path, 3, {})))
     assert "3 parallel jobs" in result["ok"][0]
     [git] = result["note"]
-    assert git.startswith("git: the project is not in a repository: `gate --against`")
+    assert git.startswith("git: the project is not in a repository with a commit: `gate --against`")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor.os, "sysconf", lambda name: 1 << 15)

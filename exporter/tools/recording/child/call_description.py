@@ -227,7 +227,7 @@ def describe_function(function: str, folder: str, names: list[str]) -> Observati
     return Observation.model_validate_json(json.dumps(describe_call(names, args, kwargs)))
 
 
-def describe_transformers(name: str, config: str, names: list[str]) -> Observation:
+def describe_transformers(name: str, config: str) -> Observation:
     """Return a call of a model of transformers with a configuration, by its usual inputs.
 
     Raises:

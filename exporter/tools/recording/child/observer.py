@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -263,15 +263,14 @@ class _Observer:
         self._depth -= 1
         if self._depth:
             return
-        shapes = (
-            type(module),
-            *(tuple(getattr(each, "shape", ())) for each in _flatten(args, kwargs)),
-        )
-        count = sum(key[0] is type(module) for key in self._seen)
-        if shapes in self._seen or count >= _CALLS:
-            return
-        self._seen.add(shapes)
         with suppress(Exception):
+            from exporter.tools.recording.child.call_description import list_tensors
+
+            call = (type(module), *(tuple(each.shape) for each in list_tensors((args, kwargs))))
+            count = sum(key[0] is type(module) for key in self._seen)
+            if call in self._seen or count >= _CALLS:
+                return
+            self._seen.add(call)
             self._count += 1
             try:
                 # A second call may return other values, because the first one filled a cache.
@@ -315,13 +314,3 @@ def _copy(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(_copy, value))
     return {key: _copy(each) for key, each in value.items()} if type(value) is dict else value
-
-
-def _flatten(*values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, tuple | list):
-            yield from _flatten(*value)
-        elif isinstance(value, Mapping):
-            yield from _flatten(*value.values())
-        else:
-            yield value

@@ -16,12 +16,7 @@ from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim
 from exporter.tools.recording.child.call_description import list_tensors, read_state
-from exporter.tools.recording.observation import (
-    Observation,
-    ProbedOutput,
-    ProbeRequest,
-    ProbeResult,
-)
+from exporter.tools.recording.observation import Observation, ProbedOutput, ProbeResult
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
@@ -59,17 +54,17 @@ class _Unit:
     limits: dict[str, int] = field(default_factory=dict)
 
 
-def probe(spec: ModelSpec, root: str, request: ProbeRequest) -> ProbeResult:
+def probe(spec: ModelSpec, root: str, observation: Observation) -> ProbeResult:
     """Return the facts about a model with fixed sizes in its entry."""
     torch.manual_seed(0)
     try:
         with torch.no_grad():
             model = load_model(spec, Path(root))
-            facts = _compare(model, spec, Path(root), request.observation)
+            facts = _compare(model, spec, Path(root), observation)
             if facts.difference:
                 return facts
             model = wrap_with_call_objects(model, spec, Path(root))
-            return _Prober(model, spec, root, request).probe(facts)
+            return _Prober(model, spec, root, observation).probe(facts)
     except Failure as failure:
         return ProbeResult(problem=redact(str(failure), limit=400))
     except Exception as error:  # of the model
@@ -163,8 +158,9 @@ def _list_marks(table: Mapping[str, Any]) -> set[tuple[float, ...]]:
 class _Prober:
     """Runs one model; a result for the same sizes is computed once."""
 
-    def __init__(self, model: Model, spec: ModelSpec, root: str, request: ProbeRequest) -> None:
-        self._model, self._spec, self._root, self._request = model, spec, Path(root), request
+    def __init__(self, model: Model, spec: ModelSpec, root: str, observation: Observation) -> None:
+        self._model, self._spec, self._root = model, spec, Path(root)
+        self._observation = observation
         self._base: Shapes = tuple(tuple(map(int, item.shape)) for item in spec.inputs)
         self._results: dict[Shapes, Shapes | None] = {}
         self._end = time.monotonic() + _SECONDS
@@ -269,12 +265,14 @@ class _Prober:
         """Return the declared axes, and the other dimensions that can have another size."""
         named: dict[str, list[_Member]] = {}
         free: dict[tuple[int, int], list[_Member]] = {}
-        names = self._request.names or ({},) * len(self._base)
-        for item, (shape, declared) in enumerate(zip(self._base, names, strict=True)):
+        is_free = self._observation.kind != "export"
+        pairs = zip(self._base, self._observation.tensors, strict=True)
+        for item, (shape, tensor) in enumerate(pairs):
             for dim, size in enumerate(shape):
-                if name := declared.get(dim):
-                    named.setdefault(name, []).append((item, dim))
-                elif dim in declared or self._request.is_free:
+                declared = tensor.dynamic.get(dim)
+                if declared and declared.name.isidentifier():
+                    named.setdefault(declared.name, []).append((item, dim))
+                elif declared or is_free:
                     free.setdefault((dim, size), []).append((item, dim))
         units: list[_Unit] = []
         for name, members in named.items():

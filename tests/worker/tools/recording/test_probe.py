@@ -14,7 +14,7 @@ from exporter.manifest import StateNames
 from exporter.manifest.loader import load_layers
 from exporter.tools.recording.child.call_description import list_parameters, store_call
 from exporter.tools.recording.child.probe import fit_size, probe
-from exporter.tools.recording.observation import Observation, ProbeRequest, ProbeResult
+from exporter.tools.recording.observation import Observation, ProbeResult
 
 MODELS = """
 import torch
@@ -66,17 +66,18 @@ class Broken(nn.Module):
 """
 
 
-def run(root: Path, source: str, inputs: str, request: ProbeRequest) -> ProbeResult:
+def run(root: Path, source: str, inputs: str, **fields: Any) -> ProbeResult:
+    """Return the facts; by default, of a source without a script."""
     (root / "manifests").mkdir()
     (root / "manifests/models.py").write_text(MODELS)
     (root / "manifests/net.toml").write_text(
         f'format = 1\n[models.net]\nsource = "models.py:{source}"\nopsets = 18\n'
         f'inputs = [{inputs}]\noutputs = [{{ name = "y", shape = [] }}]\n'
     )
-    return probe(load_layers(root).manifest.models[0], str(root), request)
-
-
-FREE = ProbeRequest(observation=Observation(), is_free=True)
+    spec = load_layers(root).manifest.models[0]
+    tensors = [{"at": "", "name": i.name, "dtype": i.dtype, "shape": i.shape} for i in spec.inputs]
+    observation = Observation.model_validate({"tensors": tensors, **fields})
+    return probe(spec, str(root), observation)
 
 
 def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> No
         f'{{ name = "{name}", shape = {shape} }}'
         for name, shape in (("new", [2, 5, 4]), ("past", [2, 3, 4]), ("mask", [2, 8]))
     )
-    result = run(tmp_path, "Cached", inputs, FREE)
+    result = run(tmp_path, "Cached", inputs)
     batch, new, past = result.inputs[0][0], result.inputs[0][1], result.inputs[1][1]
     assert batch == result.inputs[1][0] == result.inputs[2][0] == "batch"
     total = result.inputs[2][1]
@@ -95,7 +96,7 @@ def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> No
 
 def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
     inputs = '{ name = "image", shape = [1, 3, 32, 16] }'
-    result = run(tmp_path, "Patches", inputs, FREE)
+    result = run(tmp_path, "Patches", inputs)
     assert result.inputs == (("batch", 3, "height", 16),)
     assert result.axes["height"] == {"multiple_of": 8}
     label = str(result.outputs[0].shape[2])
@@ -105,8 +106,9 @@ def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
 def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
     fill = 'dtype = "int64", fill = { randint = [0, 9] }'
     inputs = f'{{ name = "ids", shape = [2, 7], {fill} }}'
-    request = ProbeRequest(observation=Observation(), names=({0: "b", 1: "seq"},))
-    result = run(tmp_path, "Table", inputs, request)
+    dynamic = {0: {"name": "b"}, 1: {"name": "seq"}}
+    ids = {"at": "args[0]", "name": "ids", "dtype": "int64", "shape": (2, 7), "dynamic": dynamic}
+    result = run(tmp_path, "Table", inputs, kind="export", tensors=[ids])
     assert result.rows == {"ids": 50}
     assert result.inputs == (("b", "seq"),)
     assert result.axes == {"b": {}, "seq": {"max": 21}}
@@ -114,19 +116,14 @@ def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
 
 
 def test_a_size_that_depends_on_values_is_an_axis_of_its_own(tmp_path: Path) -> None:
-    result = run(
-        tmp_path,
-        "Selected",
-        '{ name = "x", shape = [3, 5] }',
-        ProbeRequest(observation=Observation()),
-    )
+    result = run(tmp_path, "Selected", '{ name = "x", shape = [3, 5] }', kind="export")
     assert result.inputs == ((3, 5),)
     assert result.axes == {"output_0": {}}
     assert result.notes == ("axis output_0: no relation to the inputs was measured",)
 
 
 def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
-    result = run(tmp_path, "Broken", '{ name = "x", shape = [3] }', FREE)
+    result = run(tmp_path, "Broken", '{ name = "x", shape = [3] }')
     assert "needs a GPU" in result.problem
 
 
@@ -163,15 +160,14 @@ def test_sizes_have_the_simplest_rule(compute: Callable[[int, int], int], rule: 
     assert fit_size(samples) == rule
 
 
-def observe(model: nn.Module, root: Path, **fields: object) -> Observation:
-    """Return the observation of a call with one input."""
+def observe(model: nn.Module, root: Path, **fields: object) -> dict[str, object]:
+    """Return the fields of the observation of a call with one input."""
     paths = store_call(model, (torch.linspace(-2, 2, 6).reshape(2, 3),), {}, None, root)
-    return Observation.model_validate({"kind": "export", **paths, **fields})
+    return {"kind": "export", **paths, **fields}
 
 
-def compare(root: Path, observation: Observation) -> ProbeResult:
-    inputs = '{ name = "x", shape = [2, 3] }'
-    return run(root, "Net", inputs, ProbeRequest(observation=observation))
+def compare(root: Path, observation: dict[str, object]) -> ProbeResult:
+    return run(root, "Net", '{ name = "x", shape = [2, 3] }', **observation)
 
 
 def change_head(model: nn.Module) -> None:
