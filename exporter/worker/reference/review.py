@@ -229,6 +229,8 @@ _QUANTIZED = "quantized::"
 _PLAIN_FACTOR = 2.0
 #: Runs with other rounding. Each row of a batch needs one with the choice of the file.
 _ROUNDINGS, _CHOICES = 8, 24
+#: PyTorch's error for special values, as a share of the larger usual scale. The usual one is 1e-6.
+_LARGEST_SPECIAL_NOISE = 1.5e-4
 #: Statuses of a file with other values than PyTorch's.
 _DOUBTFUL = (Status.FAIL, Status.INCONCLUSIVE)
 #: A larger difference from float64, as a share of the scale, is no rounding.
@@ -352,10 +354,10 @@ def _omit_unstable_samples(
             others = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
             others.append(reviewer.run(inputs, compute_plainly()))
             runs = [each for each in (exact, *others) if each is not None]
-            columns = zip(exact or (), outputs, strict=False)
             # Without a signal, such as equal values less their mean, the output is rounding.
             has_signal = all(
-                compute_scale(each) or not compute_scale(plain) for each, plain in columns
+                compute_scale(each) or not compute_scale(plain)
+                for each, plain in zip(exact or (), outputs, strict=False)
             )
             if not has_signal or not all(
                 reviewer.are_near(inputs, outputs, each, usual) for each in runs
@@ -368,7 +370,15 @@ def _omit_unstable_samples(
                     for each in others
                     if each is not None
                 ]
-                samples[sample.index] = add_noise(sample, reference, compute_noise(pairs, usual))
+                noise = compute_noise(pairs, usual)
+                samples[sample.index] = add_noise(sample, reference, noise)
+                # A normalization that enlarges rounding so much shows nothing about the file.
+                columns = zip(noise.shares, noise.scales, usual, strict=False)
+                if any(
+                    (share or 0.0) * scale > _LARGEST_SPECIAL_NOISE * max(scale, usual_scale)
+                    for share, scale, usual_scale in columns
+                ):
+                    del samples[sample.index]
     return reference.model_copy(update={"samples": tuple(samples.values())})
 
 
@@ -402,15 +412,19 @@ def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
     samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
         data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
-        plain = reviewer.run(inputs, compute_plainly())
-        if plain is None or any(one is None for one in data.float64_outputs):
+        if any(one is None for one in data.float64_outputs):
             continue
         exact = tuple(from_value(one) for one in data.float64_outputs if one is not None)
-        hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
-        measured = compute_noise([(hidden[0], hidden[1])])
-        shares = tuple(share or 0.0 for share in measured.shares)  # a large one is no rounding
-        measured = replace(measured, shares=shares, large=(None,) * len(shares))
-        samples[sample.index] = add_noise(sample, reference, measured)
+        # A statistic is one number for many elements, so one run may have a small error by luck.
+        for is_reversed in (False, True):
+            plain = reviewer.run(inputs, compute_plainly(is_reversed=is_reversed))
+            if plain is None:
+                continue
+            hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
+            measured = compute_noise([(hidden[0], hidden[1])])
+            shares = tuple(share or 0.0 for share in measured.shares)  # a large one is no rounding
+            measured = replace(measured, shares=shares, large=(None,) * len(shares))
+            samples[sample.index] = add_noise(samples[sample.index], reference, measured)
     has_plain_noise = any(
         (share or 0.0) > _PLAIN_FACTOR * (usual or 0.0)
         for sample in reference.samples

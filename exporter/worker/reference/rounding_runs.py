@@ -294,8 +294,11 @@ _TRANSFORMS = frozenset({"aten::_fft_r2c", "aten::_fft_c2r", "aten::_fft_c2c"})
 
 
 @contextmanager
-def compute_plainly() -> Iterator[None]:
-    """Compute long sums from left to right inside, and transforms with the error of a runtime."""
+def compute_plainly(*, is_reversed: bool = False) -> Iterator[None]:
+    """Compute long sums from left to right inside, and transforms with the error of a runtime.
+
+    `is_reversed`: True for sums from right to left, whose error is another one.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -319,7 +322,7 @@ def compute_plainly() -> Iterator[None]:
             and isinstance(result, torch.Tensor)
             and result.dtype is torch.float32
         ):
-            return _PLAIN_SUMS[name](result, *args, **kwargs)
+            return _PLAIN_SUMS[name](result, *args, is_reversed=is_reversed, **kwargs)
         return result
 
     with create_mode(run):
@@ -362,6 +365,7 @@ def _reduce(finish: Callable[[torch.Tensor, int], torch.Tensor]) -> Callable[...
         values: torch.Tensor,
         dims: list[int] | None = None,
         *_: Any,
+        is_reversed: bool = False,
         **__: Any,
     ) -> torch.Tensor:
         count = values.numel() // max(result.numel(), 1)
@@ -371,7 +375,7 @@ def _reduce(finish: Callable[[torch.Tensor, int], torch.Tensor]) -> Callable[...
         axes = sorted(dim % values.ndim for dim in dims or range(values.ndim))
         rest = [dim for dim in range(values.ndim) if dim not in axes]
         flat = values.permute(*rest, *axes).reshape(*(values.shape[dim] for dim in rest), -1)
-        sums = _accumulate(flat, -1, np.add)[..., -1]
+        sums = _accumulate(flat.flip(-1) if is_reversed else flat, -1, np.add)[..., -1]
         return finish(sums, count).reshape(result.shape).to(result.device)
 
     return compute
@@ -382,12 +386,13 @@ def _compute_variance(
     values: torch.Tensor,
     dims: list[int] | None = None,
     correction: float | None = 1,
+    is_reversed: bool = False,
     **_: Any,
 ) -> torch.Tensor:
     usual = values.mean(dims or tuple(range(values.ndim)), keepdim=True)
-    distances = values - _PLAIN_SUMS["aten::mean"](usual, values, dims)
+    mean = _PLAIN_SUMS["aten::mean"](usual, values, dims, is_reversed=is_reversed)
     divide = _reduce(lambda total, count: total / (count - (correction or 0)))
-    return divide(result, distances.square(), dims)
+    return divide(result, (values - mean).square(), dims, is_reversed=is_reversed)
 
 
 _PLAIN_SUMS: dict[str, Callable[..., torch.Tensor]] = {
