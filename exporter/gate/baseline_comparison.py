@@ -434,8 +434,8 @@ def compare_with_revision(
     gate = revision.manifest.project.gate
     findings = compare_results(revision.baseline, run, promised, gate)
     reported = {finding.cell for finding in findings}
-    lost = find_state_changes(revision.baseline, branch.states, promised, gate)
-    changed = find_state_changes(branch.baseline, branch.states, promised, gate)
+    relaxed_states = find_state_changes(revision.baseline, branch.states, promised, gate)
+    changed_states = find_state_changes(branch.baseline, branch.states, promised, gate)
     # If a removed cell was accepted, it has the finding `missing` already.
     hashes = (revision.hashes, branch.hashes)
     relaxed = (
@@ -443,7 +443,7 @@ def compare_with_revision(
         for finding in (
             *find_contract_changes(revision.manifest, branch.manifest, hashes),
             *_find_unread_entries(revision, promised),
-            *(each for each in lost if each.kind is FindingKind.RELAXED),
+            *(each for each in relaxed_states if each.kind is FindingKind.RELAXED),
         )
         if finding.cell in promised or finding.cell not in reported
     )
@@ -454,7 +454,7 @@ def compare_with_revision(
         records=run.by_cell(),
     )
     judged = [
-        *(each for each in changed if each.kind is FindingKind.CONTRACT),
+        *(each for each in changed_states if each.kind is FindingKind.CONTRACT),
         *(_apply_acceptance(each, acceptance, revision.manifest) for each in (*findings, *relaxed)),
     ]
     return tuple(sorted((each for each in judged if each), key=lambda each: each.sort_key))
