@@ -281,6 +281,8 @@ def _remove_sign(value: Any) -> Any:
 
 #: Shorter sums are within 8 units in the last place in any order.
 _LONG = 1024
+#: Terms of a sum whose order can matter: terms may cancel, so that a short sum is near zero.
+_SHORTEST = 3
 #: Error of a DFT as a share of its scale. ONNX Runtime is off by 1e-6 for powers of 2, by 1.2e-5
 #: for 100 points. Eight times this error is 1e-5, the `atol` of `torch.testing`.
 _DFT_ERROR = 1.25e-6
@@ -369,7 +371,7 @@ def _reduce(finish: Callable[[torch.Tensor, int], torch.Tensor]) -> Callable[...
         **__: Any,
     ) -> torch.Tensor:
         count = values.numel() // max(result.numel(), 1)
-        if count < _LONG or not result.numel():
+        if count < _SHORTEST or not result.numel():
             return result
         # The sums over the axes, without these axes.
         axes = sorted(dim % values.ndim for dim in dims or range(values.ndim))

@@ -71,6 +71,7 @@ def test_an_end_without_a_result_gives_none(code: str) -> None:
 def test_the_items_before_an_end_are_kept(
     code: str, problem: str, one_thread: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = list_children()
     ended: list[bool] = []
     monkeypatch.setattr(fork_call, "end_runtime_processes", lambda: ended.append(True))
 
@@ -87,7 +88,7 @@ def test_the_items_before_an_end_are_kept(
     assert bool(last) is not bool(problem)
     assert os.getpid() not in last
     assert ended == ([True] if problem else [])
-    assert not list_children()
+    assert list_children() == before
 
 
 def test_without_a_fork_the_function_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
