@@ -61,6 +61,9 @@ _HARMLESS_KEYS = frozenset(
         *("problems", "exporter", "capture", "parent", "license", "version", "homepage"),
     }
 )
+#: Keys of an entry that the stored contract does not have. The cells show opsets and devices. A
+#: measurement promises nothing; with a revision, a removed one is a finding.
+_UNSTORED_KEYS = _HARMLESS_KEYS | {"opsets", "devices", "measure"}
 #: Keys that `_list_promises` replaces by their effect on the cell.
 _RESOLVED_KEYS = frozenset(
     {
@@ -246,7 +249,7 @@ def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
     """
     if spec.problems:
         return {}
-    excluded = dict.fromkeys((*_HARMLESS_KEYS, "opsets", "devices"), True) | _EXCLUDED_PARTS
+    excluded = dict.fromkeys(_UNSTORED_KEYS, True) | _EXCLUDED_PARTS
     contract: dict[str, Any] = {"folder": posixpath.dirname(spec.manifest) or "."}
     for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude=excluded).items():
         if (part := _NAMED_PARTS.get(key)) is None:
@@ -291,7 +294,8 @@ def _compare_states(
         yield kind, "", _format_change("values of the weights", old.weights, new.weights)
     if not (old.contract and new.contract):
         return
-    for key in sorted(old.contract.keys() | new.contract.keys()):
+    # Older contracts have some of these keys.
+    for key in sorted((old.contract.keys() | new.contract.keys()) - _UNSTORED_KEYS):
         first, second = (each.contract.get(key) for each in (old, new))
         if _serialize(first) == _serialize(second):  # NaN is equal to itself
             continue

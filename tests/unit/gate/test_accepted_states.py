@@ -59,13 +59,13 @@ def make(**fields: Any) -> Manifest:
     return make_manifest(make_spec(**fields))
 
 
-#: Changes that the cells show.
-SELECTING = ("opsets", "devices")
+#: Changes that the cells show, and measurements.
+UNSTORED = ("opsets", "devices", "measure")
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [each for each in (*LOOSER, *STRICTER) if not {*SELECTING} & {*each[0], *each[1]}],
+    [each for each in (*LOOSER, *STRICTER) if not {*UNSTORED} & {*each[0], *each[1]}],
 )
 def test_every_edit_of_a_promise_is_a_finding_until_it_is_accepted(
     before: dict[str, Any], after: dict[str, Any], tmp_path: Path
@@ -99,7 +99,7 @@ def test_the_words_of_a_finding_are_the_keys_of_the_entry() -> None:
     assert "optimization = none" in text
 
 
-def test_texts_limits_and_routes_of_an_entry_are_no_promises() -> None:
+def test_texts_limits_measurements_and_routes_of_an_entry_are_no_promises() -> None:
     foreseen = (FORESEEN,)
     plain = make(expect=foreseen)
     texts = (Expectation(**{**FORESEEN.model_dump(), "reason": "other", "issue": "12"}),)
