@@ -53,8 +53,8 @@ def test_each_toolchain_has_its_own_result(exported: Path) -> None:
     assert failed.message.startswith("RuntimeError: no scale in version 2")
     assert (exported / "build" / failed.log).is_file()
     tables = (exported / "reports/COMPATIBILITY.md").read_text()
-    assert "| [good](models/good.md) | 17 | 17 |" in tables
-    assert "| [scaled](models/scaled.md) | 17 | 🟥" in tables
+    assert "| [good](models/good.md) (initial weights) | 17 | 17 |" in tables
+    assert "| [scaled](models/scaled.md) (initial weights) | 17 | 🟥" in tables
     assert "| tool | version | two |" in tables
 
 
