@@ -37,6 +37,8 @@ IMPORT_SYSTEM = (
 #: It lists folders for imports, and for the versions that this tool reads.
 _METADATA = f"{_STANDARD_LIBRARY}importlib{os.sep}metadata{os.sep}"
 _OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+#: It tests the files of all loaded modules, which are dependencies anyway, also for torch.
+_GET_MODULE = inspect.getmodule.__code__
 #: This package's own hooks, which are between the caller and `find_caller`.
 _HOOKS = str(Path(__file__).parent) + os.sep
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
@@ -60,6 +62,8 @@ def find_caller() -> Caller:
         if file.startswith(_METADATA):
             is_metadata = True
             continue
+        if frame.f_code is _GET_MODULE:
+            return Caller.TOOL
         if file.startswith(IMPORT_SYSTEM):
             return Caller.IMPORT
         if not file.startswith(("<frozen", _HOOKS)) and (owner := _find_owner(file)) is not None:
