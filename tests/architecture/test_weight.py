@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 56_073,
-    "lines of tests": 67_056,
-    "files": 243,
+    "lines of the package": 58_372,
+    "lines of tests": 69_692,
+    "files": 244,
     "packages": 42,
     "modules below 60 lines": 8,
     "lines of imports in 1,000 lines": 74,
-    "private functions called once, in 1,000 functions": 170,
+    "private functions called once, in 1,000 functions": 173,
 }
 
 
