@@ -48,18 +48,7 @@ def test_a_section_replaces_only_the_one_of_its_name() -> None:
     assert "| b |" in again
     assert "| c |" in again
     assert "| a |" not in again
-    names = [
-        "cold",
-        "more",
-        "divided",
-        "idle",
-        "touched",
-        "watch",
-        "steps",
-        "shared",
-        "dask",
-        "week",
-    ]
+    names = ["cold", "more", "divided", "idle", "touched", "watch", "steps", "shared"]
     assert list(BENCHMARKS) == [*names, "dask", "week"]
 
 
