@@ -8,6 +8,7 @@ import pytest
 
 from exporter.manifest import Expectation, ModelSpec
 from exporter.records.record import Culprit, Record, Status
+from exporter.worker.process import fork_call
 from tests.traps.prove import export
 from tests.worker.contracts import ROOT
 from tests.worker.diagnose.cases import wrong_contract
@@ -28,8 +29,11 @@ def run(spec: ModelSpec, folder: Path) -> Record:
     ],
 )
 def test_the_end_of_a_diagnosis_changes_no_verdict(
-    end: str, notes: tuple[str, ...], tmp_path: Path
+    end: str, notes: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Other tests of this process may leave threads, or use an accelerator.
+    monkeypatch.setattr(fork_call, "can_fork", lambda: True)
+    monkeypatch.setattr(fork_call, "uses_accelerator", lambda: False)
     spec = wrong_contract("EndsInDiagnosis", opsets=(13,), init={"end": end}, timeout=16.0)
     record = run(spec, tmp_path)
     assert (record.status, record.check) == (Status.FAIL, "axes")

@@ -28,6 +28,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests may leave threads
+    monkeypatch.setattr(fork_call, "uses_accelerator", lambda: False)
     yield
     torch.set_num_threads(threads)
 
