@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 58_372,
-    "lines of tests": 69_692,
+    "lines of the package": 58_405,
+    "lines of tests": 69_686,
     "files": 244,
     "packages": 42,
     "modules below 60 lines": 8,

@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterable
 from functools import cache
+from importlib import metadata
 from importlib.abc import MetaPathFinder
 from importlib.metadata import Distribution, packages_distributions
 from pathlib import Path
@@ -127,7 +128,12 @@ def _is_used(module: str, distribution: str, root: Path) -> bool:
     file = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), "")
     if not file or read_distribution(distribution, "")[1]:
         return True
-    return classify_path(resolve_path(file).path, resolve_root(root)) is Group.FOREIGN
+    path, folder = resolve_path(file).path, resolve_root(root)
+    if classify_path(path, folder) is Group.FOREIGN:
+        return True
+    # A folder of `PYTHONPATH` with modules and their metadata is one of packages, too.
+    owner = Path(str(metadata.distribution(distribution).locate_file(""))).resolve()
+    return Path(path).is_relative_to(owner) and not owner.is_relative_to(folder)
 
 
 # Cached, because each cell needs it for thousands of files.
