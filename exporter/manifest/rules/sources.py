@@ -256,10 +256,8 @@ def resolve_weights(model: EffectiveSettings) -> str:
     value = model.settings.weights
     text = value if isinstance(value, str) else value.file
     if text and not text.endswith(_WEIGHTS):
-        names = ", ".join(_WEIGHTS)
-        model.add_problem(
-            ("weights",), f"expected a file with a suffix of {names}, got {quote(text)}"
-        )
+        expected = f"expected a file with a suffix of {', '.join(_WEIGHTS)}"
+        model.add_problem(("weights",), f"{expected}, got {quote(text)}")
         return text
     return model.check_file(("weights",), text) if text else ""
 
