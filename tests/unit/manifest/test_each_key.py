@@ -1,0 +1,110 @@
+"""Each key of an entry reaches its spec, and the part of the fingerprint of its effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.cache.fingerprint import compute_fingerprint
+from exporter.manifest import ModelSpec, load_project
+from exporter.manifest.schema.entry import Settings
+from tests.unit.manifest.projects import make_project
+
+ENTRY = {
+    "source": '"net.py:Net"',
+    "inputs": '[{ name = "x", shape = ["batch", 3] }]',
+    "outputs": '[{ name = "y", shape = ["batch", 3] }]',
+    "opsets": "18",
+}
+#: Another value of each key by the part that it changes, and keys that it needs on both sides.
+ENTRY_PART = {
+    "source": '"net.py:Other"',
+    "init": "{ depth = 3 }",
+    "artifact": '"net.onnx"',
+    "weights": '"net.safetensors"',
+    "weights_sha256": f'"{"0" * 64}"\nweights = "net.safetensors"',
+    "seed": "1",
+    "mode": '"train"',
+    "precision": '"float16"',
+    "export_device": '"cuda"',
+    "export_state": '"plain"',
+    "exporter": '"dynamo"',
+    "capture": '"strict"',
+    "passes": '["net.py:function"]',
+    "metric": '{ call = "net.py:function", least = 0.5 }',
+    "component": '{ name = "decode" }\nexporter = "transformers"',
+    "rollout": "{ steps = 4, feeds = { y = 'x' } }",
+    "ir_version": "8",
+    "inputs": '[{ name = "z", shape = ["batch", 3] }]',
+    "outputs": '[{ name = "z", shape = ["batch", 3] }]',
+    "axes": "{ batch = { max = 8 } }",
+    "dynamic_axes": "{ x = [1] }",
+    "parameters": '"weight_{}"',
+    "constants": '[{ at = "kwargs.flag", value = true }]',
+    "containers": '[{ at = "args[0]", type = "list" }]\n'
+    'inputs = [{ name = "x", shape = ["batch", 3], at = "args[0][0]" }]',
+    "inputs_from": '"net.py:function"',
+    "cases": '[{ name = "ones", values = { x = "ones" } }]',
+    "depends": '{ files = ["net.py"] }',
+    "options": "{ verbose = true }",
+    "custom_ops": '[{ name = "a.b.default", translation = "net.py:function" }]',
+    "overrides": "[{ opset = 18, ir_version = 8 }]",
+}
+CHECK_PARTS = {
+    "consumers": '["onnxruntime>=1.17"]',
+    "tolerance": "{ atol = 1e-3 }",
+    "thorough": "true",
+    "measure": '["latency"]',
+}
+#: A result depends on none of these.
+NO_PART = {
+    "description": '"a net"',
+    "owner": '"vision"',
+    "license": '"MIT"',
+    "version": '"3"',
+    "homepage": '"https://example.com"',
+    "tags": '["small"]',
+    "devices": '["cpu", "reference"]',
+    "opsets": "[17, 18]",
+    "expect": '[{ stage = "load", reason = "old" }]',
+    "skip": '[{ opset = 18, reason = "old" }]',
+    "timeout": '"1m"',
+    "memory": '"8GiB"',
+}
+PARTS = {
+    **{key: {"entry"} for key in ENTRY_PART},
+    **{key: {"checks"} for key in CHECK_PARTS},
+    **{key: set[str]() for key in NO_PART},
+    "thorough": {"thorough"},
+}
+
+
+#: The first value of keys that cannot be absent.
+FIRST = {"component": '{ name = "prefill" }'}
+
+
+def load(root: Path, *lines: str) -> ModelSpec:
+    """Return the spec of an entry with other lines for some keys."""
+    keys = ENTRY | {line.partition(" =")[0]: line.partition("= ")[2] for line in lines if line}
+    text = "\n".join(f"{key} = {value}" for key, value in keys.items())
+    files = {
+        "manifests/net.toml": f"format = 1\n[models.net]\n{text}\n",
+        "manifests/net.py": "class Net: ...\nclass Other: ...\ndef function(*_): ...\n",
+        "manifests/net.onnx": "",
+        "manifests/net.safetensors": "",
+    }
+    return load_project(make_project(root, files)).models[0]
+
+
+@pytest.mark.parametrize("key", Settings.model_fields)
+def test_another_value_changes_the_spec_and_the_part_of_its_effect(
+    key: str, tmp_path: Path
+) -> None:
+    value, *others = {**ENTRY_PART, **CHECK_PARTS, **NO_PART}[key].split("\n")
+    before = load(tmp_path, *others, f"{key} = {FIRST[key]}" if key in FIRST else "")
+    after = load(tmp_path, *others, f"{key} = {value}")
+    assert before.model_copy(update={"line": after.line}) != after, "the key is not read"
+    first, second = (compute_fingerprint(spec) for spec in (before, after))
+    changed = {part for part in {**first, **second} if first.get(part) != second.get(part)}
+    assert changed == PARTS[key]
