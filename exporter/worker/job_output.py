@@ -98,7 +98,7 @@ class JobOutput:
     ) -> None:
         """Write the records of all cells of the opsets that a failure affects; then diagnose it."""
         records = []
-        advice = self._list_withheld()
+        advice = self._list_withheld(is_failure=True)
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
             for cell in self.job.list_opset_cells(opset):
@@ -147,9 +147,9 @@ class JobOutput:
             update = {**fields, "notes": (*each.notes, *notes)}
             write_json(self.folder.record(each.cell), each.model_copy(update=update))
 
-    def _list_withheld(self) -> tuple[str, ...]:
+    def _list_withheld(self, *, is_failure: bool) -> tuple[str, ...]:
         """Return one text if the model reads variables that workers do not receive, else none."""
-        names = self.read.list_withheld()
+        names = self.read.list_withheld(is_failure=is_failure)
         text = f"{WITHHELD_NOTE}{join_names(names)}, which workers do not receive; add it to "
         return (f"{text}`environment` in [tool.exporter]",) if names else ()
 
@@ -187,7 +187,10 @@ class JobOutput:
         needed = {name: read_loaded_state(name, self.root) for name in names}
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={
-                "notes": (*record.notes, *(() if record.advice else self._list_withheld())),
+                "notes": (
+                    *record.notes,
+                    *(() if record.advice else self._list_withheld(is_failure=False)),
+                ),
                 "fingerprint": self.job.make_fingerprint(record.cell),
                 "sources": dependencies.sources,
                 "packages": {

@@ -362,7 +362,7 @@ class VariableReads:
         # Workers import this module before torch, which sets variables.
         self._first = dict(os.environ)
         self._by_project: dict[str, None] = {}
-        self._absent: dict[str, None] = {}
+        self._absent: dict[str, bool] = {}
         self._withheld = frozenset(os.environ.get(WITHHELD, "").split(",")) - {""}
         self._is_watching = False
 
@@ -378,9 +378,10 @@ class VariableReads:
         """
         if not self._is_watching or not isinstance(name, str) or is_fixed(name):
             return
+        is_by_project = find_caller() is Caller.PROJECT
         if name in self._withheld:
-            self._absent[name] = None
-        elif find_caller() is Caller.PROJECT:
+            self._absent[name] = is_by_project or self._absent.get(name, False)
+        elif is_by_project:
             self._by_project[name] = None
 
     def read_states(self, files: Iterable[str], root: Path) -> dict[str, str]:
@@ -397,9 +398,12 @@ class VariableReads:
         names |= CACHES | OFFLINE if any(file.startswith(caches) for file in files) else set()
         return {name: hash_variable(name, self._first.get(name)) for name in sorted(names)}
 
-    def list_withheld(self) -> tuple[str, ...]:
-        """Return the names that were read although workers do not receive them."""
-        return tuple(sorted(self._absent))
+    def list_withheld(self, *, is_failure: bool) -> tuple[str, ...]:
+        """Return the names that were read although workers do not receive them.
+
+        Packages read many names, `CI` among them, that explain at most a failure.
+        """
+        return tuple(sorted(name for name in self._absent if is_failure or self._absent[name]))
 
 
 _READS = VariableReads()

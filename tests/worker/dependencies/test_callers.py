@@ -15,7 +15,7 @@ import pytest
 
 from exporter.cache.states import read_distribution
 from exporter.core.files import hash_file
-from exporter.processes.environment import hash_variable
+from exporter.processes.environment import WITHHELD, hash_variable
 from exporter.worker.dependencies import opened_files
 from exporter.worker.dependencies.opened_files import Caller, VariableReads, find_caller
 
@@ -98,3 +98,16 @@ def test_a_file_in_a_cache_depends_on_the_variables_of_caches(
         assert states["HF_HOME"] == "missing"
     # The copy of a project on a host of a cluster may be in a cache.
     assert reads.read_states([f"{tmp_path}/torch/project/net.py"], tmp_path / "torch/project") == {}
+
+
+def test_a_withheld_variable_that_a_package_reads_explains_failures_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(WITHHELD, "CI,FLAG")
+    reads = VariableReads()
+    reads._is_watching = True
+    for name, caller in (("CI", Caller.PACKAGE), ("FLAG", Caller.PROJECT), ("FLAG", Caller.TOOL)):
+        monkeypatch.setattr(opened_files, "find_caller", lambda caller=caller: caller)
+        reads.add(name)
+    assert reads.list_withheld(is_failure=True) == ("CI", "FLAG")
+    assert reads.list_withheld(is_failure=False) == ("FLAG",)

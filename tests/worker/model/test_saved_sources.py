@@ -124,7 +124,9 @@ def test_a_saved_program_passes(root: Path) -> None:
     records = run_job(spec, root)
     assert [record.status for record in records.values()] == [Status.PASS] * 2, records[18].message
     # An import may search the folder for modules.
-    assert {source.file for source in records[18].sources} - {"*.py"} == {"net.pt2"}
+    files = {source.file for source in records[18].sources}
+    # Packages that torch imports may search for modules, such as jaraco of setuptools.
+    assert {name for name in files if not name.startswith("*.py")} == {"net.pt2"}
 
 
 @pytest.mark.parametrize("source", ["program", "captured"])
