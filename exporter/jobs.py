@@ -237,6 +237,8 @@ class Sample(FrozenModel):
     """The same errors if they are too large to be taken for rounding; else None."""
     factor: float = 1.0
     """The factor of inputs with another magnitude."""
+    special: str | None = None
+    """The kind of special values that all inputs have: `ends`, `constant` and so on."""
     undefined: Items[int] = ()
     """Positions of outputs with elements without a defined value, which are not compared."""
     captures: Items[str] = ()

@@ -20,8 +20,6 @@ from safetensors.torch import save_file
 
 from exporter.api.export_run import ExportOptions, export
 from exporter.api.project_store import GIT_STORE
-from exporter.checks.comparison.compare_samples import compare_samples
-from exporter.checks.protocol import CheckContext
 from exporter.cli.output.progress import QuietProgress
 from exporter.cli.output.tables import describe_failures
 from exporter.core.errors import ExporterError
@@ -29,20 +27,17 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.git import find_git_folder
 from exporter.core.text import join_names
 from exporter.jobs import Reference
-from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest import Manifest
 from exporter.manifest.cell_settings import format_toml_value
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning import Selection
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import TRACER_PREFIX, UNPROVED_PREFIX, CellId, Status
-from exporter.runtimes import RunFailure
-from exporter.worker.inputs.call import from_numpy
 from exporter.worker.model.call_objects import register_output_classes
 from exporter.worker.model.source_loader import prepare_module
-from exporter.worker.process.failure import Failure
 from exporter.worker.process.setup import use_seed
-from exporter.worker.reference.eager_run import run_model, to_value
+from exporter.worker.reference.noise import is_rounding, run_again
 from exporter.worker.torch_private.internals import tree_leaves
 
 #: Sizes with which an axis is found in the outputs.
@@ -134,40 +129,17 @@ def prove(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _ModuleSession:
-    """Runs the module of this process as the worker runs its copy."""
-
-    placement = None
-
-    def __init__(self, module: torch.nn.Module, spec: ModelSpec) -> None:
-        self._device, self._spec = torch.device(spec.export_device), spec
-        self._model = prepare_module(copy.deepcopy(module), spec, self._device)
-        self.output_names = [output.name for output in spec.outputs]
-
-    def run(self, inputs: Mapping[str, Any]) -> list[Any]:
-        tensors = {
-            item.name: from_numpy(inputs[item.name], is_complex=item.is_complex).to(self._device)
-            for item in self._spec.inputs
-        }
-        try:
-            with use_seed(self._spec.seed):
-                outputs = run_model(copy.deepcopy(self._model), self._spec, tensors)
-        except Failure as failure:
-            raise RunFailure(str(failure)) from failure
-        return list(map(to_value, outputs))
-
-
 def _find_other_values(module: torch.nn.Module, manifest: Manifest, cell: CellId) -> list[str]:
     """Return a message if the module computes other values here than its copy in the worker."""
     job = BuildFolder.from_project(manifest.project).model_folder(cell.model)
     reference = Reference.read(read_regular_file(job.reference, PROJECT_LIMIT))
     spec = manifest.find_model(cell.model).resolve_cell(cell.opset, cell.device)
-    context = CheckContext(folder=job, opset=cell.opset, spec=spec, reference=reference)
-    session, others = _ModuleSession(module, spec), []
-    for sample in reference.samples:
-        result = compare_samples("values", [sample], context, session, cell.device)
-        if result.status in (Status.FAIL, Status.ERROR) and sample.kind != "masked":
-            others.append(sample.name)
+    model = prepare_module(copy.deepcopy(module), spec, torch.device(spec.export_device))
+    others = [
+        sample.name
+        for sample, outputs, again in run_again(model, spec, job, reference.promised_samples)
+        if again is None or not is_rounding(again, outputs)
+    ]
     problem = "the module computes other values in this process than in a new one"
     fix = "change neither classes nor globals after their import; store the change in the module"
     text = f"prove: {problem}, which imports its classes: {join_names(others)}; {fix}"

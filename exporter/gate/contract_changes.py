@@ -64,8 +64,6 @@ _HARMLESS_KEYS = frozenset(
 #: Keys of an entry that the stored contract does not have. The cells show opsets and devices. A
 #: measurement promises nothing; with a revision, a removed one is a finding.
 _UNSTORED_KEYS = _HARMLESS_KEYS | {"opsets", "devices", "measure"}
-#: Keys of files whose names may lack a suffix.
-_FILE_KEYS = frozenset({"weights", "artifact", "custom_ops", "depends"})
 #: Keys that `_list_promises` replaces by their effect on the cell.
 _RESOLVED_KEYS = frozenset(
     {
@@ -252,7 +250,7 @@ def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
     if spec.problems:
         return {}
     excluded = dict.fromkeys(_UNSTORED_KEYS, True) | _EXCLUDED_PARTS
-    contract: dict[str, Any] = {"folder": posixpath.dirname(spec.manifest) or "."}
+    contract: dict[str, Any] = {}
     for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude=excluded).items():
         if (part := _NAMED_PARTS.get(key)) is None:
             contract[key] = value
@@ -296,43 +294,13 @@ def _compare_states(
         yield kind, "", _format_change("values of the weights", old.weights, new.weights)
     if not (old.contract and new.contract):
         return
-    ignored = _UNSTORED_KEYS  # older contracts have some of them
-    if not any(_may_have_paths(each.contract) for each in (old, new)):
-        ignored |= {"folder"}
-    for key in sorted((old.contract.keys() | new.contract.keys()) - ignored):
+    keys = old.contract.keys() | new.contract.keys()
+    for key in sorted(keys - _UNSTORED_KEYS - {"folder"}):  # older contracts have some of them
         first, second = (each.contract.get(key) for each in (old, new))
         if _serialize(first) == _serialize(second):  # NaN is equal to itself
             continue
         first, second = _keep_differences(first, second)
         yield FindingKind.CONTRACT, key, _format_change(key, first, second)
-
-
-def _may_have_paths(contract: Mapping[str, Any]) -> bool:
-    """Return False if a contract has no path that depends on the folder of its manifest.
-
-    `package.module:attribute` is none. Other texts with `.`, `/` or `:` count as paths.
-    """
-    module, colon, _ = str(contract.get("source", "")).partition(":")
-    others = {key: each for key, each in contract.items() if key not in ("folder", "source")}
-    texts = _list_texts([each for key, each in others.items() if not key.startswith(_DEVICE)])
-    return (
-        not colon
-        or "/" in module
-        or module.endswith(".py")
-        or not others.keys().isdisjoint(_FILE_KEYS)
-        or any({*"./:"} & {*text} for text in texts)
-    )
-
-
-def _list_texts(value: Any) -> Iterator[str]:
-    """Yield each text in a contract, except the places of inputs and outputs in the call."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _list_texts([each for key, each in value.items() if key != "at"])
-    elif isinstance(value, list):
-        for each in value:
-            yield from _list_texts(each)
 
 
 def _keep_differences(old: Any, new: Any) -> tuple[Any, Any]:

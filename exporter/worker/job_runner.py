@@ -208,7 +208,6 @@ def check_file(
                 reference = review_reference(
                     prepared.model,
                     output.spec,
-                    output.root,
                     output.folder,
                     samples.reference,
                     record,

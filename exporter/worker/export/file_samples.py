@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from exporter.checks.protocol import read_sample
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Route
 from exporter.worker.dependencies.source_files import find_model_file
@@ -30,14 +29,13 @@ from exporter.worker.inputs.input_sets import (
     create_draw_set,
     create_multiples_set,
     create_size_set,
-    index_sets,
     list_sweep,
     measure_run,
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import BufferSnapshot, from_value, run_model, to_value
-from exporter.worker.reference.noise import describe_difference, list_table_lengths
+from exporter.worker.reference.eager_run import BufferSnapshot, run_model
+from exporter.worker.reference.noise import is_repeatable
 from exporter.worker.reference.reference_run import run_further_sets
 from exporter.worker.reference.rounding_runs import create_mode
 from exporter.worker.torch_private import internals
@@ -397,7 +395,8 @@ def add_file_samples(
     `operators`: PyTorch's operators in the captured program or traced graph.
     """
     missing_groups = [group for group in groups if group not in reference.captures]
-    if missing_groups and _has_changed(context, folder, reference):
+    declared = [sample for sample in reference.samples if sample.kind == "declared"]
+    if missing_groups and not is_repeatable(context.model, context.spec, folder, declared):
         texts = dict.fromkeys(missing_groups, (_CHANGED,))
         return reference.model_copy(update={"unproved": reference.unproved | texts})
     for group in missing_groups:
@@ -435,26 +434,6 @@ def add_file_samples(
         )
         write_json(folder.reference, reference)
     return reference
-
-
-def _has_changed(context: ExportContext, folder: JobFolder, reference: Reference) -> bool:
-    """Return True if the model does not give the stored outputs again, such as after its trace."""
-    spec = context.spec
-    declared = next(sample for sample in reference.samples if sample.kind == "declared")
-    sets = index_sets(spec, list_table_lengths(context.model), reference.samples)
-    inputs = draw_inputs(spec, sets[declared.kind, declared.name], context.root)
-    data = read_sample(folder.sample(declared.index), spec)
-    stored = tuple(from_value(output) for output in data.outputs)
-    buffers = BufferSnapshot(context.model)
-    try:
-        outputs = run_model(context.model, spec, inputs)
-        again = tuple(from_value(to_value(output)) for output in outputs)
-        dtypes = [[leaf.dtype for leaf in internals.tree_leaves(each)] for each in (stored, again)]
-        return dtypes[0] != dtypes[1] or bool(describe_difference(spec, stored, again))
-    except Failure:
-        return True
-    finally:
-        buffers.restore()
 
 
 def _choose_capture_sets(

@@ -9,7 +9,6 @@ from math import gcd, isqrt, lcm, prod
 from types import MappingProxyType
 from typing import Literal
 
-from exporter.jobs import Sample
 from exporter.manifest import Axis, Case, ModelSpec
 
 Sizes = Mapping[str, int]
@@ -293,11 +292,8 @@ def create_draw_set(spec: ModelSpec, seed: int, sizes: Sizes = MappingProxyType(
     return InputSet(name=f"draw {seed + 1}{suffix}", kind="values", sizes=complete, seed=seed)
 
 
-_MULTIPLES_OF = "multiples of "
-
-
 def create_multiples_set(spec: ModelSpec, numbers: Sequence[float]) -> InputSet:
-    name = _MULTIPLES_OF + " ".join(map(repr, numbers))
+    name = "multiples of " + " ".join(map(repr, numbers))
     declared = create_draw_set(spec, 0)
     return replace(declared, name=name, special="multiples", numbers=tuple(numbers))
 
@@ -448,26 +444,6 @@ def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[Input
     for chosen in (*_vary_sizes(spec, declared, lengths), *_vary_values(spec, declared)):
         sets.setdefault(chosen.name, chosen)
     return tuple(sets.values())
-
-
-def index_sets(
-    spec: ModelSpec, lengths: Sequence[int], samples: Sequence[Sample]
-) -> dict[tuple[str, str], InputSet]:
-    """Return the input sets of stored samples by kind and name.
-
-    `samples`: The samples; those of a group of files, and of measured runs, are not chosen by the
-    contract alone.
-    """
-    chosen = [*choose_all_sets(spec, lengths)]
-    for sample in samples:
-        if sample.kind == "axis":
-            chosen.append(create_size_set(spec, sample.axes))
-        elif sample.captures and sample.name.startswith(_MULTIPLES_OF):
-            numbers = sample.name.removeprefix(_MULTIPLES_OF).split()
-            chosen.append(create_multiples_set(spec, [*map(float, numbers)]))
-        elif sample.captures:
-            chosen.append(create_draw_set(spec, int(sample.name.split()[1]) - 1, sample.axes))
-    return {(each.kind, each.name): each for each in chosen}
 
 
 def list_sweep(

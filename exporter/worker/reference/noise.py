@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,11 @@ from exporter.checks.sample_checks import MIN_ROWS, hash_table_parts
 from exporter.jobs import JobFolder, Reference, Sample, TableParts
 from exporter.manifest import ModelSpec
 from exporter.runtimes.session import Array
-from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.input_sets import index_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.inputs.call import Tensors, from_numpy
 from exporter.worker.model.source_loader import Model
+from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
+    BufferSnapshot,
     Outputs,
     Returned,
     build_float64_model,
@@ -27,6 +28,7 @@ from exporter.worker.reference.eager_run import (
     hide_masked_values,
     list_items,
     run_in_float64,
+    run_model,
     to_value,
 )
 
@@ -161,7 +163,8 @@ def _compute_change(output: Returned, other_output: Returned) -> float:
 
 
 def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
+    is_same = tensor.dtype is other.dtype
+    return is_same and bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
 
 
 def compute_noise(
@@ -405,12 +408,55 @@ def choose_first_samples(inputs: Sequence[Tensors], outputs: Sequence[Outputs]) 
     return sorted(chosen)
 
 
+def read_call(path: Path, spec: ModelSpec) -> tuple[Tensors, Outputs]:
+    """Return the inputs and PyTorch's outputs of a stored sample."""
+    data = read_sample(path, spec)
+    inputs = {
+        item.name: from_numpy(data.inputs[item.name], is_complex=item.is_complex)
+        for item in spec.inputs
+        if item.name in data.inputs
+    }
+    # The values do not depend on the export device.
+    inputs = {name: tensor.to(spec.export_device) for name, tensor in inputs.items()}
+    return inputs, tuple(map(from_value, data.outputs))
+
+
+def run_again(
+    model: Model, spec: ModelSpec, folder: JobFolder, samples: Iterable[Sample]
+) -> Iterator[tuple[Sample, Outputs, Outputs | None]]:
+    """Yield the samples without an error with their outputs, and those of a new run.
+
+    There are no new ones if PyTorch fails.
+    """
+    buffers = BufferSnapshot(model)
+    for sample in (each for each in samples if not each.error):
+        inputs, outputs = read_call(folder.sample(sample.index), spec)
+        again: Outputs | None = None
+        with suppress(Failure):
+            again = tuple(from_value(to_value(each)) for each in run_model(model, spec, inputs))
+        buffers.restore()
+        yield sample, outputs, again
+
+
+def is_repeatable(
+    model: Model, spec: ModelSpec, folder: JobFolder, samples: Iterable[Sample]
+) -> bool:
+    """Return True if the model gives the stored outputs again.
+
+    Otherwise earlier calls or a trace changed the model, and further runs show nothing about these
+    outputs.
+    """
+    return all(
+        again is not None and not describe_difference(spec, outputs, again)
+        for _, outputs, again in run_again(model, spec, folder, samples)
+    )
+
+
 def measure_all_samples(
-    model: Model, spec: ModelSpec, root: Path, folder: JobFolder, reference: Reference
+    model: Model, spec: ModelSpec, folder: JobFolder, reference: Reference
 ) -> Reference:
     """Return the reference with float64 outputs and their noise for every sample that runs."""
     float64_model, reason = build_float64_model(model)
-    sets = index_sets(spec, list_table_lengths(model), reference.samples)
     pairs: list[tuple[Outputs, Outputs | None]] = []
     samples: list[Sample] = []
     usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
@@ -419,11 +465,9 @@ def measure_all_samples(
             samples.append(sample)
             continue
         path = folder.sample(sample.index)
-        data = read_sample(path, spec)
-        inputs = draw_inputs(spec, sets[sample.kind, sample.name], root)
+        inputs, outputs = read_call(path, spec)
         exact = run_in_float64(float64_model, spec, inputs)
         write_float64_outputs(path, [to_value(output) for output in exact or ()])
-        outputs = tuple(from_value(value) for value in data.outputs)
         hidden = hide_masked_values(spec, inputs, exact) if exact is not None else None
         pairs.append((hide_masked_values(spec, inputs, outputs), hidden))
         noise = compute_noise(pairs[-1:], () if sample.scales else usual)

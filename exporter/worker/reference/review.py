@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,6 @@ from exporter.jobs import SWEEP, JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
-from exporter.worker.inputs.input_sets import InputSet, index_sets
-from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import (
@@ -46,10 +43,10 @@ from exporter.worker.reference.noise import (
     add_noise,
     compute_noise,
     compute_scale,
-    describe_difference,
+    is_repeatable,
     is_rounding,
-    list_table_lengths,
     measure_all_samples,
+    read_call,
 )
 from exporter.worker.reference.rounding_runs import (
     PLAIN_OPERATORS,
@@ -243,7 +240,6 @@ class _Reviewer:
 
     model: Model
     spec: ModelSpec
-    root: Path
     folder: JobFolder
 
     def run(self, inputs: Tensors, context: AbstractContextManager[object]) -> Outputs | None:
@@ -268,17 +264,11 @@ class _Reviewer:
         pair = [hide_masked_values(self.spec, inputs, each) for each in (outputs, others)]
         return is_rounding(pair[0], pair[1], usual_scales)
 
-    def index_sets(self, reference: Reference) -> dict[tuple[str, str], InputSet]:
-        """Return the input sets of the samples by kind and name."""
-        return index_sets(self.spec, list_table_lengths(self.model), reference.samples)
-
     def list_samples(self, reference: Reference) -> Iterator[tuple[Sample, Tensors]]:
         """Yield each sample that PyTorch runs on, with its inputs."""
-        sets = self.index_sets(reference)
         for sample in reference.samples:
             if not sample.error:
-                chosen = sets[sample.kind, sample.name]
-                yield sample, draw_inputs(self.spec, chosen, self.root)
+                yield sample, read_call(self.folder.sample(sample.index), self.spec)[0]
 
 
 def is_worth_review(record: Record, reference: Reference) -> bool:
@@ -299,14 +289,13 @@ def _list_failed_checks(record: Record) -> list[CheckResult]:
 def review_reference(
     model: Model,
     spec: ModelSpec,
-    root: Path,
     folder: JobFolder,
     reference: Reference,
     record: Record,
 ) -> Reference:
     """Return the reference with all that a doubtful file needs; write it next to the samples."""
-    reviewer = _Reviewer(model=model, spec=spec, root=root, folder=folder)
-    if not _is_repeatable(reviewer, reference):
+    reviewer = _Reviewer(model=model, spec=spec, folder=folder)
+    if not is_repeatable(model, spec, folder, reference.samples):
         return reference.model_copy(update={"is_reviewed": True})
     names = _list_operators(reviewer, reference)
     reference = _omit_unstable_samples(reviewer, reference, names)
@@ -317,7 +306,7 @@ def review_reference(
     is_numeric = all(isinstance(one, float) and math.isfinite(one) for one in excess)
     if is_numeric or has_selections:
         if not reference.is_measured_everywhere:
-            reference = measure_all_samples(model, spec, root, folder, reference)
+            reference = measure_all_samples(model, spec, folder, reference)
         if names & PLAIN_OPERATORS:
             reference = _add_plain_noise(reviewer, reference)
     if has_selections:
@@ -340,16 +329,14 @@ def _omit_unstable_samples(
     has_steps = bool(names & QUANTIZING)
     has_hidden_steps = any(name.startswith(_QUANTIZED) for name in names)
     float64_model, _ = build_float64_model(reviewer.model)
-    sets = reviewer.index_sets(reference)
     usual = next((each.scales for each in reference.samples if each.kind == "declared"), ())
     samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
-        special = sets[sample.kind, sample.name].special
+        special = sample.special
         if (special or SWEEP in sample.captures) and has_hidden_steps:
             del samples[sample.index]
         elif special in ("constant", "rising") or (special and has_steps):
-            data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
-            outputs = tuple(from_value(output) for output in data.outputs)
+            _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)
             exact = run_in_float64(float64_model, reviewer.spec, inputs)
             others = [reviewer.run(inputs, round_differently(seed)) for seed in range(_ROUNDINGS)]
             others.append(reviewer.run(inputs, compute_plainly()))
@@ -380,23 +367,6 @@ def _omit_unstable_samples(
                 ):
                     del samples[sample.index]
     return reference.model_copy(update={"samples": tuple(samples.values())})
-
-
-def _is_repeatable(reviewer: _Reviewer, reference: Reference) -> bool:
-    """Return True if the model gives the stored outputs again.
-
-    Otherwise earlier calls changed the model, and further runs show nothing about these outputs.
-    """
-    for sample, inputs in reviewer.list_samples(reference):
-        data = read_sample(reviewer.folder.sample(sample.index), reviewer.spec)
-        stored = tuple(from_value(output) for output in data.outputs)
-        again = reviewer.run(inputs, nullcontext())
-        if again is None:
-            return False
-        outputs = tuple(from_value(to_value(output)) for output in again)
-        if describe_difference(reviewer.spec, stored, outputs):
-            return False
-    return True
 
 
 def _list_operators(reviewer: _Reviewer, reference: Reference) -> set[str]:

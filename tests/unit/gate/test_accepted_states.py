@@ -18,8 +18,6 @@ from exporter.gate.baseline_comparison import (
 from exporter.gate.contract_changes import describe_states
 from exporter.gate.finding import FindingKind, GateFinding
 from exporter.manifest import DEFAULT_GATE, Device, Expectation, Manifest
-from exporter.manifest.resolved.call import InputsFrom
-from exporter.manifest.resolved.model import Depends, FilePass
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.record import INITIAL_WEIGHTS, RunRecord
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
@@ -28,7 +26,6 @@ from tests.unit.gate.test_revision_comparison import (
     FORESEEN,
     LOOSER,
     STRICTER,
-    make_input,
     with_gate,
 )
 
@@ -115,29 +112,6 @@ def test_texts_limits_measurements_and_routes_of_an_entry_are_no_promises() -> N
     other = make(expect=texts, description="x", owner="y", tags=("z",), timeout=1.0, memory=9)
     assert compare(accept(plain), other) == []
     assert compare(accept(plain), make(expect=foreseen, exporter="dynamo", capture="strict")) == []
-
-
-@pytest.mark.parametrize(
-    ("fields", "has_paths"),
-    [
-        ({}, False),
-        ({"inputs": (make_input("image", kind="uniform", low=-0.5),)}, False),
-        ({"source": "models.py:Net"}, True),
-        ({"source": "net.pt2"}, True),
-        ({"weights": "trained"}, True),
-        ({"depends": Depends(files=("data",))}, True),
-        ({"inputs": (make_input("image", kind="file", file="x.npy"),)}, True),
-        ({"inputs_from": InputsFrom(function="call.py:make")}, True),
-        ({"passes": (FilePass(call="passes.py:simplify"),)}, True),
-    ],
-)
-def test_a_moved_manifest_is_a_finding_if_paths_depend_on_its_folder(
-    fields: dict[str, Any], has_paths: bool
-) -> None:
-    fields = {"source": "package.models:Net", **fields}
-    moved = make(**fields, manifest="manifests/old/vision.toml")
-    change = ("contract changed", "folder: manifests", "folder: manifests/old")
-    assert compare(accept(make(**fields)), moved) == [change] * has_paths
 
 
 def test_an_older_baseline_has_nothing_to_compare() -> None:

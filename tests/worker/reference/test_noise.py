@@ -247,7 +247,7 @@ def test_an_expensive_sample_has_no_float64_outputs_at_first(tmp_path: Path) -> 
 def test_measure_all_samples_measures_the_other_samples(tmp_path: Path) -> None:
     model, folder = load_model(WIDE, ROOT), JobFolder(tmp_path)
     first = compute_reference(model, WIDE, ROOT, folder)
-    full = measure_all_samples(model, WIDE, ROOT, folder, first)
+    full = measure_all_samples(model, WIDE, folder, first)
     assert full.is_measured_everywhere
     assert full.noise == first.noise
     for sample in full.samples:

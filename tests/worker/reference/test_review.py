@@ -39,7 +39,7 @@ def run_review(
 ) -> tuple[Reference, Reference]:
     model, files = load_model(spec, root), JobFolder(folder)
     first = compute_reference(model, spec, root, files)
-    return first, review_reference(model, spec, root, files, first, make_failure(*excess))
+    return first, review_reference(model, spec, files, first, make_failure(*excess))
 
 
 def test_only_compared_values_are_worth_a_review(tmp_path: Path) -> None:
