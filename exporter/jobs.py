@@ -206,7 +206,7 @@ def list_groups(route: Route | None, operators: Iterable[str]) -> tuple[str, ...
     Operators contain their domain if it is not ONNX's own.
     """
     is_uneven = any(name in _UNEVEN or "::" in name for name in operators)
-    groups = (name_capture(route), SWEEP, LONG_SWEEP if is_uneven else "")
+    groups = (name_capture(route), LONG_SWEEP if is_uneven else SWEEP)
     return tuple(filter(None, groups))
 
 

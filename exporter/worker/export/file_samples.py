@@ -401,13 +401,10 @@ def add_file_samples(
         return reference.model_copy(update={"unproved": reference.unproved | texts})
     for group in missing_groups:
         known = [sample for sample in reference.samples if not sample.captures]
-        if group == SWEEP:
+        if group in (SWEEP, LONG_SWEEP):
+            limits = (LAST_SIZE, _count_weights(context)) if group == SWEEP else ()
             used = [sample.axes for sample in known]
-            sweep = list_sweep(context.spec, used, LAST_SIZE, _count_weights(context))
-            choice = _Choice(list(sweep))
-        elif group == LONG_SWEEP:
-            known += [sample for sample in reference.samples if SWEEP in sample.captures]
-            choice = _Choice(list(list_sweep(context.spec, [sample.axes for sample in known])))
+            choice = _Choice(list(list_sweep(context.spec, used, *limits)))
         else:
             choice = _choose_capture_sets(context, known, exported, operators)
         names = {chosen.name for chosen in choice.sets}

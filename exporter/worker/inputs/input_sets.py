@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
-from math import gcd, isqrt, lcm, prod
+from itertools import count
+from math import gcd, lcm, prod
 from types import MappingProxyType
 from typing import Literal
 
@@ -44,7 +44,7 @@ def choose_combinations(
         _measure_work(spec, sizes, declared) for sizes in usual
     )
     known = [dict(sizes) for sizes in usual]
-    for alternatives in _propose(spec, declared):
+    for alternatives in _propose(spec.free_axes):
         for proposed in alternatives:
             sizes = spec.complete_sizes({**declared, **proposed})
             is_allowed = all(axis.allows(sizes[axis.name]) for axis in spec.free_axes)
@@ -82,41 +82,20 @@ def count_shape(shape: Sequence[int | str], sizes: Sizes) -> int:
     return prod(sizes.get(dim, 1) if isinstance(dim, str) else dim for dim in shape)
 
 
-def _propose(spec: ModelSpec, declared: Sizes) -> Iterator[list[dict[str, int]]]:
+def _propose(axes: Sequence[Axis]) -> Iterator[list[dict[str, int]]]:
     """Yield lists of alternatives: the first one that is allowed and cheap is tried."""
-    axes = spec.free_axes
     even = {axis.name: _find_multiple(axis, 2) for axis in axes}
     step = lcm(2, *(axis.multiple_of for axis in axes))
     equal = _round_up(max((2, *(axis.smallest for axis in axes))), step)
     yield [{axis.name: equal for axis in axes}, even]
     if len(axes) > 1:
         yield [{axis.name: max(axis.smallest, axis.multiple_of) for axis in axes}]
-    yield [_choose_primes(axes, declared)]
     for axis in axes:
         yield [
             {**others, axis.name: _find_multiple(axis, alignment)}
             for alignment in _ALIGNMENTS
             for others in ((even, {}) if len(axes) > 1 else (even,))
         ]
-
-
-def _choose_primes(axes: Sequence[Axis], declared: Sizes) -> dict[str, int]:
-    """Return for each axis a prime in the middle of its range, in units, all different.
-
-    Without a largest size, the middle is near the exported size.
-    """
-    chosen: dict[str, int] = {}
-    for axis in axes:
-        unit, example = axis.multiple_of, declared[axis.name]
-        middle = max(example // unit, 3)
-        if axis.max is not None:
-            middle = max(isqrt(2 * middle * (axis.max // unit)), middle)
-        used = {example, *chosen.values()}
-        numbers = chain(range(middle, 2 * middle + 8), range(middle, 2, -1))
-        primes = (n for n in numbers if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
-        sizes = (n * unit for n in primes if n * unit not in used and axis.allows(n * unit))
-        chosen[axis.name] = next(sizes, example)
-    return chosen
 
 
 def _find_multiple(axis: Axis, number: int) -> int:
@@ -155,8 +134,6 @@ class InputSet:
     """The input with other values than in the declared set."""
     increment: int = 0
     """The number that is added to the integers of that input; PyTorch may reject the sum."""
-    is_closer: bool = False
-    """Whether PyTorch may reject all other values of that input except those closer to it."""
     factor: float = 1.0
     """The factor for the declared values of that input, instead of a perturbation."""
     seed: int = 0
@@ -205,9 +182,6 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
             name=f"other {item.name}", kind="values", sizes=declared, changed_input=item.name
         )
         sets.append(other)
-        is_fixed = not item.fill.is_random or item.fill.kind == "function"
-        if is_fixed and "int" in item.dtype:
-            sets.append(replace(other, name=f"closer {item.name}", is_closer=True))
         if not item.fill.is_random and "int" in item.dtype and item.name not in masks:
             # Fewer loop iterations may not change the output, so try two more.
             sets.append(replace(other, name=f"larger {item.name}", increment=2))
@@ -447,10 +421,7 @@ def choose_all_sets(spec: ModelSpec, lengths: Sequence[int] = ()) -> tuple[Input
 
 
 def list_sweep(
-    spec: ModelSpec,
-    known: Sequence[Mapping[str, int]],
-    last: int = _LAST_OF_LONG_SWEEP,
-    weights: int = 0,
+    spec: ModelSpec, known: Sequence[Sizes], last: int = _LAST_OF_LONG_SWEEP, weights: int = 0
 ) -> Iterator[InputSet]:
     """Yield sets that give each free axis each promised size up to the last, while runs are cheap.
 
@@ -504,28 +475,15 @@ def _vary_sizes(
     spec: ModelSpec, declared: Mapping[str, int], lengths: Sequence[int]
 ) -> Iterator[InputSet]:
     for axis in spec.free_axes:
-        for size in _propose_sizes(axis, lengths):
+        # The last size inside a table of each length, and the first size outside.
+        last = [each - each % axis.multiple_of for each in lengths if axis.max is None]
+        for size in (size for each in last for size in (each, each + axis.multiple_of)):
             sizes = spec.complete_sizes({**declared, axis.name: size})
             fits = is_affordable(spec, axis, sizes, room=_THOROUGH_ROOM)
             is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
             if size != axis.example and is_allowed and fits:
-                yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
+                yield create_size_set(spec, sizes)
     yield from list_sweep(spec, [declared])
-
-
-def _propose_sizes(axis: Axis, lengths: Sequence[int]) -> Iterator[int]:
-    example = axis.example or 0
-    near = find_distant_size(axis, avoid=(example,))
-    yield 2 * axis.multiple_of
-    if near and (far := find_distant_size(axis, avoid=(example, near))):
-        yield far
-    if axis.max is not None:
-        yield axis.max - axis.max % axis.multiple_of
-        return
-    for length in lengths:
-        # The last size inside a table of this length, and the first size outside.
-        last = length - length % axis.multiple_of
-        yield from (last, last + axis.multiple_of)
 
 
 def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[InputSet]:

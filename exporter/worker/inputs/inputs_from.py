@@ -121,27 +121,21 @@ def perturb_values(
         return tensor * chosen.factor
     if changed is not None:
         return changed
-    return choose_nearby_values(tensor, increment=chosen.increment, is_closer=chosen.is_closer)
+    return choose_nearby_values(tensor, increment=chosen.increment)
 
 
-def choose_nearby_values(
-    tensor: torch.Tensor, *, increment: int = 0, is_closer: bool = False
-) -> torch.Tensor:
+def choose_nearby_values(tensor: torch.Tensor, *, increment: int = 0) -> torch.Tensor:
     """Return other values within the range of the given ones, such that indices stay valid.
 
     Values of 0 and 1 may be a mask, so every row keeps some of them. Other values that are sorted
-    along an axis stay sorted: they may be boundaries or offsets.
+    along an axis stay sorted, and integers keep their ends: they may be boundaries or offsets.
 
-    Args:
-        tensor: The values.
-        increment: The number to add to integers, even if the sum is out of range.
-        is_closer: True if the values only change places, or sorted ones keep their ends.
+    `increment`: The number to add to integers, even if the sum is out of range.
     """
     if not tensor.numel():
         return tensor
     if tensor.is_complex():
-        parts = torch.view_as_real(tensor)
-        return torch.view_as_complex(choose_nearby_values(parts, is_closer=is_closer))
+        return torch.view_as_complex(choose_nearby_values(torch.view_as_real(tensor)))
     wide = tensor.to(torch.float64)
     low, high = (0.0, 1.0) if is_binary(tensor) else (float(wide.min()), float(wide.max()))
     is_mask = is_binary(tensor) or (low <= _MASKED and bool(((wide == low) | (wide == high)).all()))
@@ -149,53 +143,48 @@ def choose_nearby_values(
         changes = choose_binary_changes(wide == high)
         if increment:
             return tensor + increment * changes.to(tensor.dtype)
-        if changes.any() and not is_closer:
+        if changes.any():
             swapped = torch.where(wide == high, low, high)
             return torch.where(changes, swapped, wide).to(tensor.dtype)
         # A row of integers without a free element may be boundaries.
         is_mask = tensor.ndim > 1 or tensor.dtype is torch.bool or tensor.is_floating_point()
     elif increment:
         return tensor + increment
-    others = _list_other_values(tensor, is_mask=is_mask, is_closer=is_closer)
+    others = _list_other_values(tensor, is_mask=is_mask)
     return next((each for each in others if not torch.equal(each, tensor)), tensor)
 
 
-def _list_other_values(
-    tensor: torch.Tensor, *, is_mask: bool, is_closer: bool
-) -> Iterator[torch.Tensor]:
-    mirrored = tensor if is_mask else _mirror_in_range(tensor, keeps_ends=is_closer)
-    if not is_closer:
-        yield mirrored
+def _list_other_values(tensor: torch.Tensor, *, is_mask: bool) -> Iterator[torch.Tensor]:
+    if not is_mask:
+        yield _mirror_in_range(tensor)
     all_axes = tuple(range(tensor.ndim))
     # Rows of a mask that change places stay valid, reversed rows may not.
     for axes in (*(() if is_mask else (all_axes,)), *((axis,) for axis in all_axes)):
         flipped = tensor.flip(axes)
         yield flipped if is_mask else _keep_order(tensor, flipped)
-    if is_closer:
-        yield mirrored
-    elif tensor.is_floating_point():
+    if tensor.is_floating_point():
         yield tensor * 1.5 + 0.25
     else:
         # Subtract first: the last index of a table has a smaller neighbor only.
         yield tensor - 1 if int(tensor.min()) > 0 else tensor + 1
 
 
-def _mirror_in_range(declared: torch.Tensor, *, keeps_ends: bool) -> torch.Tensor:
+def _mirror_in_range(declared: torch.Tensor) -> torch.Tensor:
     """Return values mirrored at the middle of the declared ones, in their order."""
     wide = declared.to(torch.float64)
     finite = wide[wide.isfinite()]
     low, high = finite.aminmax() if finite.numel() else (wide.new_zeros(()),) * 2
     generator = torch.Generator().manual_seed(_SEED)
-    mirrored = _mirror(declared, float(low + high) / 2, generator)
-    if keeps_ends:
-        mirrored = declared.where((wide == low) | (wide == high), mirrored)
-    return _keep_order(declared, mirrored)
+    return _keep_order(declared, _mirror(declared, float(low + high) / 2, generator))
 
 
 def _keep_order(declared: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
     """Return the changed values, sorted along each axis along which the declared ones are."""
+    is_end = (declared == declared.min()) | (declared == declared.max())
     for axis, descending in product(range(declared.ndim), (False, True)):
         if torch.equal(declared.sort(axis, descending=descending).values, declared):
+            if not declared.is_floating_point():
+                changed = declared.where(is_end, changed)
             changed = changed.sort(axis, descending=descending).values
     return changed
 

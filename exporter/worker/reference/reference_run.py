@@ -142,8 +142,6 @@ def compute_reference(
     rejected: dict[str, str] = {}
     largest, unproved_sizes = list_measured_sets(model, spec, root, sets)
     for requested in (*others, *largest):
-        if requested.is_closer and runs[-1].chosen.changed_input == requested.changed_input:
-            continue  # PyTorch accepts values far away
         other_inputs = draw_inputs(spec, requested, root)
         chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
         run = _run_set(model, spec, chosen, other_inputs)

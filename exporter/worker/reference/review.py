@@ -23,7 +23,7 @@ from exporter.checks.protocol import (
     write_rounded_outputs,
     write_ties,
 )
-from exporter.jobs import SWEEP, JobFolder, Reference, Sample
+from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
 from exporter.records.record import CheckResult, Record, Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
@@ -333,7 +333,8 @@ def _omit_unstable_samples(
     samples = {sample.index: sample for sample in reference.samples}
     for sample, inputs in reviewer.list_samples(reference):
         special = sample.special
-        if (special or SWEEP in sample.captures) and has_hidden_steps:
+        is_swept = not {SWEEP, LONG_SWEEP}.isdisjoint(sample.captures)
+        if (special or is_swept) and has_hidden_steps:
             del samples[sample.index]
         elif special in ("constant", "rising") or (special and has_steps):
             _, outputs = read_call(reviewer.folder.sample(sample.index), reviewer.spec)

@@ -98,7 +98,6 @@ def test_each_axis_changes_alone_and_then_all_together() -> None:
         "batch=8 sequence=13",
         "batch=2 sequence=2",
         "batch=1 sequence=1",
-        "batch=5 sequence=7",
         "batch=16 sequence=2",
         "batch=2 sequence=16",
         "other x",
@@ -115,7 +114,7 @@ def test_each_axis_changes_alone_and_then_all_together() -> None:
 
 def test_cases_come_after_axes_with_their_sizes() -> None:
     case = Case(name="wide", axes={"sequence": 640}, fills={"y": Fill(kind="value", value=1.0)})
-    last = choose_usual_sets(two_axes(cases=(case,)))[11]
+    last = choose_usual_sets(two_axes(cases=(case,)))[10]
     assert last.name == "wide"
     assert last.kind == "case"
     assert dict(last.sizes) == {"batch": 3, "sequence": 640}
@@ -263,18 +262,18 @@ def combine(tested: ModelSpec, *, is_large: bool = False) -> list[tuple[int, ...
     return [tuple(sizes[name] for name in names) for sizes in chosen]
 
 
-def test_one_axis_is_even_prime_and_aligned() -> None:
-    assert combine(contract(axis("n", 3))) == [(2,), (5,), (16,)]
+def test_one_axis_is_even_and_aligned() -> None:
+    assert combine(contract(axis("n", 3))) == [(2,), (16,)]
 
 
-def test_two_axes_are_equal_smallest_prime_and_aligned() -> None:
+def test_two_axes_are_equal_smallest_and_aligned() -> None:
     tested = contract(axis("h", 5), axis("w", 7))
-    assert combine(tested) == [(2, 2), (1, 1), (7, 11), (16, 2), (2, 16)]
+    assert combine(tested) == [(2, 2), (1, 1), (16, 2), (2, 16)]
 
 
 def test_sizes_keep_their_multiples() -> None:
     tested = contract(axis("h", 24, multiple_of=8), axis("w", 9, multiple_of=3))
-    assert combine(tested) == [(24, 24), (8, 3), (40, 15), (16, 6), (8, 48)]
+    assert combine(tested) == [(24, 24), (8, 3), (16, 6), (8, 48)]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,7 @@ def test_sizes_keep_their_multiples() -> None:
     [
         ({"min": 6, "max": 7, "example": 7}, [(6,)]),
         ({"min": 5, "max": 5, "example": 5}, []),
-        ({"min": 10, "max": 14, "example": 11}, [(10,), (13,), (12,)]),
+        ({"min": 10, "max": 14, "example": 11}, [(10,), (12,)]),
     ],
 )
 def test_a_narrow_range_has_fewer_sizes(
