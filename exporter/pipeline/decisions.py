@@ -6,7 +6,7 @@ their recorded hashes. If validity is uncertain, the cell is rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -126,7 +126,7 @@ class RecordValidator:
 
     def __init__(self, manifest: Manifest, today: date) -> None:
         self.fingerprints = FingerprintCache(manifest)
-        self._manifest = manifest
+        self.manifest = manifest
         self._today = today
         self._states: dict[str, CurrentState] = {}
 
@@ -148,13 +148,9 @@ class RecordValidator:
 
     def has_own_runtime(self, cell: CellId) -> bool:
         """Return True if no module of the project can be a part of the cell's runtime."""
-        device = self._manifest.project.find_device(cell.device)
+        device = self.manifest.project.find_device(cell.device)
         is_own = device.runtime in _OWN_RUNTIMES and not device.provider_library
         return is_own or device.environment is not None
-
-    def list_devices(self, cell: CellId) -> tuple[str, ...]:
-        """Return the devices of a cell's entry, in their order."""
-        return self._manifest.find_model(cell.model).devices
 
     def list_differences(self, record: Record) -> list[str]:
         """Return the packages and variables that are not as in the record, with both states."""
@@ -162,7 +158,7 @@ class RecordValidator:
 
     def _get_state(self, record: Record) -> CurrentState:
         overlay = self.fingerprints.find_overlay(record.cell.device) or ""
-        root = Path(self._manifest.project.root)
+        root = Path(self.manifest.project.root)
         return self._states.setdefault(overlay, CurrentState(root, overlay))
 
     def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
@@ -181,19 +177,19 @@ class RecordValidator:
 
     def apply_expectations(self, record: Record) -> Record:
         """Return the record with the status `xfail` or `xpass` if an expectation applies."""
-        return apply_expectations(self._manifest.find_model(record.cell.model), record, self._today)
+        return apply_expectations(self.manifest.find_model(record.cell.model), record, self._today)
 
 
 def find_lost_proof(
-    record: Record, devices: Sequence[str], find: Callable[[CellId], Record | None]
+    record: Record, manifest: Manifest, find: Callable[[CellId], Record | None]
 ) -> str:
     """Return why a short proof proves nothing, or "" if the proof that it relies on is valid.
 
-    `devices`: The devices of the entry. The proving one is before that of the record.
     `find`: Return the valid record of a cell.
     """
     if not record.proved_on:
         return ""
+    devices = manifest.find_model(record.cell.model).devices
     proving = record.cell.model_copy(update={"device": DeviceName(record.proved_on)})
     is_before = proving.device in devices[: devices.index(record.cell.device)]
     proof = find(proving) if is_before else None
@@ -226,7 +222,7 @@ def collect_results(plan: Plan, stored: StoredRecords, validator: RecordValidato
             missing[cell] = _add_period(reason)
         elif record.artifact and (problem := verifier.find_problem(record.artifact)):
             missing[cell] = problem
-        elif reason := find_lost_proof(record, validator.list_devices(cell), valid.get):
+        elif reason := find_lost_proof(record, validator.manifest, valid.get):
             missing[cell] = reason
         else:
             valid[cell] = record
@@ -259,11 +255,10 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
             # Files beside the project in its repository; other machines have other packages.
             beside = {n: v for n, v in record.packages.items() if n.startswith("../")}
             record = record.model_copy(update={"variables": {}, "packages": beside})
-            devices = manifest.find_model(cell.model).devices
             reason = state.find_staleness_reason(record, parts)
             if reason := reason or state.find_changed_package_reason(record):
                 missing[cell] = _add_period(reason)
-            elif reason := find_lost_proof(record, devices, valid.get):
+            elif reason := find_lost_proof(record, manifest, valid.get):
                 missing[cell] = reason
             else:
                 valid[cell] = record
@@ -359,7 +354,7 @@ def decide(
         elif options.thorough and not record.thorough:
             reasons[cell] = "it was not proved thoroughly"
         elif reason := (
-            find_lost_proof(record, validator.list_devices(cell), find_valid)
+            find_lost_proof(record, validator.manifest, find_valid)
             or validator.find_lost_diagnosis(record)
         ):
             reasons[cell] = reason
@@ -443,8 +438,8 @@ def _use_store(
         return hit.entry.record if hit else _find_valid(stored, validator, decisions.reasons, cell)
 
     for cell, result in results.items():  # in the order of the plan
-        devices, entry = validator.list_devices(cell), result.entry
-        if entry and not find_lost_proof(entry.record, devices, find_valid):
+        entry = result.entry
+        if entry and not find_lost_proof(entry.record, validator.manifest, find_valid):
             hits[cell] = StoreHit(entry=entry, reason=decisions.reasons[cell])
     reasons = {
         cell: f"{reason}, and {results[cell].problem}"

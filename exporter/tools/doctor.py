@@ -28,7 +28,7 @@ from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.manifest.syntax.values import is_in_range
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
-from exporter.pipeline.decisions import RecordValidator
+from exporter.pipeline.decisions import RecordValidator, find_lost_proof
 from exporter.pipeline.environments import (
     list_garbage,
     locate_environment,
@@ -38,7 +38,7 @@ from exporter.pipeline.environments import (
 from exporter.planning.plan import list_all_cells, make_plan
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child
-from exporter.records.record import CellId, read_run
+from exporter.records.record import CellId, Record, read_run
 
 
 class ImportedPackages(FrozenModel):
@@ -357,7 +357,8 @@ def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Ite
     verifier = ArtifactVerifier(build.path)
     damaged: dict[CellId, str] = {}
     stale: dict[CellId, str] = {}
-    missing = valid = 0
+    valid: dict[CellId, Record] = {}
+    missing = 0
     cells = [planned.cell for planned in make_plan(manifest).to_run]
     for cell in cells:
         record = stored.get(cell)
@@ -369,11 +370,13 @@ def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Ite
             stale[cell] = reason
         elif reason := verifier.find_record_problem(record):
             damaged[cell] = reason
+        elif reason := find_lost_proof(record, manifest, valid.get):
+            stale[cell] = reason
         else:
-            valid += 1
-    message = f"{valid} of {len(cells)} results are up to date"
+            valid[cell] = record
+    message = f"{len(valid)} of {len(cells)} results are up to date"
     message += f"; {missing} do not exist yet" if missing else ""
-    yield (Diagnosis.ok if valid == len(cells) else Diagnosis.note)("build", message)
+    yield (Diagnosis.ok if len(valid) == len(cells) else Diagnosis.note)("build", message)
     if stale:
         yield Diagnosis.note("build", f"stale: {len(stale)}: {_format_most_common(stale)}")
     if damaged:

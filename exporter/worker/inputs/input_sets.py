@@ -15,10 +15,6 @@ Sizes = Mapping[str, int]
 
 #: Multiples to try, because models test for alignment to 2, 8 or 16.
 _ALIGNMENTS = (16, 8, 4)
-#: The work of all combinations, as a share of the work of the other input sets.
-_SHARE, _LARGE_SHARE = 0.5, 0.2
-#: Elements of the largest tensor for which the work of a run does not count.
-_TINY = 1 << 10
 #: A factor of 1,000 reveals a bound that normal noise never reaches, or a threshold near 0.
 _FACTORS = (1e-3, 0.1, 10.0, 1e3)
 _SEEDS = (1, 2)
@@ -34,48 +30,26 @@ SWEEP_RUNS = 16
 
 
 def choose_combinations(
-    spec: ModelSpec, declared: Sizes, usual: Sequence[Sizes], *, is_large: bool
+    spec: ModelSpec, declared: Sizes, usual: Sequence[Sizes]
 ) -> Iterator[dict[str, int]]:
-    """Yield combinations of sizes that the contract allows, each once, while they are cheap.
-
-    `is_large`: True if a run is slow; then fewer combinations follow.
-    """
-    budget = (_LARGE_SHARE if is_large else _SHARE) * sum(
-        _measure_work(spec, sizes, declared) for sizes in usual
-    )
+    """Yield combinations of sizes that the contract allows, each once, if they are cheap."""
     known = [dict(sizes) for sizes in usual]
+    limit = max(_LARGE, count_elements(spec, declared))
     for alternatives in _propose(spec.free_axes):
         for proposed in alternatives:
             sizes = spec.complete_sizes({**declared, **proposed})
             is_allowed = all(axis.allows(sizes[axis.name]) for axis in spec.free_axes)
-            if not is_allowed or not spec.allows_sizes(sizes):
-                continue
-            if sizes in known:
+            if is_allowed and spec.allows_sizes(sizes) and count_elements(spec, sizes) <= limit:
+                if sizes not in known:
+                    known.append(sizes)
+                    yield sizes
                 break
-            work = _measure_work(spec, sizes, declared)
-            if work > budget and count_elements(spec, sizes) > _TINY:
-                continue
-            budget -= work
-            known.append(sizes)
-            yield sizes
-            break
 
 
 def count_elements(spec: ModelSpec, sizes: Sizes) -> int:
     """Return the number of elements of the largest tensor in the contract."""
     shapes = [*(item.shape for item in spec.inputs), *(item.shape for item in spec.outputs)]
     return max(count_shape(shape, sizes) for shape in shapes)
-
-
-def _measure_work(spec: ModelSpec, sizes: Sizes, declared: Sizes) -> float:
-    """Return the elements of the inputs as a multiple of the exported ones."""
-    return max(
-        (
-            count_shape(item.shape, sizes) / max(count_shape(item.shape, declared), 1)
-            for item in spec.inputs
-        ),
-        default=1.0,
-    )
 
 
 def count_shape(shape: Sequence[int | str], sizes: Sizes) -> int:
@@ -170,8 +144,7 @@ def choose_usual_sets(spec: ModelSpec) -> tuple[InputSet, ...]:
         joint = _choose_joint_sizes(spec, declared, is_large=is_large)
         if len(axes) > 1 and joint != declared:
             sets.append(create_size_set(spec, joint))
-        usual = [each.sizes for each in sets] + [declared for _ in spec.inputs]
-        combinations = choose_combinations(spec, declared, usual, is_large=is_large)
+        combinations = choose_combinations(spec, declared, [each.sizes for each in sets])
         sets.extend(create_size_set(spec, sizes) for sizes in combinations)
     for case in spec.cases:
         sizes = spec.complete_sizes({**declared, **case.axes})

@@ -19,7 +19,7 @@ from exporter.manifest import Device, Manifest
 from exporter.pipeline.build import run_plan
 from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
-from exporter.records.record import read_run
+from exporter.records.record import Status, read_run
 from exporter.tools import doctor
 from exporter.tools.doctor import (
     MINIMUM_PYTHON,
@@ -39,6 +39,7 @@ from exporter.tools.doctor import (
 )
 from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
+from tests.unit.pipeline.test_build import prove_shortly
 
 ROOT = Path(__file__).parents[3]
 VERSIONS = {
@@ -268,6 +269,18 @@ def test_a_build_folder(tmp_path: Path) -> None:
     assert built(manifest(tmp_path, spec(seed=1)))["note"] == [
         "build: 0 of 3 results are up to date",
         "build: stale: 3: its manifest entry changed (tiny/17/cpu)",
+    ]
+
+
+def test_a_short_proof_is_stale_without_the_device_that_proved_the_file(tmp_path: Path) -> None:
+    of = manifest(tmp_path, spec(opsets=(17,), devices=("cpu", "reference")))
+    run_plan(of, make_plan(of), FakeEngine(prove_shortly(Status.PASS)), BuildLog(), TODAY)
+    assert "build: 2 of 2 results are up to date" in built(of)["ok"]
+    (tmp_path / "build/tiny/records/17.cpu.json").unlink()
+    assert built(of)["note"] == [
+        "build: 0 of 2 results are up to date; 1 do not exist yet",
+        "build: stale: 1: cpu, which proved its file, is not valid, green and before it "
+        "(tiny/17/reference)",
     ]
 
 

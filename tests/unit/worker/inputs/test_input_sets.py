@@ -255,9 +255,9 @@ def contract(*axes: Axis, width: int = 4) -> ModelSpec:
     return spec("net").model_copy(update={"axes": axes, "inputs": inputs, "outputs": ()})
 
 
-def combine(tested: ModelSpec, *, is_large: bool = False) -> list[tuple[int, ...]]:
+def combine(tested: ModelSpec) -> list[tuple[int, ...]]:
     declared = {each.name: each.example or 0 for each in tested.axes}
-    chosen = choose_combinations(tested, declared, [declared], is_large=is_large)
+    chosen = choose_combinations(tested, declared, [declared])
     names = [each.name for each in tested.free_axes]
     return [tuple(sizes[name] for name in names) for sizes in chosen]
 
