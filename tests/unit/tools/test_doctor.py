@@ -277,10 +277,10 @@ def test_a_short_proof_is_stale_without_the_device_that_proved_the_file(tmp_path
     run_plan(of, make_plan(of), FakeEngine(prove_shortly(Status.PASS)), BuildLog(), TODAY)
     assert "build: 2 of 2 results are up to date" in built(of)["ok"]
     (tmp_path / "build/tiny/records/17.cpu.json").unlink()
+    reason = "cpu, which proved its file, is not valid, green and before it"
     assert built(of)["note"] == [
         "build: 0 of 2 results are up to date; 1 do not exist yet",
-        "build: stale: 1: cpu, which proved its file, is not valid, green and before it "
-        "(tiny/17/reference)",
+        f"build: stale: 1: {reason} (tiny/17/reference)",
     ]
 
 
