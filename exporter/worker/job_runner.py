@@ -64,11 +64,11 @@ from exporter.worker.process.setup import keep_one_thread, seed_generators
 from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import (
     compute_reference,
-    compute_rollout,
     format_reference_notes,
     measure_metric,
 )
 from exporter.worker.reference.review import is_worth_review, review_reference
+from exporter.worker.reference.rollout import compute_rollout
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
 import re
@@ -34,7 +33,7 @@ from exporter.worker.model.call_objects import (
     has_object_outputs,
 )
 from exporter.worker.model.exported_program import find_program, order_leaves
-from exporter.worker.model.source_loader import ComponentModule, Model
+from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private import internals
@@ -349,30 +348,6 @@ def convert_module(
         for value, item in zip(graph.graph.outputs, spec.outputs, strict=True):
             value.name = item.name
     return graph, (*notes, *write_declared_sizes(graph, spec))
-
-
-def convert_component(
-    model: ComponentModule, spec: ModelSpec, inputs: Tensors, opset: int
-) -> ir.Model:
-    """Export a component by the exporter of transformers, with all dynamic axes of the contract.
-
-    Raises:
-        Failure: At stage `convert`.
-    """
-    with wrap_errors(Stage.CONVERT), apply_state(spec):
-        exporters = importlib.import_module("transformers.exporters")
-        shapes = {item.name: item.shape for item in spec.inputs}
-        is_dynamic = any(isinstance(dim, str) for shape in shapes.values() for dim in shape)
-        in_order = iter([shapes[name] for name in model.inputs])
-        config = exporters.OnnxConfig(
-            dynamic_shapes=model.limit_dynamic_shapes(in_order) if is_dynamic else None,
-            opset_version=opset,
-            optimize=spec.options.get("optimize", True),
-        )
-        call = model.fill_call({name: each.clone() for name, each in inputs.items()})
-        graph: ir.Model
-        graph, _ = exporters.OnnxExporter().export_program(model.part, call | model.flags, config)
-    return graph
 
 
 def _require_supported(model: Model, spec: ModelSpec) -> None:

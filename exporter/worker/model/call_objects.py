@@ -29,8 +29,9 @@ from exporter.manifest.syntax.values import Step, parse_call_path
 from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
 from exporter.worker.inputs.call import build_call
+from exporter.worker.model.components import select_component
 from exporter.worker.model.exported_program import find_program
-from exporter.worker.model.source_loader import Model, select_component
+from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.torch_private import internals
 

@@ -14,8 +14,9 @@ import torch
 from exporter.jobs import JobFolder
 from exporter.manifest import Component
 from exporter.records.record import Stage, Status
-from exporter.worker.model import source_loader
-from exporter.worker.model.source_loader import load_model_twice, require_package, select_component
+from exporter.worker.model import components
+from exporter.worker.model.components import require_package, select_component
+from exporter.worker.model.source_loader import load_model_twice
 from exporter.worker.process.failure import Failure
 from tests.traps.components import COMPONENTS
 from tests.traps.prove import export
@@ -28,7 +29,7 @@ DECODE = Component(name="decode")
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_loader, "_PACKAGE", "transformers_that_is_missing")
+    monkeypatch.setattr(components, "_PACKAGE", "transformers_that_is_missing")
     spec = make_contract("Affine", exporter="transformers", component=DECODE)
     with pytest.raises(Failure) as caught:
         load_model_twice(spec, ROOT)
@@ -41,7 +42,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_record_depends_on_the_missing_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(source_loader, "_PACKAGE", "transformers_that_is_missing")
+    monkeypatch.setattr(components, "_PACKAGE", "transformers_that_is_missing")
     (record,) = export(COMPONENTS[0].spec, tmp_path / "trap")
     assert (record.status, record.stage) == (Status.ERROR, Stage.SOURCE)
     assert "transformers" in record.packages
@@ -51,8 +52,8 @@ def test_with_a_release_without_exporters(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "old_package").mkdir()
     (tmp_path / "old_package" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(source_loader, "_PACKAGE", "old_package")
-    monkeypatch.setattr(source_loader, "version", lambda _: "5.2.0")
+    monkeypatch.setattr(components, "_PACKAGE", "old_package")
+    monkeypatch.setattr(components, "version", lambda _: "5.2.0")
     with pytest.raises(Failure) as caught:
         require_package()
     assert caught.value.stage is Stage.SOURCE
