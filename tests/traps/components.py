@@ -104,7 +104,7 @@ def _prefill(size: int, *masks: Input) -> _Signature:
     return inputs, (declare_output("logits", "batch", "length", 64), *caches)
 
 
-def _decode(size: int, *masks: Input, positions: object = _WORDS) -> _Signature:
+def decode(size: int, *masks: Input, positions: object = _WORDS) -> _Signature:
     inputs = (
         _tokens("input_ids", "batch", 1),
         *masks,
@@ -142,7 +142,17 @@ _LEFT = make_fill("mask", side="left")
 _PREFILL, _DECODE = Component(name="prefill"), Component(name="decode")
 _FILE = "tests/traps/models/components.py"
 _PADDED = Component(name="decode", prompt=f"{_FILE}:padded")
-_GPT2_LOOP = Rollout(steps=32, feeds=_feeds("input_ids"), positions=("position_ids",))
+GPT2_LOOP = Rollout(steps=32, feeds=_feeds("input_ids"), positions=("position_ids",))
+#: Loops that are not those of `generate`: keys as values, and no cache.
+SWAPPED_LOOP = Rollout(
+    steps=32,
+    feeds={
+        name: target.replace(".keys", "-").replace(".values", ".keys").replace("-", ".values")
+        for name, target in GPT2_LOOP.feeds.items()
+    },
+    positions=GPT2_LOOP.positions,
+)
+TOKENS_LOOP = Rollout(steps=32, feeds={"logits": "input_ids"}, positions=("position_ids",))
 _T5_INPUTS = (
     _tokens("decoder_input_ids", "batch", 1),
     declare_input("encoder_outputs.last_hidden_state", "batch", "source", 16),
@@ -162,7 +172,7 @@ _BERT = (
 _MASKED = f"{_FILE}:masked"
 _SLIDING = (
     (
-        *_decode(4, _tokens("attention_mask", "batch", "total", fill=make_fill("ones")))[0],
+        *decode(4, _tokens("attention_mask", "batch", "total", fill=make_fill("ones")))[0],
         *(
             declare_input(
                 f"input.past_key_values.layers.{n}._sliding_window_tensor",
@@ -197,33 +207,60 @@ COMPONENTS = (
         "32 greedy tokens",
         "gpt2",
         _DECODE,
-        _decode(8),
-        rollout=_GPT2_LOOP,
+        decode(8),
+        rollout=GPT2_LOOP,
+    ),
+    _component(
+        "transformers: a loop of GPT-2 without `positions`",
+        "every token has the position of the first one",
+        "gpt2",
+        _DECODE,
+        decode(8),
+        failed(Stage.SOURCE, "rollout: step 2 selects token"),
+        rollout=GPT2_LOOP.model_copy(update={"positions": ()}),
+    ),
+    _component(
+        "transformers: a loop of GPT-2 with exchanged caches",
+        "keys are fed as values",
+        "gpt2",
+        _DECODE,
+        decode(8),
+        failed(Stage.SOURCE, "rollout: step 2 selects token"),
+        rollout=SWAPPED_LOOP,
+    ),
+    _component(
+        "transformers: a loop of GPT-2 without a cache",
+        "the loop feeds tokens only",
+        "gpt2",
+        _DECODE,
+        decode(8),
+        failed(Stage.SOURCE, "rollout: step 2 selects token"),
+        rollout=TOKENS_LOOP,
     ),
     _component(
         "transformers: decode of GPT-2 with another late token",
         "only a loop reaches the positions at which the file is wrong",
         "gpt2",
         _DECODE,
-        _decode(8, positions=_EARLY),
+        decode(8, positions=_EARLY),
         parity("rollout", "of 32: the file selects token"),
         init={"kind": "late"},
-        rollout=_GPT2_LOOP,
+        rollout=GPT2_LOOP,
     ),
     _component(
         "transformers: decode of GPT-2 at early positions",
         "the same loop of a right file",
         "gpt2",
         _DECODE,
-        _decode(8, positions=_EARLY),
-        rollout=_GPT2_LOOP,
+        decode(8, positions=_EARLY),
+        rollout=GPT2_LOOP,
     ),
     _component(
         "transformers: decode of GPT-2 with a condition on its cache",
         "the file keeps the branch of one size",
         "gpt2",
         _DECODE,
-        _decode(8),
+        decode(8),
         parity("axes", "past"),
         init={"kind": "limited"},
     ),
@@ -232,7 +269,7 @@ COMPONENTS = (
         "one weight of the file is changed",
         "gpt2",
         _DECODE,
-        _decode(8),
+        decode(8),
         parity("parity", "output '"),
         tamper=_change_weight,
     ),
@@ -241,8 +278,8 @@ COMPONENTS = (
         "32 greedy tokens after a prompt with padding",
         "llama",
         _PADDED,
-        _decode(4, _tokens("attention_mask", "batch", "total", fill=_LEFT)),
-        rollout=_GPT2_LOOP,
+        decode(4, _tokens("attention_mask", "batch", "total", fill=_LEFT)),
+        rollout=GPT2_LOOP,
     ),
     _component(
         "transformers: decode of Mistral",
@@ -290,7 +327,7 @@ COMPONENTS = (
         "the message lists those of the model",
         "gpt2",
         Component(name="decoder"),
-        _decode(8),
+        decode(8),
         refused(Stage.SOURCE, "did you mean 'decode'?; use one of prefill, decode, model"),
     ),
     _component(
@@ -306,7 +343,7 @@ COMPONENTS = (
         "the entry declares the cache of another configuration",
         "gpt2",
         _DECODE,
-        _decode(4),
+        decode(4),
         failed(Stage.SOURCE, "float32 [3, 2, 5, 8], declared float32 [batch, 2, past, 4]"),
     ),
     _component(
@@ -314,7 +351,7 @@ COMPONENTS = (
         "the message names the expected type",
         "gpt2",
         Component(name="decode", prompt=f"{_FILE}:text"),
-        _decode(8),
+        decode(8),
         refused(Stage.SOURCE, "returned a str, expected a dict of arguments by name"),
     ),
 )

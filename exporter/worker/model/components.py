@@ -44,6 +44,9 @@ class ComponentModule(torch.nn.Module):
         """The keyword arguments of `forward` as `generate` passed them."""
         self.flags = flags
         """Arguments such as `use_cache`, which the exporter stores in the configuration."""
+        self.request: dict[str, Any] = {}
+        """The arguments with which `generate` continues after the recorded call; empty if the
+        component does not generate."""
         self.inputs = _name_tensors(call)
         with torch.no_grad():
             returned = _name_tensors(self._run(self.fill_call({})))
@@ -70,6 +73,32 @@ class ComponentModule(torch.nn.Module):
             if getattr(layer, "cumulative_length", 0):
                 layer.cumulative_length = layer.keys.shape[-2]
         return filled
+
+    def generate_logits(self, steps: int) -> tuple[torch.Tensor, ...]:
+        """Return the logits of greedy `generate` for each of the next tokens.
+
+        Returns:
+            A tensor `[batch, vocabulary]` for each step, before the rules of a generation
+            configuration: no end, no forced and no suppressed tokens. () if the component does not
+            generate.
+        """
+        if not self.request:
+            return ()
+        model: Any = copy.copy(self.part)
+        usual = model.generation_config
+        names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
+        model.generation_config = type(usual)(
+            **{name: getattr(usual, name, None) for name in names}
+        )
+        with wrap_errors(Stage.SOURCE), torch.no_grad():
+            generated = model.generate(
+                **copy.deepcopy(self.request),
+                max_new_tokens=steps,
+                do_sample=False,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+        return tuple(generated.logits)
 
     def limit_dynamic_shapes(self, shapes: _Shapes) -> Any:
         """Return the dynamic dimensions of the call for the exporter.
@@ -229,8 +258,38 @@ def _split_model(
             f"use one of {join_names([*parts], 99)}",
         )
     part, call = parts[component.name]
+    request = _continue_prompt(model, component.name, prompt, parts)
     part, call, flags = utils.prepare_for_export(part, dict(call))
-    return ComponentModule(part, call, flags)
+    module = ComponentModule(part, call, flags)
+    module.request = request
+    return module
+
+
+def _continue_prompt(
+    model: Any, name: str, prompt: Mapping[str, Any], parts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a `generate` that begins with the recorded call of a component.
+
+    Returns:
+        The prompt, for `decode` with the token that the prefill selected. Empty if the component
+        makes no tokens, such as an encoder.
+    """
+    if name not in ("prefill", "decode", WHOLE_MODEL) or not model.can_generate():
+        return {}
+    is_translation = model.config.is_encoder_decoder
+    key = "decoder_input_ids" if is_translation else "input_ids"
+    _, first = parts.get("prefill", (None, prompt))
+    call = parts[name][1]
+    ids = first.get(key, prompt.get(key))
+    if ids is None:
+        return {}
+    if name == "decode":
+        ids = torch.cat([ids, call[key]], 1)
+    request = {**prompt, key: ids}
+    if not is_translation:  # without a mask, `generate` would derive one from the padding token
+        mask = call.get("attention_mask")
+        request["attention_mask"] = torch.ones_like(ids) if mask is None else mask
+    return request
 
 
 def _make_prompt(model: Any, component: Component, folder: Path) -> dict[str, Any]:

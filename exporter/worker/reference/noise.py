@@ -34,7 +34,7 @@ from exporter.worker.reference.eager_run import (
 
 #: Limits of the noise as a share of the output's scale. A larger difference between float32 and
 #: float64 may be no rounding: an argmax has another index, or the model has a cast.
-_LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+LARGEST_NOISE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 #: Noise grows with the scale of a sample up to this factor. If an output cancels at one size, its
 #: relative error there says nothing about larger outputs.
 _SCALE_RANGE = 4.0
@@ -227,7 +227,7 @@ def _compute_output_noise(
         if largest:
             noise = max(noise, noise_of_sample * compute_largest_scale(exact) / largest)
     relative = noise * min(1.0, largest / least) if least else noise
-    if not relative <= _LARGEST_NOISE.get(dtype, 1e-3):
+    if not relative <= LARGEST_NOISE.get(dtype, 1e-3):
         return noise, f"float64 differs by {noise:.1e} of the scale, which is too much for rounding"
     return noise, ""
 

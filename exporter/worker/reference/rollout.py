@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from exporter.worker.reference.eager_run import (
     run_model,
     to_value,
 )
-from exporter.worker.reference.noise import compute_noise, compute_scale
+from exporter.worker.reference.noise import LARGEST_NOISE, compute_noise, compute_scale
 
 
 # A step of a rollout receives outputs of the step before it: states, caches, and the token with the
@@ -32,15 +33,21 @@ def compute_rollout(
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs; () without rollout.
 
-    The steps of a component begin with the call that `generate` made after the prompt.
+    The steps of a component begin with the call that `generate` made after the prompt, and they
+    have its tokens.
 
     Raises:
-        Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs.
+        Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs, or if the
+            loop has other logits than `generate`.
     """
     if spec.rollout is None:
         return ()
+    generated: tuple[torch.Tensor, ...] = ()
     if isinstance(model, ComponentModule):
         inputs = {item.name: model.inputs[item.name] for item in spec.inputs}
+        generated = model.generate_logits(spec.rollout.steps)
+    else:
+        _require_no_generator(model)
     buffers, (wide_model, _) = BufferSnapshot(model), build_float64_model(model)
     wide_inputs, samples = dict(inputs), []
     for index in range(spec.rollout.steps):
@@ -74,6 +81,9 @@ def compute_rollout(
             )
         )
         following = advance_inputs(spec, inputs, outputs)
+        if generated:
+            _require_generated(spec, index, outputs, generated[index])
+            following |= _take_tokens(spec, following, generated[index])
         # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
         wide_inputs = dict(following)
         for source, target in spec.rollout.feeds.items():
@@ -82,6 +92,50 @@ def compute_rollout(
                 wide_inputs[target] = _require_tensor(exact[position])
         inputs = following
     return tuple(samples)
+
+
+def _require_no_generator(model: Model) -> None:
+    """Fail for a model of transformers that generates: only a component has its tokens."""
+    for part in model.modules() if isinstance(model, torch.nn.Module) else ():
+        can_generate: Any = getattr(part, "can_generate", None)
+        if callable(can_generate) and can_generate():
+            message = f"rollout: {type(part).__name__} generates, and nothing compares this loop "
+            message += "with `generate`; use exporter = 'transformers' with a `component`"
+            raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+
+
+def _require_generated(
+    spec: ModelSpec, index: int, outputs: Outputs, expected: torch.Tensor
+) -> None:
+    """Compare the logits of a step with those of `generate`, `[batch, vocabulary]`.
+
+    Raises:
+        Failure: If they differ by more than rounding.
+    """
+    position = [output.name for output in spec.outputs].index("logits")
+    value = _require_tensor(outputs[position])
+    share = LARGEST_NOISE.get(value.dtype, 1e-3)
+    value, expected = value[:, -1].double(), expected.double()
+    problem = f"has logits {[*value.shape]}, `generate` has {[*expected.shape]}"
+    if value.shape == expected.shape:
+        error, scale = float((value - expected).abs().max()), float(expected.abs().max())
+        if error <= share * scale:
+            return
+        tokens, right = value.argmax(-1), expected.argmax(-1)
+        row = int((tokens != right).int().argmax())
+        pair = f"token {int(tokens[row])}, and `generate` selects {int(right[row])}"
+        problem = f"selects {pair}; the logits differ by up to {error:.3g} of {scale:.3g}"
+    message = f"rollout: step {index + 1} {problem}; correct `feeds` and `positions`"
+    raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+
+
+def _take_tokens(spec: ModelSpec, following: Tensors, logits: torch.Tensor) -> Tensors:
+    """Return the token of `generate` as the next input, which may differ among equal logits."""
+    target = spec.rollout.feeds.get("logits") if spec.rollout else None
+    if target is None:
+        return {}
+    tokens = following[target]
+    return {target: logits.argmax(-1).reshape(tokens.shape).to(tokens.dtype)}
 
 
 def measure_sizes(items: Sequence[Input], inputs: Tensors) -> dict[str, int]:
