@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from exporter.manifest.resolved import keys, model
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.schema.json_schema import (
@@ -19,7 +20,7 @@ from exporter.manifest.schema.json_schema import (
     format_schema,
     read_field_texts,
 )
-from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import join_words
 from exporter.records import record
 from exporter.records.record import RunRecord
@@ -91,22 +92,22 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("inputs", tables.InputTable),
     ("fill", tables.FillTable),
     ("outputs", tables.OutputTable),
-    ("compare", tables.CompareTable),
+    ("compare", model.Comparator),
     ("axes.NAME", tables.AxisTable),
     ("constants", tables.ConstantTable),
     ("containers", tables.ContainerTable),
     ("cases", tables.CaseTable),
     ("passes", tables.PassTable),
     ("weights", tables.WeightsTable),
-    ("metric", tables.MetricTable),
-    ("component", tables.ComponentTable),
-    ("rollout", tables.RolloutTable),
+    ("metric", keys.Metric),
+    ("component", keys.Component),
+    ("rollout", keys.Rollout),
     ("tolerance", tables.ToleranceTable),
     ("options", entry.OptionsTable),
-    ("custom_ops", tables.CustomOpTable),
+    ("custom_ops", keys.CustomOp),
     ("expect", entry.ExpectTable),
     ("skip", entry.SkipTable),
-    ("depends", tables.DependsTable),
+    ("depends", keys.Depends),
     ("[[models.ID.overrides]]", entry.OverrideTable),
     ("overrides.outputs", entry.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),

@@ -15,7 +15,7 @@ from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
 from exporter.gate import baseline_comparison
-from exporter.gate.contract_changes import ContractHashes, describe_states
+from exporter.gate.contract_changes import DEFINING_KEYS, ContractHashes, describe_states
 from exporter.gate.finding import (
     CAUSED_KINDS,
     FindingKind,
@@ -26,6 +26,7 @@ from exporter.gate.finding import (
 from exporter.manifest import Manifest, ModelSpec, load_project, load_settings
 from exporter.manifest.loader import list_manifests
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
+from exporter.manifest.syntax.table import list_functions
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
@@ -367,21 +368,9 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
 
 def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
     """Yield each function that the contract names, with the kind of a finding about its code."""
-    calls = (spec.inputs_from, *(case.inputs_from for case in spec.cases))
-    yield from ((FindingKind.RELAXED, call.function) for call in calls if call)
-    fills = [*(item.fill for item in spec.inputs)]
-    fills += [fill for case in spec.cases for fill in case.fills.values()]
-    yield from ((FindingKind.RELAXED, fill.python) for fill in fills if fill.python)
-    if spec.metric:
-        yield FindingKind.RELAXED, spec.metric.call
-    comparators = (each.compare for each in spec.outputs if each.compare)
-    yield from ((FindingKind.RELAXED, each.call) for each in comparators if each.call)
-    others: list[str | None] = [each.type for each in spec.containers]
-    others += (each.call for each in spec.passes)
-    for each in spec.custom_ops:
-        others += (each.symbolic, each.onnxscript, each.translation, each.reference)
-        others.append(each.ort_library)
-    yield from ((FindingKind.REDEFINED, text) for text in others if text and ":" in text)
+    for key in ModelSpec.model_fields:
+        kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
+        yield from ((kind, text) for text in list_functions(getattr(spec, key)) if ":" in text)
 
 
 def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:

@@ -27,7 +27,15 @@ from exporter.cache.states import (
     read_variables,
     split_listing,
 )
-from exporter.manifest import Device, ModelSpec, Override, RuntimeEnvironment
+from exporter.manifest import (
+    Condition,
+    Device,
+    ModelSpec,
+    Output,
+    Override,
+    RuntimeEnvironment,
+)
+from exporter.manifest.syntax.table import select_keys
 from exporter.records.record import Record, Source, Status
 
 #: The part that only the checks depend on.
@@ -43,17 +51,8 @@ _OF_ENVIRONMENT = " of "
 _DIGEST = re.compile(r" [0-9a-f]{12}$")
 #: Packages that a new environment may have in another version.
 _INSTALLERS = ("pip", "setuptools", "wheel")
-#: Keys that describe or judge a cell and do not change its result.
-_DESCRIPTIVE_KEYS = frozenset(
-    {"line", "manifest", "description", "owner", "tags", "expect", "skip", "timeout", "memory"}
-    | {"license", "version", "homepage"}
-    # A cell has one opset and one device. Other opsets and devices do not change it.
-    | {"opsets", "devices", "parent"}
-)
 #: The default folder of manifests.
 _DEFAULT_MANIFESTS = "manifests"
-#: Keys of the checks. They change neither the file nor PyTorch's outputs.
-_CHECK_KEYS = frozenset({"tolerance", "compare", "thorough", "measure", "consumers"})
 
 
 def compute_fingerprint(
@@ -63,23 +62,7 @@ def compute_fingerprint(
 
     A model that fails in a sandbox may pass without it, so the sandbox is a part.
     """
-    export_overrides, check_overrides = _split_overrides(spec.overrides)
-    # Key by key, because a table selects the excluded fields of the outputs' items.
-    excluded = dict.fromkeys(_DESCRIPTIVE_KEYS | _CHECK_KEYS, True)
-    # Without defaults: a new key in a later version changes only the entries that use it.
-    entry = spec.model_copy(update={"overrides": export_overrides}).model_dump_json(
-        exclude={**excluded, "outputs": {"__all__": set(_CHECK_KEYS)}}, exclude_defaults=True
-    )
-    checks = spec.model_copy(update={"overrides": check_overrides}).model_dump_json(
-        include={
-            "tolerance": True,
-            "measure": True,
-            "consumers": True,
-            "outputs": {"__all__": {"tolerance", "compare"}},
-            "overrides": True,
-        },
-        exclude_defaults=True,
-    )
+    entry, checks = (_dump_keys(spec, effect) for effect in ("file", "check"))
     # Paths in the entry are relative to its folder. The default folder adds nothing.
     folder = posixpath.dirname(spec.manifest)
     location = "" if folder == _DEFAULT_MANIFESTS else folder or "."
@@ -93,23 +76,26 @@ def compute_fingerprint(
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
 
 
-def _split_overrides(
-    overrides: tuple[Override, ...],
-) -> tuple[tuple[Override, ...], tuple[Override, ...]]:
-    """Return the overrides that concern the export, and those that concern the checks."""
-    if not overrides:
-        return (), ()
-    no_checks: dict[str, object] = {"tolerance": None, "outputs": {}}
-    no_export: dict[str, object] = {
-        **dict.fromkeys(("exporter", "capture", "ir_version")),
-        "options": {},
-    }
-    export = [override.model_copy(update=no_checks) for override in overrides]
-    checks = [override.model_copy(update=no_export) for override in overrides]
-    conditions = [Override(opsets=each.opsets, device=each.device) for each in overrides]
-    return (
-        tuple(each for each, empty in zip(export, conditions, strict=True) if each != empty),
-        tuple(each for each, empty in zip(checks, conditions, strict=True) if each != empty),
+def _dump_keys(spec: ModelSpec, effect: str) -> str:
+    """Return the keys of an entry, its outputs and its overrides that affect the file or a check.
+
+    Without defaults: a new key in a later version changes only the entries that use it.
+    """
+    keys, output_keys, override_keys = (
+        select_keys(table, affects=effect) for table in (ModelSpec, Output, Override)
+    )
+    overrides = tuple(
+        each
+        for each in spec.overrides
+        if each.model_dump(include={*override_keys}, exclude_defaults=True)
+    )
+    return spec.model_copy(update={"overrides": overrides}).model_dump_json(
+        include={
+            **dict.fromkeys(keys, True),
+            "outputs": {"__all__": {*output_keys}},
+            "overrides": {"__all__": {*override_keys, *Condition.model_fields}},
+        },
+        exclude_defaults=True,
     )
 
 

@@ -1,8 +1,7 @@
 """Changes of the contract: promises of a revision that the current manifests do not keep.
 
 A branch must not be able to weaken its own gate. So each changed key is a finding, unless
-`_DIRECTIONS` or the set of promised sizes shows that the new value is as strict. Keys in
-`DEFINING_KEYS` define another model (`REDEFINED`), all others except `_HARMLESS_KEYS` are promises.
+`_DIRECTIONS` or the set of promised sizes shows that the new value is as strict.
 """
 
 from __future__ import annotations
@@ -24,53 +23,33 @@ from exporter.manifest import (
     Action,
     Axis,
     Bound,
-    Comparator,
     Component,
     Device,
     Dim,
-    Expectation,
     Gate,
     GatePolicy,
     Input,
     Manifest,
-    Metric,
     ModelSpec,
+    Output,
     Project,
-    Rollout,
     select_bound,
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
+from exporter.manifest.syntax.table import is_superset, read_keys, select_keys
 from exporter.manifest.syntax.values import find_lowest_release
 from exporter.planning.plan import condition_matches, list_cells
 from exporter.records.baseline import AcceptedModel, Baseline
 from exporter.records.record import CellId, RunRecord
 
-#: Keys that define the model and its export.
-DEFINING_KEYS = frozenset(
-    {
-        *("source", "weights", "weights_names", "weights_sha256", "init", "seed"),
-        *("export_device", "export_state"),
-        *("artifact", "component", "passes", "options", "custom_ops", "containers", "depends"),
-    }
-)
-#: Keys that describe an entry or limit its job. The records contain the route of the file.
-_HARMLESS_KEYS = frozenset(
-    {
-        *("id", "manifest", "line", "description", "owner", "tags", "timeout", "memory"),
-        *("problems", "exporter", "capture", "parent", "license", "version", "homepage"),
-    }
+#: The keys of an entry by the comparison that they need; see `Key.gate`.
+DEFINING_KEYS, _HARMLESS_KEYS, _RESOLVED_KEYS = (
+    select_keys(ModelSpec, gate=gate) for gate in ("definition", "nothing", "cell")
 )
 #: Keys of an entry that the stored contract does not have. The cells show opsets and devices. A
 #: measurement promises nothing; with a revision, a removed one is a finding.
 _UNSTORED_KEYS = _HARMLESS_KEYS | {"opsets", "devices", "measure"}
-#: Keys that `_list_promises` replaces by their effect on the cell.
-_RESOLVED_KEYS = frozenset(
-    {
-        *("opsets", "devices", "inputs", "outputs", "axes", "cases", "tolerance", "overrides"),
-        *("skip", "consumers"),
-    }
-)
 #: Lists of an entry whose items have names -> the name of an item.
 _NAMED_PARTS = {"inputs": "input", "outputs": "output", "axes": "axis", "cases": "case"}
 #: Before the name of a device: its key concerns the cells of this device only.
@@ -325,35 +304,6 @@ def _serialize(value: object) -> str:
     return json.dumps(to_jsonable_python(value), sort_keys=True)
 
 
-def _is_bound_as_strict(old: Bound, new: Bound) -> bool:
-    if new.outside > old.outside:
-        return False
-    if old.steps is not None or new.steps is not None:
-        # The other tolerances are not comparable with steps.
-        return old.steps is not None and new.steps is not None and new.steps <= old.steps
-    if old.atol is None and new.atol is None:
-        if old.noise is None and new.noise is not None:
-            return False  # an explicit factor accepts more noise than the default does
-        return (new.noise or DEFAULT_NOISE_FACTOR) <= (old.noise or DEFAULT_NOISE_FACTOR)
-    if old.atol is None or new.atol is None:
-        return False  # a measured and a fixed tolerance are not comparable
-    return new.atol <= old.atol and (new.rtol or 0.0) <= (old.rtol or 0.0)
-
-
-def _is_covered(item: Expectation, by: Expectation) -> bool:
-    """Return whether `by` foresees every failure that `item` foresees."""
-    return (
-        by.stage in (None, item.stage)
-        and bool(by.checks) == bool(item.checks)
-        and set(item.checks) <= set(by.checks)
-        and by.match.casefold() in item.match.casefold()
-        # Two ranges of versions are not compared.
-        and by.torch in ("", item.torch)
-        # An expectation without `until` never expires.
-        and (not by.until or (bool(item.until) and item.until <= by.until))
-    )
-
-
 def _is_output_as_strict(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> bool:
     """Return whether a size replaces each changed name."""
     pairs = zip(old, new, strict=False)
@@ -362,52 +312,20 @@ def _is_output_as_strict(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> bool:
     )
 
 
-def _is_at_most(old: Any, new: Any) -> bool:
-    return new is not None and (old is None or new <= old)
-
-
-def _is_comparator_as_strict(old: Comparator | None, new: Comparator | None) -> bool:
-    """Return whether both are of a kind whose new limit accepts no more."""
-    if new is None or old is None:
-        return False  # it replaces the tolerance, which is another measure
-    if old.cosine is not None and new.cosine is not None:
-        return new.cosine >= old.cosine
-    return old.sqnr is not None and new.sqnr is not None and new.sqnr >= old.sqnr
-
-
-def _is_metric_as_strict(old: Metric | None, new: Metric | None) -> bool:
-    if old is None or new is None:
-        return old is None
-    least = [-math.inf if each.least is None else each.least for each in (old, new)]
-    drop = [math.inf if each.drop is None else each.drop for each in (old, new)]
-    return old.call == new.call and least[1] >= least[0] and drop[1] <= drop[0]
-
-
-def _is_rollout_as_strict(old: Rollout | None, new: Rollout | None) -> bool:
-    if old is None or new is None:
-        return old is None
-    return new.steps >= old.steps and new.model_copy(update={"steps": old.steps}) == old
-
-
-#: Keys of which another value can be as strict -> whether the new value is.
-_DIRECTIONS: Mapping[str, Callable[[Any, Any], bool]] = {
+#: Keys and effects of which another value can be as strict -> whether the new value is.
+_DIRECTIONS: Mapping[str, Callable[[Any, Any], object]] = {
+    **{
+        name: key.is_as_strict
+        for table in (ModelSpec, Output)
+        for name, key in read_keys(table).items()
+        if key.is_as_strict
+    },
     # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
-    "compare": _is_comparator_as_strict,
     "axis": lambda old, new: old.is_free or (new.rule and old.rule in (None, new.rule)),
-    "consumers": _is_at_most,
-    "expect": lambda old, new: all(any(_is_covered(item, by) for by in old) for item in new),
-    "ir_version": _is_at_most,
-    "masked_by": lambda _, new: new == "",
-    "metric": _is_metric_as_strict,
-    "measure": lambda old, new: {*old} <= {*new},
-    "parameters": lambda old, _: old is None,
-    "probe": lambda old, new: {*old} <= {*new},
-    "rollout": _is_rollout_as_strict,
+    "probe": is_superset,
     "shape": _is_output_as_strict,
     "skipped": lambda old, _: old,
     "strict": lambda _, new: new,
-    "thorough": lambda _, new: new,
-    "tolerance": _is_bound_as_strict,
 }
 
 

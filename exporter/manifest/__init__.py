@@ -17,20 +17,17 @@ from exporter.manifest.resolved.call import (
     Input,
     InputsFrom,
 )
+from exporter.manifest.resolved.keys import Component, CustomOp, Metric, Rollout
 from exporter.manifest.resolved.model import (
     Bound,
     Comparator,
-    Component,
     Condition,
-    CustomOp,
     Expectation,
     FilePass,
-    Metric,
     ModelSpec,
     Output,
     Override,
     ParameterNames,
-    Rollout,
     Skip,
     StateNames,
     Style,

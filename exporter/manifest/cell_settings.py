@@ -11,10 +11,10 @@ from pydantic import Field
 
 from exporter.core.device_name import DeviceName
 from exporter.core.frozen_model import FrozenModel
-from exporter.manifest.resolved.model import ModelSpec
+from exporter.manifest.resolved.model import MEASURED, ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
-from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import KeyPath, format_key
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
@@ -25,7 +25,7 @@ CHOSEN = "chosen"
 _UNSET_VALUES = {
     "capture": '"export" and then "strict" for dynamo, "trace" for TorchScript',
     "export_state": '"inference", and then "plain" if the export fails',
-    "tolerance": "measured: a multiple of PyTorch's own float32 error",
+    "tolerance": MEASURED,
 }
 
 

@@ -13,6 +13,7 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_name
 from exporter.manifest import project_settings
 from exporter.manifest.resolved.call import Constant, Fill, Input
+from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Manifest, Project
 from exporter.manifest.rules import fills, signature, sources
@@ -41,14 +42,7 @@ _EXAMPLES = {
     "outputs": '[{ name = "y", shape = ["batch", 3] }]',
     "opsets": "[17, 18]",
 }
-#: Keys that the spec takes without a change.
-_UNCHANGED_KEYS = (
-    "description", "owner", "license", "version", "homepage", "tags", "init", "seed", "mode",
-    "precision", "export_device", "export_state", "exporter", "capture", "opsets", "consumers",
-    "ir_version", "timeout", "memory", "thorough", "measure",
-)  # fmt: skip
-
-#: The rules of the other keys, which run if the value of the key is valid.
+#: The rules of keys, which run if the value of the key is valid. The spec takes others of `Keys`.
 _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "devices": project_settings.add_consumer_devices,
     "source": lambda model: model.check_source(("source",), model.settings.source),
@@ -79,7 +73,7 @@ def resolve_model(model: EffectiveSettings) -> ModelSpec | None:
     settings = model.settings
     _check_required_keys(model)
     _check_devices(model)
-    fields: dict[str, Any] = {key: getattr(settings, key) for key in _UNCHANGED_KEYS}
+    fields: dict[str, Any] = {key: getattr(settings, key) for key in Keys.model_fields}
     fields |= {key: rule(model) for key, rule in _RESOLVERS.items() if model.has_valid(key)}
     fields |= _resolve_signature(model)
     if model.report or model.broken:
@@ -180,8 +174,6 @@ def _check_devices(model: EffectiveSettings) -> None:
 #: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.
 _DEFAULT_OPSET = 18
 _DEFAULT_DEVICE = DeviceName("cpu")
-#: Keys that reports show, and that the commands select by.
-_SHOWN_KEYS = ("description", "owner", "tags")
 
 
 def list_entry_problems(model: EffectiveSettings) -> tuple[Problem, ...]:
@@ -197,7 +189,9 @@ def make_invalid_spec(model: EffectiveSettings, problems: Iterable[Problem]) -> 
     settings = model.settings
     own_devices = settings.devices if model.has_valid("devices") else ()
     known_devices = [name for name in dict.fromkeys(own_devices) if name in model.context.devices]
-    shown = {key: getattr(settings, key) for key in _SHOWN_KEYS if model.has_valid(key)}
+    # Reports show them, and the commands select by them.
+    keys = ("description", "owner", "tags")
+    shown = {key: getattr(settings, key) for key in keys if model.has_valid(key)}
     return make_empty_spec(
         model.id,
         Location(file=model.entry.file.name, line=model.entry.file.lines[model.entry.path]),

@@ -272,13 +272,6 @@ def format_unknown_device(name: str, devices: Collection[str]) -> str:
 
 _PATH: KeyPath = SETTINGS_KEYS
 _FOLDERS = ("manifests", "build", "reports", "templates")
-#: Keys that the project takes without a change.
-_UNCHANGED_KEYS = (
-    *_FOLDERS, "store", "store_timeout", "jobs", "sandbox", "style", "timings", "environment",
-    "command",
-)  # fmt: skip
-#: Keys of the project that are defaults of its models.
-_MODEL_KEYS = ("opsets", "tolerance", "timeout", "memory", "thorough")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +318,8 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     project = _build_project(
         root, settings, devices, tuple(environments.values()), toolchains, file
     )
-    values = {key: value for key, value in settings.list_explicit().items() if key in _MODEL_KEYS}
+    explicit = settings.list_explicit().items()
+    values = {key: value for key, value in explicit if key in Settings.model_fields}
     values["devices"] = _resolve_default_devices(source, project.device_names)
     layer = Layer(
         file=file,
@@ -371,7 +365,8 @@ def _build_project(
         ModelPolicy(models=name, values=each.list_explicit())
         for name, each in gate_table.models.items()
     )
-    return Project(
+    return Project.from_fields(
+        table,
         root=str(root),
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
@@ -392,7 +387,6 @@ def _build_project(
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
         gate=Gate(policy=GatePolicy(**policy), models=policies, lines=_list_lines(file, "gate")),
-        **{key: getattr(table, key) for key in _UNCHANGED_KEYS},
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.manifest.syntax.fields import CallPath, Line
+from exporter.manifest.syntax.table import FUNCTION
 
 
 class SizeRule(FrozenModel):
@@ -184,7 +185,7 @@ class Fill(FrozenModel):
     file: str = ""
     """`x.npy`, `x.pb`, `x.npz:key`, `x.safetensors:key` or a picture, relative to the manifest."""
     mode: Literal["", "RGB", "L", "Y"] = ""
-    python: str = ""
+    python: Annotated[str, FUNCTION] = ""
     """`file.py:function`, called as `function(shape, dtype, generator)`, returns the tensor."""
 
     @property
@@ -248,7 +249,7 @@ class Container(FrozenModel):
     at: CallPath
     """The path in the call: `"kwargs.past"`, `"args[1][0]"`. If no input or constant has a path
     inside it, the container is empty."""
-    type: Line
+    type: Annotated[Line, FUNCTION]
     """`"list"`, `"tuple"`, `"dict"`, or a class or function: `"file.py:name"`, relative to the
     manifest, or `"package.module:name"`. It is called with the values at its positions, or with the
     values under its keys as keyword arguments, as for dataclasses and named tuples."""
@@ -262,7 +263,7 @@ class Container(FrozenModel):
 class InputsFrom(FrozenModel):
     """A function that returns the complete call, `(args, kwargs)`."""
 
-    function: str
+    function: Annotated[str, FUNCTION]
     """`file.py:function`, relative to the manifest."""
     takes_sizes: bool = False
     """Whether it takes the size of each axis, by name. Only the worker can determine this."""

@@ -10,7 +10,8 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import override
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location
@@ -26,20 +27,32 @@ from exporter.manifest.resolved.call import (
     TensorSpec,
     complete_sizes,
 )
-from exporter.manifest.syntax.fields import Amount, Factor, Line, Variable
+from exporter.manifest.resolved.keys import LIMIT, CaptureName, Keys
+from exporter.manifest.syntax.fields import Amount, Factor, Line
+from exporter.manifest.syntax.table import (
+    DEFINITION,
+    DESCRIPTION,
+    FUNCTION,
+    Key,
+    Table,
+    is_implied,
+    without_notation,
+)
 from exporter.manifest.syntax.values import split_data_file
 
-Measure = Literal["latency", "load", "memory"]
+#: The meaning of keys that a table of a model's page shows, and whose effect the gate compares.
+IN_TABLE = Key(gate="cell", shown=False)
+_CONDITION = Key(affects="nothing", gate="nothing", shown=False)
 
 
 class Condition(FrozenModel):
     """A selection of cells of the model."""
 
-    opsets: Items[int] | None = None
+    opsets: Annotated[Items[int] | None, _CONDITION] = None
     """None: every opset."""
-    device: str = "*"
+    device: Annotated[str, _CONDITION] = "*"
     """A glob over device names. Without `@`, it matches a device in all toolchains."""
-    toolchain: str = "*"
+    toolchain: Annotated[str, _CONDITION] = "*"
     """A glob over toolchains; `current` is the name of the project's own packages."""
 
 
@@ -57,6 +70,19 @@ class Expectation(Condition):
     torch: str = ""
     """The versions of torch with which it fails; empty: all."""
 
+    def covers(self, other: Expectation) -> bool:
+        """Return whether it foresees every failure that the other one foresees."""
+        return (
+            self.stage in (None, other.stage)
+            and bool(self.checks) == bool(other.checks)
+            and set(other.checks) <= set(self.checks)
+            and self.match.casefold() in other.match.casefold()
+            # Two ranges of versions are not compared.
+            and self.torch in ("", other.torch)
+            # An expectation without `until` never expires.
+            and (not self.until or (bool(other.until) and other.until <= self.until))
+        )
+
 
 class Skip(Condition):
     """Cells that are not run. The report shows the reason."""
@@ -65,11 +91,6 @@ class Skip(Condition):
 
 
 ExporterName = Literal["dynamo", "torchscript"]
-CaptureName = Literal["export", "strict", "draft", "trace", "script"]
-#: The state of PyTorch during an export; see `worker/model/torch_state.py`.
-ExportState = Literal["inference", "plain"]
-Mode = Literal["eval", "train", "keep"]
-Precision = Literal["float32", "float16", "bfloat16", "float64"]
 #: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
 #: The place of the opset in the path of an artifact.
@@ -77,9 +98,13 @@ OPSET_PLACEHOLDER = "{opset}"
 #: An output is one tensor or a list of tensors.
 Kind = Literal["tensor", "sequence"]
 NUMBER_PLACEHOLDER = "{}"  # for the number of a weight in its name
+#: The factor of the measured noise if a manifest does not set `noise`.
+DEFAULT_NOISE_FACTOR = 8.0
+#: The text for the default tolerance.
+MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
-class Bound(FrozenModel):
+class Bound(Table):
     """The allowed error of a float output: `atol` and `rtol`, or a multiple of the noise."""
 
     atol: Amount | None = None
@@ -103,6 +128,42 @@ class Bound(FrozenModel):
         values = (self.atol, self.rtol, self.noise, self.steps)
         return bool(self.outside) or any(value is not None for value in values)
 
+    @model_validator(mode="after")
+    def _check_one_kind(self) -> Bound:
+        kinds = (self.noise, self.steps, self.atol if self.rtol is None else self.rtol)
+        if sum(kind is not None for kind in kinds) > 1:
+            raise ValueError("takes only one of `noise`, `steps`, and `atol` with `rtol`")
+        return self
+
+    def implies(self, old: Bound) -> bool:
+        """Return whether it allows no larger error than another bound."""
+        if self.outside > old.outside:
+            return False
+        if old.steps is not None or self.steps is not None:
+            # The other tolerances are not comparable with steps.
+            return old.steps is not None and self.steps is not None and self.steps <= old.steps
+        if old.atol is None and self.atol is None:
+            if old.noise is None and self.noise is not None:
+                return False  # an explicit factor accepts more noise than the default does
+            return (self.noise or DEFAULT_NOISE_FACTOR) <= (old.noise or DEFAULT_NOISE_FACTOR)
+        if old.atol is None or self.atol is None:
+            return False  # a measured and a fixed tolerance are not comparable
+        return self.atol <= old.atol and (self.rtol or 0.0) <= (old.rtol or 0.0)
+
+    def describe(self) -> str:
+        """Return the bound in words."""
+        values = {
+            "{:g} times PyTorch's own float32 error": self.noise,
+            "{:g} steps of the output's scale in PyTorch": self.steps,
+            "atol {:g}": self.atol,
+            "rtol {:g}": self.rtol,
+        }
+        texts = [text.format(value) for text, value in values.items() if value is not None]
+        texts = texts or [MEASURED]
+        if self.outside:
+            texts.append(f"up to {self.outside:.3g} of the elements outside")
+        return ", ".join(texts)
+
 
 class Tolerance(Bound):
     """A bound, and the bounds that replace it for a dtype (`float16`) or a device (`cuda`)."""
@@ -110,8 +171,18 @@ class Tolerance(Bound):
     by_dtype: dict[str, Bound] = Field(default_factory=dict)
     by_device: dict[str, Bound] = Field(default_factory=dict)
 
+    @override
+    def describe(self) -> str:
+        special = {**self.by_dtype, **self.by_device}
+        texts = [f"{name}: {bound.describe()}" for name, bound in special.items()]
+        return "; ".join((super().describe(), *texts))
 
-class Comparator(FrozenModel):
+
+#: The meaning of the tolerance of all outputs.
+CHECKED = Key(affects="check", gate="cell", shown=Tolerance.describe)
+
+
+class Comparator(Table):
     """The comparison of an output in place of its tolerance; exactly one kind."""
 
     rows: Literal["unordered"] | None = None
@@ -129,9 +200,24 @@ class Comparator(FrozenModel):
     top_k: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """The number of largest values in each row along the last axis that must be at the positions of
     PyTorch's, in any order. Positions of values that differ by rounding are equal."""
-    call: str = ""
+    call: Annotated[str, FUNCTION] = ""
     """`"file.py:function"`, relative to the manifest: called with the array of the file and that of
     PyTorch, it returns an error and its bound. Sizes of axes that no input has may differ."""
+
+    def implies(self, old: Comparator) -> bool:
+        """Return whether both are of a kind whose limit can be compared, and accepts no more."""
+        if old.cosine is not None and self.cosine is not None:
+            return self.cosine >= old.cosine
+        return old.sqnr is not None and self.sqnr is not None and self.sqnr >= old.sqnr
+
+    @model_validator(mode="after")
+    def _check_one_kind(self) -> Comparator:
+        kinds = (self.rows, self.cosine, self.sqnr, self.top_k, self.call or None)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("needs exactly one of rows, cosine, sqnr, top_k and call")
+        if self.along and not self.rows:
+            raise ValueError("`along` needs `rows`; remove `along`")
+        return self
 
 
 class Output(TensorSpec):
@@ -139,43 +225,15 @@ class Output(TensorSpec):
 
     kind: Kind = "tensor"
     """If it is `sequence`, shape and dtype apply to each item."""
-    tolerance: Tolerance | None = None
-    compare: Comparator | None = None
+    tolerance: Annotated[Tolerance | None, Key(affects="check", is_as_strict=is_implied)] = None
+    compare: Annotated[
+        Comparator | None,
+        # A comparator replaces the tolerance, which is another measure.
+        Key(affects="check", is_as_strict=lambda old, new: old and new and new.implies(old)),
+    ] = None
     """None: the tolerance decides."""
-    masked_by: str = ""
+    masked_by: Annotated[str, Key(is_as_strict=lambda _, new: new == "")] = ""
     """The input that is 1 at the positions to compare; empty if all are compared."""
-
-
-class CustomOp(FrozenModel):
-    """The export of an operator of PyTorch, and the kernels that run the result."""
-
-    name: Line
-    """PyTorch's operator: `"namespace::operator"` for TorchScript,
-    `"namespace.operator.overload"` for dynamo. If the entry has only kernels: the operator of the
-    file, `"domain::Operator"`."""
-    symbolic: Line | None = None
-    """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
-    As for `torch.onnx.register_custom_op_symbolic`."""
-    onnxscript: Line | None = None
-    """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
-    file. Its inputs and attributes are the operator's arguments in order."""
-    translation: Line | None = None
-    """dynamo: `"file.py:function"`, written in onnxscript and called with the operator's arguments.
-    As for `custom_translation_table` of `torch.onnx.export`."""
-    opset: Annotated[int, Field(ge=1, le=99)] = 1
-    """The first opset that this entry applies to. If an operator has
-    several entries, the highest one that is not above the file's opset applies."""
-    ort_library: Line | None = None
-    """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
-    the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
-    reference: Line | None = None
-    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` with the
-    operator's name and an `op_domain`."""
-
-    @property
-    def has_only_kernels(self) -> bool:
-        """Whether the entry does not change the export."""
-        return not (self.symbolic or self.onnxscript or self.translation)
 
 
 class ParameterNames(FrozenModel):
@@ -194,52 +252,33 @@ class Override(Condition):
 
     exporter: Literal["auto", "dynamo", "torchscript", "transformers"] | None = None
     capture: CaptureName | None = None
-    ir_version: int | None = None
+    ir_version: Annotated[int | None, LIMIT] = None
     options: dict[str, Plain] = Field(default_factory=dict)
     """Merged over the options of the model, key by key."""
-    tolerance: Tolerance | None = None
-    outputs: dict[str, Tolerance] = Field(default_factory=dict)
+    tolerance: Annotated[Tolerance | None, CHECKED] = None
+    outputs: Annotated[dict[str, Tolerance], Key(affects="check", shown=False)] = Field(
+        default_factory=dict
+    )
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        update: dict[str, object] = {"options": {**spec.options, **self.options}}
-        if self.exporter is not None:
-            # A capture belongs to one exporter, so another exporter resets it.
-            update |= {"exporter": self.exporter, "capture": self.capture}
-        if self.capture is not None:
-            update["capture"] = self.capture
-        if self.ir_version is not None:
-            update["ir_version"] = self.ir_version
-        if self.tolerance is not None:
-            update["tolerance"] = self.tolerance
-        if self.outputs:
-            update["outputs"] = tuple(
-                output.model_copy(update={"tolerance": self.outputs[output.name]})
-                if output.name in self.outputs
-                else output
-                for output in spec.outputs
-            )
+        keys = Override.model_fields.keys() - Condition.model_fields.keys()
+        # A capture belongs to one exporter, so another exporter resets it.
+        update: dict[str, Any] = {"capture": None} if self.exporter else {}
+        update |= {key: value for key in keys if (value := getattr(self, key)) is not None}
+        update["options"] = {**spec.options, **self.options}
+        update["outputs"] = tuple(
+            each.model_copy(update={"tolerance": self.outputs.get(each.name, each.tolerance)})
+            for each in spec.outputs
+        )
         return spec.model_copy(update=update)
 
 
 class FilePass(FrozenModel):
     """A function of the project that writes another file from the exported one."""
 
-    call: str
+    call: Annotated[str, FUNCTION]
     """`file.py:function`, relative to the manifest, called with the paths `source` and `target`."""
     arguments: dict[str, Plain] = Field(default_factory=dict)
-
-
-class Metric(FrozenModel):
-    """A figure of the model and of the file; a larger one is better."""
-
-    call: Line
-    """`"file.py:function"`, relative to the manifest: called with a function that runs the model or
-    the file, it returns a number. That function takes arrays by the names of the inputs, and
-    returns arrays by the names of the outputs."""
-    least: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """The smallest figure of the file."""
-    drop: Amount | None = None
-    """The largest difference by which the file's figure may be below PyTorch's."""
 
 
 class StateNames(FrozenModel):
@@ -265,110 +304,49 @@ class StateNames(FrozenModel):
         return ", ".join(f'{key} = "{value}"' for key, value in keys.items())
 
 
-class Component(FrozenModel):
-    """A component of a model of transformers, as its exporter splits the model."""
-
-    name: Line
-    """A name of the exporter: `"prefill"`, `"decode"`, an encoder such as `"image_encoder"`,
-    `"language_model"`, or `"model"` for the complete model. A wrong name lists those of the
-    model."""
-    prompt: Line | None = None
-    """`"file.py:function"`, relative to the manifest: returns the arguments of `generate`, by name;
-    for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
+#: The meaning of foreseen failures.
+FORESEEN = Key(
+    affects="nothing",
+    shown=False,
+    is_as_strict=lambda old, new: all(any(each.covers(item) for each in old) for item in new),
+)
 
 
-class Rollout(FrozenModel):
-    """A loop of a recurrent model, in PyTorch and with the file."""
-
-    steps: Annotated[int, Field(ge=2, le=1000)]
-    """The number of runs; the first one has the declared inputs."""
-    feeds: Annotated[dict[Line, Line], Field(min_length=1)]
-    """The input of the next step for each output that it gets: `{ "present.{layer}" =
-    "past.{layer}" }` stands for all layers. If an integer input gets a float output, it receives
-    the positions of its largest values, such as the next token from logits. Other inputs keep their
-    values. If an axis of them grows, the last values are repeated; `arange` continues."""
-    positions: Items[Line] = ()
-    """Integer inputs with the positions of tokens, such as `["position_ids"]`: each step adds the
-    number of its tokens, which is the size of their last axis."""
-
-
-class Depends(FrozenModel):
-    """Dependencies that the manifest lists, because no tracing can see them."""
-
-    files: Items[Line] = ()
-    """Globs, relative to the manifest: `["data/**", "../config/*.json"]`. If a matching file
-    changes, appears or is removed, the cells are stale."""
-    environment: Items[Variable] = ()
-    """Environment variables that native code reads, of those that workers receive. If a value
-    changes, the cells are stale. Variables that Python code of the project reads are tracked
-    without this key."""
-
-
-class ModelSpec(FrozenModel):
+@without_notation
+class ModelSpec(Keys):
     """The complete, resolved contract of one model."""
 
-    id: str
-    manifest: str
+    id: Annotated[str, Key(gate="nothing", shown=False)]
+    manifest: Annotated[str, DESCRIPTION]
     """The manifest file, relative to the project's root, with forward slashes."""
-    line: int
+    line: Annotated[int, DESCRIPTION]
     """The line of the entry's header in that file."""
-    description: str = ""
-    owner: str = ""
-    license: str = ""
-    version: str = ""
-    homepage: str = ""
-    tags: Items[str] = ()
-    source: str
-    """`file.py:attr` relative to the manifest, `package.module:attr`, or a saved model: `net.pt2`
-    (dynamo's) or `net.pt` (TorchScript's), relative to the manifest."""
-    artifact: str = ""
-    weights: str = ""
-    weights_names: StateNames = StateNames()
-    weights_sha256: str = ""
-    """In lower case; empty if any content is accepted."""
-    init: dict[str, Plain] = Field(default_factory=dict)
-    seed: int = 0
-    mode: Mode = "eval"
-    precision: Precision | None = None
-    export_device: str = "cpu"
-    export_state: ExportState | None = None
-    exporter: Literal["auto", "dynamo", "torchscript", "transformers"] = "auto"
-    capture: CaptureName | None = None
-    opsets: Items[int]
-    devices: Items[DeviceName]
-    passes: Items[FilePass] = ()
-    metric: Metric | None = None
-    rollout: Rollout | None = None
-    component: Component | None = None
-    parent: str = ""
+    weights: Annotated[str, Key(gate="definition", shown=False)] = ""
+    weights_names: Annotated[StateNames, Key(gate="definition", shown=False)] = StateNames()
+    # A cell has one opset and one device. Other opsets and devices do not change it.
+    devices: Annotated[Items[DeviceName], Key(affects="nothing", gate="cell", shown=", ".join)]
+    passes: Annotated[Items[FilePass], DEFINITION] = ()
+    parent: Annotated[str, DESCRIPTION] = ""
     """The entry that a variant with passes extends; empty for other entries."""
-    ir_version: int | None = None
-    consumers: Items[str] = ()
-    inputs: Items[Input]
-    outputs: Items[Output]
-    axes: Items[Axis] = ()
+    inputs: Annotated[Items[Input], IN_TABLE]
+    outputs: Annotated[Items[Output], IN_TABLE]
+    axes: Annotated[Items[Axis], IN_TABLE] = ()
     """Every axis name of the inputs and outputs, in order of first appearance."""
-    parameters: ParameterNames | None = None
+    parameters: Annotated[ParameterNames | None, Key(is_as_strict=lambda old, _: old is None)] = (
+        None
+    )
     """None if weights keep their names in the model."""
     constants: Items[Constant] = ()
-    containers: Items[Container] = ()
-    inputs_from: InputsFrom | None = None
-    cases: Items[Case] = ()
-    tolerance: Tolerance = Tolerance()
-    options: dict[str, Plain] = Field(default_factory=dict)
-    custom_ops: Items[CustomOp] = ()
-    expect: Items[Expectation] = ()
-    skip: Items[Skip] = ()
-    overrides: Items[Override] = ()
+    containers: Annotated[Items[Container], DEFINITION] = ()
+    inputs_from: Annotated[InputsFrom | None, Key(needs_model=True)] = None
+    cases: Annotated[Items[Case], IN_TABLE] = ()
+    tolerance: Annotated[Tolerance, CHECKED] = Tolerance()
+    options: Annotated[dict[str, Plain], DEFINITION] = Field(default_factory=dict)
+    expect: Annotated[Items[Expectation], FORESEEN] = ()
+    skip: Annotated[Items[Skip], Key(affects="nothing", gate="cell", shown=False)] = ()
+    overrides: Annotated[Items[Override], IN_TABLE] = ()
     """If two match a cell, the later one wins."""
-    measure: Items[Measure] = ()
-    thorough: bool = False
-    depends: Depends = Depends()
-    timeout: float
-    """Time limit of the model's job in seconds."""
-    memory: int | None = None
-    """Limit of the job's address space in bytes, in addition to PyTorch itself."""
-    problems: Items[str] = ()
+    problems: Annotated[Items[str], Key(gate="nothing", shown=False)] = ()
     """The problems of an invalid entry, with file and line. If there is one, every cell is red."""
 
     @property
@@ -452,18 +430,14 @@ class ModelSpec(FrozenModel):
         Without a device, overrides that depend on it are skipped.
         """
         spec = self
-        for override in self.overrides:
-            matches_opset = override.opsets is None or opset in override.opsets
+        for each in self.overrides:
+            matches_opset = each.opsets is None or opset in each.opsets
             if matches_opset and (
-                override.device == "*"
-                or (device is not None and DeviceName(device).matches(override.device))
+                each.device == "*"
+                or (device is not None and DeviceName(device).matches(each.device))
             ):
-                spec = override.apply_to(spec)
+                spec = each.apply_to(spec)
         return spec
-
-
-#: The factor of the measured noise if a manifest does not set `noise`.
-DEFAULT_NOISE_FACTOR = 8.0
 
 
 def select_bound(spec: ModelSpec, output: Output, device: str) -> Bound:

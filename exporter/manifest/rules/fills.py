@@ -7,7 +7,8 @@ from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
-from exporter.manifest.resolved.model import Comparator, Rollout
+from exporter.manifest.resolved.keys import Rollout
+from exporter.manifest.resolved.model import Comparator
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
@@ -170,9 +171,7 @@ def resolve_comparators(
         if compare is None:
             comparators.append(None)
             continue
-        comparator = (
-            Comparator(call=compare) if isinstance(compare, str) else Comparator(**dict(compare))
-        )
+        comparator = Comparator(call=compare) if isinstance(compare, str) else compare
         if comparator.call:
             function = model.check_function(path, comparator.call)
             comparator = comparator.model_copy(update={"call": function})

@@ -36,9 +36,10 @@ from exporter.manifest.schema.entry import (
     Settings,
     SkipTable,
 )
-from exporter.manifest.schema.tables import AxisTable, BoundTable, Table, ToleranceTable
+from exporter.manifest.schema.tables import AxisTable, ToleranceTable
 from exporter.manifest.syntax import python_source
 from exporter.manifest.syntax.fields import FLOATS
+from exporter.manifest.syntax.table import Table, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (
     KeyPath,
@@ -450,7 +451,7 @@ def resolve_tolerance(model: EffectiveSettings, path: KeyPath, table: ToleranceT
     )
 
 
-def _resolve_bound(table: BoundTable) -> Bound:
+def _resolve_bound(table: Bound) -> Bound:
     """Return the bound; if only one of `atol` and `rtol` is set, the other one is 0."""
     is_explicit = table.atol is not None or table.rtol is not None
     return Bound.from_fields(
@@ -460,6 +461,8 @@ def _resolve_bound(table: BoundTable) -> Bound:
     )
 
 
+#: The keys of a cell that an override can replace, with their meaning.
+_OVERRIDDEN = {key: each for key, each in read_keys(Override).items() if each.gate != "nothing"}
 _CONDITIONS = ("opset", "device")
 
 
@@ -545,9 +548,10 @@ def _check_keys(model: EffectiveSettings, path: KeyPath, table: OverrideTable) -
         message = "needs `opset` or `device`; write settings for all cells in the entry itself"
         model.add_problem(path, message)
     if all(key in _CONDITIONS for key in keys):
-        names = join_words((f"`{key}`" for key in (*table.file_keys, "tolerance", "outputs")), "or")
+        names = join_words((f"`{key}`" for key in _OVERRIDDEN), "or")
         model.add_problem(path, f"changes nothing; needs {names}")
-    for key in table.file_keys:
-        if key in keys and table.device != "*":
+    for key in keys:
+        # All devices use the same file of an opset.
+        if key in _OVERRIDDEN and _OVERRIDDEN[key].affects == "file" and table.device != "*":
             message = "all devices use the same file of an opset; remove `device` or this key"
             model.add_problem((*path, key), message)

@@ -13,14 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 from exporter.core.frozen_model import Plain
+from exporter.manifest.resolved.keys import Component, CustomOp, Depends, Metric
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
-    Component,
-    CustomOp,
-    Depends,
     ExporterName,
     FilePass,
-    Metric,
     ModelSpec,
     Override,
     ParameterNames,
@@ -34,7 +31,6 @@ from exporter.manifest.rules.layers import (
     split_variants,
 )
 from exporter.manifest.schema.entry import Settings
-from exporter.manifest.schema.tables import CustomOpTable
 from exporter.manifest.syntax.values import (
     NATIVE_OPSETS,
     REQUESTABLE_OPSETS,
@@ -320,7 +316,7 @@ def resolve_metric(model: EffectiveSettings) -> Metric | None:
     if table is None:
         return None
     call = model.check_function(("metric", "call"), table.call)
-    return Metric(call=call, least=table.least, drop=table.drop)
+    return table.model_copy(update={"call": call})
 
 
 #: Keys that the exporter of transformers does not have, and its options.
@@ -359,10 +355,8 @@ def resolve_component(model: EffectiveSettings) -> Component | None:
     for path in paths:
         message = "does not apply to a `component`, which transformers calls and exports; remove it"
         model.add_problem(path, message)
-    prompt = table.prompt
-    if prompt:
-        prompt = model.check_function(("component", "prompt"), prompt)
-    return Component(name=table.name, prompt=prompt)
+    prompt = table.prompt and model.check_function(("component", "prompt"), table.prompt)
+    return table.model_copy(update={"prompt": prompt})
 
 
 def check_saved_source(model: EffectiveSettings) -> None:
@@ -481,7 +475,7 @@ def resolve_depends(model: EffectiveSettings) -> Depends:
         elif name not in variables and not is_passed(name, variables):
             message = f"workers do not receive {name}; add it to `environment` in [tool.exporter]"
             model.add_problem(key, message)
-    return Depends(files=tuple(files), environment=table.environment)
+    return table.model_copy(update={"files": tuple(files)})
 
 
 _ExportKey = Literal["symbolic", "onnxscript", "translation"]
@@ -531,7 +525,7 @@ def resolve_custom_ops(model: EffectiveSettings) -> tuple[CustomOp, ...]:
         }
         if library := table.ort_library:
             references["ort_library"] = _resolve_library(model, (*path, "ort_library"), library)
-        operators.append(CustomOp(name=table.name, opset=table.opset, **references))
+        operators.append(table.model_copy(update=references))
     return tuple(operators)
 
 
@@ -557,9 +551,7 @@ def _check_name(model: EffectiveSettings, path: KeyPath, name: str, exporter: Ex
     model.add_problem((*path, "name"), f"expected {form}, got {quote(name)}{hint}")
 
 
-def _check_use(
-    model: EffectiveSettings, path: KeyPath, table: CustomOpTable, key: _ExportKey
-) -> None:
+def _check_use(model: EffectiveSettings, path: KeyPath, table: CustomOp, key: _ExportKey) -> None:
     """Report the entry if its exporter writes no opset of the model that it applies to."""
     expected = _EXPORTERS[key]
     exporters = {

@@ -15,10 +15,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from exporter.core.errors import Problem, suggest_nearest
+from exporter.manifest.resolved.model import Bound
 from exporter.manifest.rules.layers import Layer
 from exporter.manifest.schema.entry import Document, Settings
-from exporter.manifest.schema.tables import BoundTable, Table, ToleranceTable
+from exporter.manifest.schema.tables import ToleranceTable
 from exporter.manifest.syntax.fields import FORM_TAGS, NestedProblem
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import KeyPath, format_value, join_words
 
@@ -89,7 +91,7 @@ def _format_message(detail: ErrorDetails, path: KeyPath, table: type[Table]) -> 
             return str(context["error"])
         case "model_type" if _find_table(table, path[:-1]) is ToleranceTable:
             # A key of a tolerance that is not one of its own is a dtype or a device.
-            hint = suggest_nearest(str(path[-1]), BoundTable.model_fields)
+            hint = suggest_nearest(str(path[-1]), Bound.model_fields)
             expected = f"expected a table for a dtype or a device, got {format_value(value)}"
             return f"unknown key{hint}" if hint else expected
     if kind in _EXPECTED:
@@ -123,7 +125,7 @@ def _list_inner(annotation: Any, step: int | str) -> Iterator[Any]:
         if field:
             yield from _list_members(field.annotation)
         elif annotation is ToleranceTable:
-            yield BoundTable
+            yield Bound
     elif get_origin(annotation) is tuple and isinstance(step, int):
         yield from _list_members(get_args(annotation)[0])
     elif get_origin(annotation) is dict and isinstance(step, str):

@@ -9,31 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from exporter.core.frozen_model import Items
-from exporter.manifest.resolved.model import CaptureName, ExportState, Measure, Mode, Precision
+from exporter.manifest.resolved.keys import CaptureName, Keys
 from exporter.manifest.schema.tables import (
     AxisTable,
     CaseTable,
-    ComponentTable,
     ConstantTable,
     ContainerTable,
-    CustomOpTable,
-    DependsTable,
     DynamicAxes,
     InputTable,
-    MetricTable,
     OutputTable,
     ParametersField,
     PassField,
-    RolloutTable,
-    Table,
     ToleranceTable,
     WeightsField,
 )
 from exporter.manifest.syntax import fields
-from exporter.manifest.syntax.values import check_consumer, quote
+from exporter.manifest.syntax.table import Table
+from exporter.manifest.syntax.values import quote
 
 
 class ExpectTable(Table):
@@ -198,8 +193,6 @@ class OptionsTable(Table):
 
 
 _ONE_MODEL = "all cells share one model; write another entry that `extends` this one"
-_ONE_JOB = "one job creates all files of a model"
-_HAS_OPSET = "its items have their own `opset`"
 
 
 class OutputOverride(Table):
@@ -219,24 +212,11 @@ class OverrideTable(Table):
     """Settings of some cells. If two match a cell, the later one wins; `options` are merged."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            (
-                "artifact", "axes", "cases", "component", "constants", "consumers", "containers",
-                "description", "dynamic_axes", "export_device", "export_state", "homepage", "init",
-                "inputs", "inputs_from", "license", "metric", "mode", "owner", "parameters",
-                "passes", "precision", "rollout", "seed", "source", "tags", "version", "weights",
-                "weights_sha256",
-            ),
-            _ONE_MODEL,
-        ),
-        **dict.fromkeys(("depends", "measure", "memory", "thorough", "timeout"), _ONE_JOB),
-        **dict.fromkeys(("custom_ops", "expect", "skip"), _HAS_OPSET),
+        **dict.fromkeys(("custom_ops", "expect", "skip"), "its items have their own `opset`"),
         "devices": "use `device` to select devices, or `skip` to leave out cells",
         **dict.fromkeys(("extends", "unset"), "write it in each entry"),
         "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
-    }  # fmt: skip
-    #: Keys of the file: all devices use the same file of an opset.
-    file_keys: ClassVar[tuple[str, ...]] = ("exporter", "capture", "ir_version", "options")
+    }
 
     opset: fields.OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
@@ -268,7 +248,7 @@ _MISPLACED = {
 ID_PATTERN = "[a-z0-9][a-z0-9_.-]{0,99}"
 
 
-class Settings(Table):
+class Settings(Keys):
     """The keys that `[models.ID]` and `[defaults]` share."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
@@ -280,70 +260,11 @@ class Settings(Table):
     #: Keys that every resolved model needs.
     required: ClassVar[tuple[str, ...]] = ("source", "inputs", "outputs", "opsets")
 
-    description: fields.Line = Field(default="")
-    """One line for reports."""
-    owner: fields.Line = Field(default="")
-    """The person or team to contact if the model breaks."""
-    license: fields.Line = Field(default="")
-    """The license of a published file: its SPDX identifier, such as `"Apache-2.0"`."""
-    version: fields.ModelVersion = Field(default="")
-    """The version of a published file: `"3"`, or `"1.2.0"` for semantic versions."""
-    homepage: fields.Url = Field(default="")
-    """A page about preprocessing, labels and intended use, which the card of a published file
-    links."""
-    tags: Items[fields.Line] = ()
-    """Labels for `--tag`."""
-    source: fields.Line = Field(default="")
-    """`"file.py:attribute"`, relative to the manifest, or `"package.module:attribute"`: a class, a
-    function that returns a module, or a module object. A module that TorchScript compiled and a
-    `torch.export.ExportedProgram` count as modules. Or a file, relative to the manifest, without
-    attribute: `"net.pt2"` contains an `ExportedProgram` (`torch.export.save`) for dynamo,
-    `"net.pt"` a TorchScript module (`torch.jit.save`) for TorchScript."""
-    init: dict[str, fields.PlainField] = Field(default_factory=dict)
-    """Keyword arguments for the call of the source."""
-    artifact: fields.Line = Field(default="")
-    """An ONNX file `"files/net.onnx"`, relative to the manifest, that is checked in place of an
-    export: from a hub, another converter or another branch. PyTorch's outputs still come from
-    `source`, and all promises are checked as usual. If there are several opsets, the path needs
-    `{opset}`: `"files/net-{opset}.onnx"`. Keys that control an export, such as `exporter`, do not
-    apply."""
     weights: WeightsField = Field(default="")
     """A file, relative to the manifest, that is loaded into the model with
     `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`. From
     the latter, only tensors are read (`weights_only=True`). A table selects the weights in a
     checkpoint: `{ file = "last.ckpt", key = "state_dict", strip = "module." }`."""
-    weights_sha256: fields.Sha256 = Field(default="")
-    """The required hash of that file, or of `source` if it is a saved model (`.pt2`, `.pt`). If the
-    file has another hash, the model fails before any of its code runs."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """The seed of torch, Python and numpy, set before the model is built and inputs are drawn."""
-    mode: Mode = "eval"
-    """`eval` and `train` switch the model; `keep` does not change it."""
-    precision: Precision | None = None
-    """Casts the floating weights of the model. It is also the dtype of every input and output
-    without a dtype, so a variant in half precision needs only `extends` and this line. Without it,
-    nothing is cast."""
-    export_device: fields.ExportDevice = "cpu"
-    """The device on which PyTorch runs and exports the model, and computes its own outputs.
-    `devices` sets the devices that check the file. If a machine lacks it, the cells are
-    `unavailable`."""
-    export_state: ExportState | None = None
-    """The state of PyTorch for the export and for its own outputs. `"inference"`: gradients are off
-    and the fused path of `nn.MultiheadAttention` and `nn.TransformerEncoder` is off. `"plain"`: as
-    in a plain call of `torch.onnx.export`, gradients are on and the fused path is not changed.
-    Without it: `"inference"`, and the export is tried again in `"plain"` if it fails. The record
-    contains the state that worked and the errors of the others."""
-    exporter: Literal["auto", "dynamo", "torchscript", "transformers"] = "auto"
-    """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
-    reason. `dynamo` below 18 converts the file down from 18, if that is possible. `transformers` is
-    the exporter of that package, for a `component`."""
-    capture: CaptureName | None = None
-    """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; only this
-    capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
-    example, and notes each of them: the checks show if the file is right for other values. Without
-    it: `export` for dynamo, and `strict` if the export fails; `trace` for TorchScript."""
-    opsets: fields.Opsets = Field(default_factory=tuple)
-    """`17`, `"9..21"`, `[13, "17..20"]`: one file for each opset, with exactly that opset."""
     devices: Annotated[Items[fields.Line], Field(min_length=1)] = ("cpu",)
     """The devices that check each file. `"cpu@NAME"` exports and checks it with the packages of
     `[tool.exporter.toolchains.NAME]`."""
@@ -352,25 +273,6 @@ class Settings(Table):
     project that make the file that ships, in order. Each one reads the file `source` and writes the
     file `target`; a parameter `samples` receives input sets for calibration. All checks are for the
     last file: see `passes.md`."""
-    metric: MetricTable | None = None
-    """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
-    PyTorch and for the file. The cell is red if the file breaks one of the promises."""
-    component: ComponentTable | None = None
-    """With `exporter = "transformers"`: `{ name = "decode", prompt = "prompts.py:text" }`. The
-    entry is this component of the model. Its inputs and outputs have the names of transformers; see
-    `generation.md`."""
-    rollout: RolloutTable | None = None
-    """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
-    PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""
-    ir_version: Annotated[int, Field(ge=3, le=99)] | None = None
-    """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
-    1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file
-    uses a feature that its IR version lacks, it is red."""
-    consumers: Items[Annotated[fields.Line, AfterValidator(check_consumer)]] = ()
-    """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones. It
-    is red if its opset or IR version needs a later release; the message contains the setting that
-    keeps the promise. If `[tool.exporter.environments]` pins this release (`onnxruntime==1.17.3`),
-    the devices with that environment run the file, too."""
     inputs: Annotated[Items[InputTable], Field(min_length=1)] = ()
     """The inputs, in the order of the exported file."""
     outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()
@@ -398,37 +300,23 @@ class Settings(Table):
     size. The generators are seeded with `seed` before."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
-    depends: DependsTable = Field(default_factory=DependsTable)
-    """Files and environment variables that the model depends on, if the export cannot see it."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
     """The allowed error of the outputs. By default the tolerance is measured: a multiple of
     PyTorch's own float32 error, compared with float64."""
     options: OptionsTable = Field(default_factory=OptionsTable)
     """Other arguments of `torch.onnx.export`."""
-    custom_ops: Items[CustomOpTable] = ()
-    """Operators that the exporter does not support, and the kernels that run them."""
     expect: Items[ExpectTable] = ()
     """Foreseen failures."""
     skip: Items[SkipTable] = ()
     """Cells that are not run."""
     overrides: Items[OverrideTable] = ()
     """`[[models.ID.overrides]]`: other settings for some opsets or devices."""
-    thorough: bool = False
-    """Probe more sizes and values, at several times the cost: see `checks.md`."""
-    measure: Items[Measure] = ()
-    """Figures of files that pass: `"latency"` (median and 95th percentile of a run on the declared
-    inputs, in turns with PyTorch, with one thread each), `"load"` (the time until a session exists)
-    and `"memory"` (the growth of memory by the session and its first run). Seconds and bytes depend
-    on the machine, so the gate compares only ratios: see `gate.md`."""
-    timeout: fields.Timeout = 600.0
-    """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds. It is CPU time of
-    the worker and its child processes, so the load of the machine does not matter. A job that uses
-    no CPU time and makes no progress for the same time ends, too."""
-    memory: fields.Memory | None = None
-    """The limit of the job's address space in addition to PyTorch itself: `"8GiB"`, `"500MB"`.
-    Cells that need more are `killed`. Without it there is no limit. It works only on Linux, and not
-    if `export_device` is a GPU, because its driver reserves more address space than the machine has
-    memory."""
+
+
+OverrideTable.misplaced_keys = {
+    **dict.fromkeys(Settings.model_fields.keys() - OverrideTable.model_fields.keys(), _ONE_MODEL),
+    **OverrideTable.misplaced_keys,
+}
 
 
 class ModelEntry(Settings):

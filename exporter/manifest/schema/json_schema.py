@@ -9,10 +9,10 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from exporter.manifest.resolved import call, model, project
+from exporter.manifest.resolved import call, keys, model, project
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import Document
-from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.table import Table
 
 _NULL = {"type": "null"}
 
@@ -25,7 +25,7 @@ def build_schema() -> dict[str, Any]:
 
 def build_table_schema(table: type[Table]) -> dict[str, Any]:
     root: dict[str, Any] = _simplify(table.model_json_schema())
-    modules = (call, model, tables, entry, project, settings)
+    modules = (call, keys, model, tables, entry, project, settings)
     texts = read_field_texts(*modules)
     for name, node in {**root.get("$defs", {}), table.__name__: root}.items():
         properties = node.get("properties", {})

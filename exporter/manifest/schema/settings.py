@@ -22,8 +22,9 @@ from exporter.manifest.resolved.project import (
     is_remote,
     split_url,
 )
-from exporter.manifest.schema.tables import Table, ToleranceTable
+from exporter.manifest.schema.tables import ToleranceTable
 from exporter.manifest.syntax import fields
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import quote, unexpected_value
 
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}

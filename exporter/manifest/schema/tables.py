@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
-from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.frozen_model import Items
 from exporter.manifest.resolved.call import Container
 from exporter.manifest.resolved.model import (
     NUMBER_PLACEHOLDER,
     Bound,
     Comparator,
-    Component,
-    CustomOp,
-    Depends,
     Kind,
-    Metric,
-    Rollout,
     StateNames,
 )
 from exporter.manifest.syntax import fields
+from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import join_words, unexpected_value
-
-
-class Table(FrozenModel):
-    """A table of the manifest."""
-
-    #: Keys of the format that this version does not support yet.
-    unsupported_keys: ClassVar[frozenset[str]] = frozenset()
-    #: Keys that belong to another place, with the advice for each.
-    misplaced_keys: ClassVar[Mapping[str, str]] = {}
-    #: Messages for missing keys that need more than the standard text.
-    missing_messages: ClassVar[Mapping[str, str]] = {}
-    #: Values for required keys that are missing or invalid, for the validation of the other keys.
-    default_values: ClassVar[Mapping[str, Any]] = {}
-
 
 Side = Literal["left", "right", "random"]
 ImageMode = Literal["RGB", "L", "Y"]
@@ -137,38 +119,15 @@ class InputTable(Table):
     all of layer 1."""
 
 
-class BoundTable(Bound, Table):
-    """The allowed error of a floating output."""
-
-    @model_validator(mode="after")
-    def _check_one_kind(self) -> BoundTable:
-        kinds = (self.noise, self.steps, self.atol if self.rtol is None else self.rtol)
-        if sum(kind is not None for kind in kinds) > 1:
-            raise ValueError("takes only one of `noise`, `steps`, and `atol` with `rtol`")
-        return self
-
-
-class ToleranceTable(BoundTable):
+class ToleranceTable(Bound):
     """A bound, and tables with other bounds for a dtype or a device, by its name."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, BoundTable] = Field(init=False)
-
-
-class CompareTable(Comparator, Table):
-    """The comparison of an output in place of its tolerance: exactly one kind."""
-
-    @model_validator(mode="after")
-    def _check_one_kind(self) -> CompareTable:
-        if len(self.model_fields_set - {"along"}) != 1:
-            raise ValueError("needs exactly one of rows, cosine, sqnr, top_k and call")
-        if self.along and not self.rows:
-            raise ValueError("`along` needs `rows`; remove `along`")
-        return self
+    __pydantic_extra__: dict[str, Bound] = Field(init=False)
 
 
 CompareField = Annotated[
-    Annotated[fields.Line, Tag("<text>")] | Annotated[CompareTable, Tag("<table>")],
+    Annotated[fields.Line, Tag("<text>")] | Annotated[Comparator, Tag("<table>")],
     fields.discriminate_form('expected a table of one comparator, or "file.py:function"'),
 ]
 
@@ -312,52 +271,6 @@ WeightsField = Annotated[
     Annotated[fields.Line, Tag("<text>")] | Annotated[WeightsTable, Tag("<table>")],
     fields.discriminate_form("expected a file or a table with `file`"),
 ]
-
-
-class MetricTable(Metric, Table):
-    """A figure of the model and of the file, such as an accuracy; a larger one is better."""
-
-    @model_validator(mode="after")
-    def _check_promise(self) -> MetricTable:
-        if self.least is None and self.drop is None:
-            raise ValueError("promises nothing; add `least` or `drop`")
-        return self
-
-
-class ComponentTable(Component, Table):
-    """A component of a model of transformers, as its exporter splits the model."""
-
-
-class RolloutTable(Rollout, Table):
-    """A loop of a recurrent model, in PyTorch and with the file."""
-
-
-class CustomOpTable(CustomOp, Table):
-    """The export of an operator that ONNX lacks, and the kernels that run the result.
-
-    Set at most one of `symbolic`, `onnxscript` and `translation`. Kernels can be in the same entry
-    or in a separate one. If no installed runtime has a kernel, the cell is `unavailable`, never
-    green. A function in the file (`onnxscript`) needs no kernel, and no kernel may replace it.
-    Name the domains of all other operators in `options.custom_opsets` or in an entry of kernels.
-    """
-
-    @model_validator(mode="after")
-    def _check_one_export(self) -> CustomOpTable:
-        exports = self.model_fields_set & {"symbolic", "onnxscript", "translation"}
-        if len(exports) > 1:
-            raise ValueError("takes only one of symbolic, onnxscript and translation")
-        if not exports and not self.model_fields_set & {"ort_library", "reference"}:
-            raise ValueError(
-                "needs one of symbolic, onnxscript and translation, "
-                "or a kernel: ort_library or reference"
-            )
-        if not exports and "opset" in self.model_fields_set:
-            raise ValueError("takes `opset` with symbolic, onnxscript or translation only")
-        return self
-
-
-class DependsTable(Depends, Table):
-    """Dependencies that no tracing can see, such as files that a server reads."""
 
 
 DynamicAxes = Annotated[

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core import known_names
-from exporter.manifest import Axis, Bound, Case, Dim, Fill, Manifest, ModelSpec, Output, Tolerance
+from exporter.core.frozen_model import FrozenModel
+from exporter.manifest import Axis, Case, Dim, Fill, Manifest, ModelSpec, Output, Override
 from exporter.manifest.resolved.project import Device
+from exporter.manifest.syntax.table import read_keys
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report.formats import LEGEND, Mark
@@ -22,11 +24,6 @@ from exporter.report.rows.cells import (
     format_head,
     list_initial_models,
 )
-
-#: Settings whose text is not in the notation of the manifest.
-_DESCRIBED_KEYS = ("opsets", "devices", "tolerance", "ir_version")
-#: The text for the default tolerance.
-MEASURED = "measured: a multiple of PyTorch's own float32 error"
 
 
 def describe_contract(spec: ModelSpec) -> dict[str, tuple[Row, ...]]:
@@ -81,54 +78,38 @@ def _format_case(case: Case) -> str:
     return _format_table({**fills, **dict.fromkeys(case.absent), **case.axes, **function})
 
 
-def _list_settings(spec: ModelSpec) -> Iterable[Row]:
-    """Yield the settings that every page has, then those that differ from their default."""
-    names = spec.parameters
-    values = {
-        "source": spec.source,
-        "artifact": spec.artifact,
-        "opsets": format_opsets(spec.opsets),
-        "devices": ", ".join(spec.devices),
-        "tolerance": _format_tolerance(spec.tolerance),
-        "consumers": ", ".join(spec.consumers),
-        "ir_version": "" if spec.ir_version is None else f"at most {spec.ir_version}",
-        "exporter": spec.exporter if spec.exporter != "auto" else "",
-        "capture": spec.capture or "",
-        "export_state": spec.export_state or "",
-        "mode": spec.mode if spec.mode != "eval" else "",
-        "precision": spec.precision or "",
-        "seed": str(spec.seed) if spec.seed else "",
-        "init": _format_table(spec.init),
-        "constants": _format_table({constant.at: constant.value for constant in spec.constants}),
-        "parameters": (names.template or ", ".join(names.names) or _format_table(names.patterns))
-        if names
-        else "",
-        "containers": _format_table({each.at: each.type for each in spec.containers}),
-        "component": _format_table(spec.component.model_dump(exclude_defaults=True))
-        if spec.component
-        else "",
-        "metric": _format_table(spec.metric.model_dump(exclude_none=True)) if spec.metric else "",
-        "passes": _format_table({each.call: each.arguments for each in spec.passes}),
-        "inputs_from": spec.inputs_from.function if spec.inputs_from else "",
-        "options": _format_table(spec.options),
-    }
-    for name, value in values.items():
-        if value or name == "source":
-            yield _make_setting(name, value, is_literal=name not in _DESCRIBED_KEYS)
-    for override in spec.overrides:
-        cells = [] if override.opsets is None else [f"opsets {format_opsets(override.opsets)}"]
-        cells += [] if override.device == "*" else [f"device {override.device}"]
-        values = {
-            "exporter": override.exporter or "",
-            "capture": override.capture or "",
-            "ir_version": "" if override.ir_version is None else f"at most {override.ir_version}",
-            "options": _format_table(override.options),
-            "tolerance": _format_tolerance(override.tolerance) if override.tolerance else "",
-        }
-        for output, bound in override.outputs.items():
-            values[f"tolerance of {output}"] = _format_tolerance(bound)
-        text = "; ".join(f"{name}: {value}" for name, value in values.items() if value)
-        yield _make_setting(f"override: {', '.join(cells)}", text)
+def _list_settings(spec: ModelSpec) -> Iterator[Row]:
+    """Yield the settings that differ from their default, and the overrides."""
+    yield from _list_texts(spec)
+    for each in spec.overrides:
+        cells = [] if each.opsets is None else [f"opsets {format_opsets(each.opsets)}"]
+        cells += [] if each.device == "*" else [f"device {each.device}"]
+        texts = [f"{row['name']}: {row['value']}" for row in _list_texts(each)]
+        texts += [f"tolerance of {key}: {value.describe()}" for key, value in each.outputs.items()]
+        yield _make_setting(f"override: {', '.join(cells)}", "; ".join(texts))
+
+
+def _list_texts(keys: ModelSpec | Override) -> Iterator[Row]:
+    for name, key in read_keys(type(keys)).items():
+        value = getattr(keys, name)
+        default = type(keys).model_fields[name].get_default(call_default_factory=True)
+        if callable(key.shown) and value is not None:
+            yield _make_setting(name, key.shown(value))
+        elif key.shown and value != default:
+            yield _make_setting(name, _format_value(value), is_literal=True)
+
+
+def _format_value(value: object) -> str:
+    match value:
+        case str():
+            return value
+        case FrozenModel():
+            return _format_table(value.model_dump(mode="json", exclude_defaults=True))
+        case dict():
+            return _format_table(value)
+        case tuple():
+            return "; ".join(map(_format_value, value))
+    return json.dumps(value)
 
 
 def _format_shape(shape: Iterable[Dim]) -> str:
@@ -165,35 +146,14 @@ def format_axis_sizes(axis: Axis) -> str:
     return f"{rule}{axis.min}{upper or ' and up'}{multiple}"
 
 
-def _format_tolerance(tolerance: Tolerance) -> str:
-    special = {**tolerance.by_dtype, **tolerance.by_device}
-    texts = [_format_bound(tolerance)]
-    texts += [f"{name}: {_format_bound(bound)}" for name, bound in special.items()]
-    return "; ".join(texts)
-
-
 def _format_output_tolerance(output: Output) -> str:
     """Return the tolerance of an output and the mask of its compared values, if it has them."""
-    texts = [_format_tolerance(output.tolerance)] if output.tolerance else []
+    texts = [output.tolerance.describe()] if output.tolerance else []
     if output.compare:
         fields = output.compare.model_dump(exclude_defaults=True)
         texts.append(f"compared by {_format_table(fields)}")
     texts += [f"compared by {output.masked_by}"] if output.masked_by else []
     return "; ".join(texts)
-
-
-def _format_bound(bound: Bound) -> str:
-    values = {
-        "{:g} times PyTorch's own float32 error": bound.noise,
-        "{:g} steps of the output's scale in PyTorch": bound.steps,
-        "atol {:g}": bound.atol,
-        "rtol {:g}": bound.rtol,
-    }
-    texts = [text.format(value) for text, value in values.items() if value is not None]
-    texts = texts or [MEASURED]
-    if bound.outside:
-        texts.append(f"up to {bound.outside:.3g} of the elements outside")
-    return ", ".join(texts)
 
 
 def _format_table(values: Mapping[str, object]) -> str:

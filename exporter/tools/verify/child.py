@@ -11,6 +11,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_names, pluralize
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.syntax.table import list_functions
 from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
 from exporter.runtimes.graph_walk import normalize_domain
@@ -145,8 +146,7 @@ def _check_files(item: PublishedFile, problems: list[str]) -> CheckResult:
 
 
 def _list_functions(spec: ModelSpec) -> list[str]:
-    calls = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
-    return [*calls, spec.metric.call] if spec.metric else calls
+    return [*list_functions(spec.outputs), *list_functions(spec.metric)]
 
 
 def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kernels:

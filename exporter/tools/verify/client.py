@@ -21,6 +21,7 @@ from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.core.known_names import format_release
 from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
+from exporter.manifest.syntax.table import list_functions
 from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
 from exporter.records.record import CheckResult, Status
 from exporter.tools.publish.published_folder import CONTRACT, MARKER, MODEL, Publication
@@ -201,8 +202,7 @@ def _request_verdicts(
     item: PublishedFile, publication: Publication, spec: ModelSpec, options: VerifyOptions
 ) -> tuple[DeviceVerdict, ...]:
     # The entry of the project with kernels and comparators.
-    has_comparator = any(item.compare and item.compare.call for item in spec.outputs)
-    has_code = spec.custom_ops or spec.metric or has_comparator
+    has_code = spec.custom_ops or spec.metric or any(list_functions(spec.outputs))
     models = options.manifest.models if options.manifest and has_code else ()
     entries = (model for model in models if model.id == spec.id and not model.problems)
     arguments = {

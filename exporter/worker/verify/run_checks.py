@@ -21,6 +21,7 @@ from exporter.core.known_names import LOAD_CHECK
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.manifest.resolved.model import has_steps
+from exporter.manifest.syntax.table import list_functions, select_keys
 from exporter.records.record import (
     Artifact,
     Attempt,
@@ -244,9 +245,8 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     spec = job.spec
     # Kernels, call objects, weight inputs and PyTorch's time are only available with the model.
     # Only an export records the files that a comparator of the project reads.
-    functions = [each.compare.call for each in spec.outputs if each.compare and each.compare.call]
-    model_keys = (spec.custom_ops, spec.inputs_from, reference.weight_inputs, spec.measure)
-    needs_model = any((*model_keys, spec.metric, spec.rollout, functions))
+    keys = [getattr(spec, key) for key in select_keys(ModelSpec, needs_model=True)]
+    needs_model = any((*keys, reference.weight_inputs, *list_functions(spec.outputs)))
     # PyTorch's steps are stored only if a tolerance needs them.
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
     if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):

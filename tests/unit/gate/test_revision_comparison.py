@@ -42,7 +42,7 @@ from exporter.manifest import (
     Tolerance,
 )
 from exporter.manifest.resolved.call import SizeRule
-from exporter.manifest.resolved.model import Depends
+from exporter.manifest.resolved.keys import Depends
 from exporter.manifest.resolved.project import ModelPolicy
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record

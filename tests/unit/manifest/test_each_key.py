@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from exporter.cache.fingerprint import compute_fingerprint
-from exporter.manifest import ModelSpec, load_project
+from exporter.manifest import ModelSpec, Output, Override, load_project
 from exporter.manifest.schema.entry import Settings
+from exporter.manifest.syntax.table import Table
 from tests.unit.manifest.projects import make_project
 
 ENTRY = {
@@ -108,3 +109,9 @@ def test_another_value_changes_the_spec_and_the_part_of_its_effect(
     first, second = (compute_fingerprint(spec) for spec in (before, after))
     changed = {part for part in {**first, **second} if first.get(part) != second.get(part)}
     assert changed == PARTS[key]
+
+
+@pytest.mark.parametrize("table", [ModelSpec, Output, Override])
+def test_the_meaning_of_a_key_is_known_before_its_class_is_built(table: type[Table]) -> None:
+    # pydantic keeps no metadata of an annotation with a name that is defined later.
+    assert table.__pydantic_fields_complete__

@@ -9,7 +9,7 @@ import jsonschema
 from benchmarks.documents import COMMON_KEYS, format_reference, main
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.json_schema import build_schema
-from exporter.manifest.schema.tables import Table
+from exporter.manifest.syntax.table import Table
 
 _DOCS = Path(__file__).parents[4] / "docs"
 _TABLES = [

@@ -4,7 +4,8 @@ import pytest
 
 from exporter.manifest import Axis, Bound, Case, Constant, Fill, Input, Output, Tolerance
 from exporter.manifest.resolved.call import SizeRule
-from exporter.report.rows.matrix import MEASURED, describe_contract
+from exporter.manifest.resolved.model import MEASURED
+from exporter.report.rows.matrix import describe_contract
 from tests.unit.factory import make_spec
 
 
@@ -50,7 +51,7 @@ def test_settings_are_listed() -> None:
         "mode": "train",
         "seed": "7",
         "init": 'upscale = 3, name = "x"',
-        "constants": "kwargs.use_cache = false",
+        "constants": 'at = "kwargs.use_cache", value = false',
         "options": "do_constant_folding = true",
     }
 

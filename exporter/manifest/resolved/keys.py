@@ -1,0 +1,260 @@
+"""The keys of an entry that a manifest has in the form of their value, each declared once."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from exporter.core.frozen_model import Items
+from exporter.manifest.syntax import fields
+from exporter.manifest.syntax.table import (
+    DEFINITION,
+    DESCRIPTION,
+    FUNCTION,
+    Key,
+    Table,
+    is_at_most,
+    is_implied,
+    is_superset,
+)
+from exporter.manifest.syntax.values import check_consumer, format_opsets
+
+Measure = Literal["latency", "load", "memory"]
+CaptureName = Literal["export", "strict", "draft", "trace", "script"]
+Mode = Literal["eval", "train", "keep"]
+Precision = Literal["float32", "float16", "bfloat16", "float64"]
+#: The state of PyTorch during an export.
+ExportState = Literal["inference", "plain"]
+#: The meaning of an upper limit of the file.
+LIMIT = Key(is_as_strict=is_at_most, shown="at most {}".format)
+
+
+class CustomOp(Table):
+    """The export of an operator that ONNX lacks, and the kernels that run the result.
+
+    Set at most one of `symbolic`, `onnxscript` and `translation`. Kernels can be in the same entry
+    or in a separate one. If no installed runtime has a kernel, the cell is `unavailable`, never
+    green. A function in the file (`onnxscript`) needs no kernel, and no kernel may replace it.
+    Name the domains of all other operators in `options.custom_opsets` or in an entry of kernels.
+    """
+
+    name: fields.Line
+    """PyTorch's operator: `"namespace::operator"` for TorchScript,
+    `"namespace.operator.overload"` for dynamo. If the entry has only kernels: the operator of the
+    file, `"domain::Operator"`."""
+    symbolic: Annotated[fields.Line | None, FUNCTION] = None
+    """TorchScript: `"file.py:function"`, called as `function(g, *arguments)`; it builds the nodes.
+    As for `torch.onnx.register_custom_op_symbolic`."""
+    onnxscript: Annotated[fields.Line | None, FUNCTION] = None
+    """TorchScript: `"file.py:function"`, a function of onnxscript, which becomes a function in the
+    file. Its inputs and attributes are the operator's arguments in order."""
+    translation: Annotated[fields.Line | None, FUNCTION] = None
+    """dynamo: `"file.py:function"`, written in onnxscript and called with the operator's arguments.
+    As for `custom_translation_table` of `torch.onnx.export`."""
+    opset: Annotated[int, Field(ge=1, le=99)] = 1
+    """The first opset that this entry applies to. If an operator has
+    several entries, the highest one that is not above the file's opset applies."""
+    ort_library: Annotated[fields.Line | None, FUNCTION] = None
+    """A library of kernels for ONNX Runtime: `"libfoo.so"`, relative to the manifest and inside
+    the project, or `"package.module:function"` or `"file.py:function"`, which returns its path."""
+    reference: Annotated[fields.Line | None, FUNCTION] = None
+    """A kernel for onnx.reference: `"file.py:Class"`, an `onnx.reference.op_run.OpRun` with the
+    operator's name and an `op_domain`."""
+
+    @property
+    def has_only_kernels(self) -> bool:
+        """Whether the entry does not change the export."""
+        return not (self.symbolic or self.onnxscript or self.translation)
+
+    @model_validator(mode="after")
+    def _check_one_export(self) -> CustomOp:
+        if sum(map(bool, (self.symbolic, self.onnxscript, self.translation))) > 1:
+            raise ValueError("takes only one of symbolic, onnxscript and translation")
+        if self.has_only_kernels and not (self.ort_library or self.reference):
+            raise ValueError(
+                "needs one of symbolic, onnxscript and translation, "
+                "or a kernel: ort_library or reference"
+            )
+        if self.has_only_kernels and self.opset != 1:
+            raise ValueError("takes `opset` with symbolic, onnxscript or translation only")
+        return self
+
+
+class Metric(Table):
+    """A figure of the model and of the file, such as an accuracy; a larger one is better."""
+
+    call: Annotated[fields.Line, FUNCTION]
+    """`"file.py:function"`, relative to the manifest: called with a function that runs the model or
+    the file, it returns a number. That function takes arrays by the names of the inputs, and
+    returns arrays by the names of the outputs."""
+    least: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """The smallest figure of the file."""
+    drop: fields.Amount | None = None
+    """The largest difference by which the file's figure may be below PyTorch's."""
+
+    @model_validator(mode="after")
+    def _check_promise(self) -> Metric:
+        if self.least is None and self.drop is None:
+            raise ValueError("promises nothing; add `least` or `drop`")
+        return self
+
+    def implies(self, old: Metric) -> bool:
+        least = [-math.inf if each.least is None else each.least for each in (old, self)]
+        drop = [math.inf if each.drop is None else each.drop for each in (old, self)]
+        return self.call == old.call and least[1] >= least[0] and drop[1] <= drop[0]
+
+
+class Component(Table):
+    """A component of a model of transformers, as its exporter splits the model."""
+
+    name: fields.Line
+    """A name of the exporter: `"prefill"`, `"decode"`, an encoder such as `"image_encoder"`,
+    `"language_model"`, or `"model"` for the complete model. A wrong name lists those of the
+    model."""
+    prompt: Annotated[fields.Line | None, FUNCTION] = None
+    """`"file.py:function"`, relative to the manifest: returns the arguments of `generate`, by name;
+    for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
+
+
+class Rollout(Table):
+    """A loop of a recurrent model, in PyTorch and with the file."""
+
+    steps: Annotated[int, Field(ge=2, le=1000)]
+    """The number of runs; the first one has the declared inputs."""
+    feeds: Annotated[dict[fields.Line, fields.Line], Field(min_length=1)]
+    """The input of the next step for each output that it gets: `{ "present.{layer}" =
+    "past.{layer}" }` stands for all layers. If an integer input gets a float output, it receives
+    the positions of its largest values, such as the next token from logits. Other inputs keep their
+    values. If an axis of them grows, the last values are repeated; `arange` continues."""
+    positions: Items[fields.Line] = ()
+    """Integer inputs with the positions of tokens, such as `["position_ids"]`: each step adds the
+    number of its tokens, which is the size of their last axis."""
+
+    def implies(self, old: Rollout) -> bool:
+        return self.steps >= old.steps and self.model_copy(update={"steps": old.steps}) == old
+
+
+class Depends(Table):
+    """Dependencies that no tracing can see, such as files that a server reads."""
+
+    files: Items[fields.Line] = ()
+    """Globs, relative to the manifest: `["data/**", "../config/*.json"]`. If a matching file
+    changes, appears or is removed, the cells are stale."""
+    environment: Items[fields.Variable] = ()
+    """Environment variables that native code reads, of those that workers receive. If a value
+    changes, the cells are stale. Variables that Python code of the project reads are tracked
+    without this key."""
+
+
+class Keys(Table):
+    """The keys of an entry whose form in a manifest is their value."""
+
+    description: Annotated[fields.Line, DESCRIPTION] = Field(default="")
+    """One line for reports."""
+    owner: Annotated[fields.Line, DESCRIPTION] = Field(default="")
+    """The person or team to contact if the model breaks."""
+    license: Annotated[fields.Line, DESCRIPTION] = Field(default="")
+    """The license of a published file: its SPDX identifier, such as `"Apache-2.0"`."""
+    version: Annotated[fields.ModelVersion, DESCRIPTION] = Field(default="")
+    """The version of a published file: `"3"`, or `"1.2.0"` for semantic versions."""
+    homepage: Annotated[fields.Url, DESCRIPTION] = Field(default="")
+    """A page about preprocessing, labels and intended use, which the card of a published file
+    links."""
+    tags: Annotated[Items[fields.Line], DESCRIPTION] = ()
+    """Labels for `--tag`."""
+    source: Annotated[fields.Line, DEFINITION] = Field(default="")
+    """`"file.py:attribute"`, relative to the manifest, or `"package.module:attribute"`: a class, a
+    function that returns a module, or a module object. A module that TorchScript compiled and a
+    `torch.export.ExportedProgram` count as modules. Or a file, relative to the manifest, without
+    attribute: `"net.pt2"` contains an `ExportedProgram` (`torch.export.save`) for dynamo,
+    `"net.pt"` a TorchScript module (`torch.jit.save`) for TorchScript."""
+    init: Annotated[dict[str, fields.PlainField], DEFINITION] = Field(default_factory=dict)
+    """Keyword arguments for the call of the source."""
+    artifact: Annotated[fields.Line, DEFINITION] = Field(default="")
+    """An ONNX file `"files/net.onnx"`, relative to the manifest, that is checked in place of an
+    export: from a hub, another converter or another branch. PyTorch's outputs still come from
+    `source`, and all promises are checked as usual. If there are several opsets, the path needs
+    `{opset}`: `"files/net-{opset}.onnx"`. Keys that control an export, such as `exporter`, do not
+    apply."""
+    weights_sha256: Annotated[fields.Sha256, DEFINITION] = Field(default="")
+    """The required hash of the file `weights`, or of `source` if it is a saved model (`.pt2`,
+    `.pt`). If the file has another hash, the model fails before any of its code runs."""
+    seed: Annotated[int, Field(ge=0, lt=2**63), DEFINITION] = 0
+    """The seed of torch, Python and numpy, set before the model is built and inputs are drawn."""
+    mode: Mode = "eval"
+    """`eval` and `train` switch the model; `keep` does not change it."""
+    precision: Precision | None = None
+    """Casts the floating weights of the model. It is also the dtype of every input and output
+    without a dtype, so a variant in half precision needs only `extends` and this line. Without it,
+    nothing is cast."""
+    export_device: Annotated[fields.ExportDevice, DEFINITION] = "cpu"
+    """The device on which PyTorch runs and exports the model, and computes its own outputs.
+    `devices` sets the devices that check the file. If a machine lacks it, the cells are
+    `unavailable`."""
+    export_state: Annotated[ExportState | None, DEFINITION] = None
+    """The state of PyTorch for the export and for its own outputs. `"inference"`: gradients are off
+    and the fused path of `nn.MultiheadAttention` and `nn.TransformerEncoder` is off. `"plain"`: as
+    in a plain call of `torch.onnx.export`, gradients are on and the fused path is not changed.
+    Without it: `"inference"`, and the export is tried again in `"plain"` if it fails. The record
+    contains the state that worked and the errors of the others."""
+    exporter: Annotated[
+        Literal["auto", "dynamo", "torchscript", "transformers"], Key(gate="nothing")
+    ] = "auto"
+    """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
+    reason. `dynamo` below 18 converts the file down from 18, if that is possible. `transformers` is
+    the exporter of that package, for a `component`."""
+    capture: Annotated[CaptureName | None, Key(gate="nothing")] = None
+    """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; only this
+    capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
+    example, and notes each of them: the checks show if the file is right for other values. Without
+    it: `export` for dynamo, and `strict` if the export fails; `trace` for TorchScript."""
+    opsets: Annotated[fields.Opsets, Key(affects="nothing", gate="cell", shown=format_opsets)] = (
+        Field(default_factory=tuple)
+    )
+    """`17`, `"9..21"`, `[13, "17..20"]`: one file for each opset, with exactly that opset."""
+    metric: Annotated[Metric | None, Key(is_as_strict=is_implied, needs_model=True)] = None
+    """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
+    PyTorch and for the file. The cell is red if the file breaks one of the promises."""
+    component: Annotated[Component | None, DEFINITION] = None
+    """With `exporter = "transformers"`: `{ name = "decode", prompt = "prompts.py:text" }`. The
+    entry is this component of the model. Its inputs and outputs have the names of transformers; see
+    `generation.md`."""
+    rollout: Annotated[Rollout | None, Key(is_as_strict=is_implied, needs_model=True)] = None
+    """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
+    PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""
+    ir_version: Annotated[Annotated[int, Field(ge=3, le=99)] | None, LIMIT] = None
+    """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
+    1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file
+    uses a feature that its IR version lacks, it is red."""
+    consumers: Annotated[
+        Items[Annotated[fields.Line, AfterValidator(check_consumer)]],
+        Key(affects="check", gate="cell", is_as_strict=is_at_most),
+    ] = ()
+    """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones. It
+    is red if its opset or IR version needs a later release; the message contains the setting that
+    keeps the promise. If `[tool.exporter.environments]` pins this release (`onnxruntime==1.17.3`),
+    the devices with that environment run the file, too."""
+    depends: Annotated[Depends, DEFINITION] = Field(default_factory=Depends)
+    """Files and environment variables that the model depends on, if the export cannot see it."""
+    custom_ops: Annotated[Items[CustomOp], Key(gate="definition", needs_model=True)] = ()
+    """Operators that the exporter does not support, and the kernels that run them."""
+    thorough: Annotated[bool, Key(affects="nothing", is_as_strict=lambda _, new: new)] = False
+    """Probe more sizes and values, at several times the cost: see `checks.md`."""
+    measure: Annotated[
+        Items[Measure], Key(affects="check", is_as_strict=is_superset, needs_model=True)
+    ] = ()
+    """Figures of files that pass: `"latency"` (median and 95th percentile of a run on the declared
+    inputs, in turns with PyTorch, with one thread each), `"load"` (the time until a session exists)
+    and `"memory"` (the growth of memory by the session and its first run). Seconds and bytes depend
+    on the machine, so the gate compares only ratios: see `gate.md`."""
+    timeout: Annotated[fields.Timeout, DESCRIPTION] = 600.0
+    """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds. It is CPU time of
+    the worker and its child processes, so the load of the machine does not matter. A job that uses
+    no CPU time and makes no progress for the same time ends, too."""
+    memory: Annotated[fields.Memory | None, DESCRIPTION] = None
+    """The limit of the job's address space in addition to PyTorch itself: `"8GiB"`, `"500MB"`.
+    Cells that need more are `killed`. Without it there is no limit. It works only on Linux, and not
+    if `export_device` is a GPU, because its driver reserves more address space than the machine has
+    memory."""
