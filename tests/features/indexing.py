@@ -16,7 +16,7 @@ from tests.features.feature import (
     refused,
 )
 
-_OPSETS = "opsets = [9, 11, 13, 18]"
+_OPSETS = "opsets = [9, 11, 18]"
 _DATA = 'inputs = [{ name = "data", shape = [4, 5, 6] }]'
 _INDEX = """
 inputs = [

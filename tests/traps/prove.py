@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from unittest.mock import patch
 
 from exporter.checks.protocol import CheckContext
@@ -23,7 +22,7 @@ from exporter.jobs import Job, JobFolder, OpsetJob, Reference, write_json
 from exporter.manifest import Device, ModelSpec
 from exporter.planning.plan import choose_route
 from exporter.records.record import Record
-from exporter.worker import job_runner
+from exporter.worker.job_output import JobOutput
 from exporter.worker.job_runner import run_job
 from exporter.worker.verify.run_checks import (
     SharedFields,
@@ -77,16 +76,12 @@ def export(
     with _restore_streams(), one_thread, ExitStack() as patches, warnings.catch_warnings():
         if spec.passes:
             patches.enter_context(call_in_forks())
-        if not diagnose:
-            patches.enter_context(patch.object(job_runner, "explain_record", _explain_nothing))
+        elif not diagnose:
+            patches.enter_context(patch.object(JobOutput, "diagnose"))
         warnings.simplefilter("ignore")  # a worker prints them into its log
         run_job(job)
     records = JobFolder(folder).read_records().values()
     return tuple(sorted(records, key=lambda record: record.cell.sort_key))
-
-
-def _explain_nothing(*_: object) -> Iterator[Any]:
-    return iter(())
 
 
 def prove(spec: ModelSpec, folder: Path) -> Record:

@@ -43,6 +43,8 @@ _HARMLESS = frozenset(
         *("setuptools", "tomli", "tqdm", "typing-inspection", "typing_extensions"),
     }
 )
+#: Each file outside of packages and of the system is in this folder.
+_ANY_ROOT = Path("/")
 
 
 class _Searches(MetaPathFinder):
@@ -111,7 +113,13 @@ def list_loaded_packages(root: Path) -> dict[str, str]:
         items += [f"{MODULE_PREFIX}{module}"] if module not in owners else []
     if harmless := names & _HARMLESS:
         folder = resolve_root(root)
-        mentioned = {name for file in list_module_files() for name in _find_mentions(file, folder)}
+        # A fork server has found that thousands of files are no model's below any root.
+        files = (
+            each
+            for each in list_module_files()
+            if find_model_file(each, _ANY_ROOT) or each.startswith(folder)
+        )
+        mentioned = {name for file in files for name in _find_mentions(file, folder)}
         names -= harmless - mentioned
     names.difference_update(DISTRIBUTIONS, (DISTRIBUTION,))
     states = {name: read_loaded_state(name, root) for name in sorted((*names, *items))}
@@ -150,8 +158,9 @@ def _is_of_model(file: str, root: str) -> bool:
 @cache
 def _find_mentions(file: str, root: str) -> frozenset[str]:
     """Return the harmless distributions with a module whose name a file of a model contains."""
-    is_read = _is_of_model(file, root) and Path(file).is_file()
-    content = Path(file).read_bytes() if is_read else b""
+    if not (_is_of_model(file, root) and Path(file).is_file()):
+        return frozenset()
+    content = Path(file).read_bytes()
     return frozenset(
         owner
         for module, owners in map_module_owners().items()
@@ -165,7 +174,7 @@ def preload_states() -> None:
 
     Forks of this process need not do it, and have the states of the versions that are loaded.
     """
-    list_loaded_packages(Path("/"))
+    list_loaded_packages(_ANY_ROOT)
 
 
 @cache
