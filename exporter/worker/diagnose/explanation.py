@@ -443,6 +443,11 @@ _BRANCH = (
     "a condition depends on values: use torch.where or torch.cond; or keep the branch of the "
     'example by capture = "draft"; or keep both by exporter = "torchscript" and capture = "script"'
 )
+#: What dynamo and TorchScript raise for `return y, 7`.
+_NUMBER = re.compile(
+    r"'(int|float|bool)' object has no attribute 'name'|^.*output \d+ \([-\w.]+$", re.MULTILINE
+)
+_CONSTANT = "an output is a Python number that no input changes: return a tensor, or leave it out"
 _SPECIFICATION = Device(name=DeviceName("reference"), runtime="reference")
 
 
@@ -517,6 +522,8 @@ def explain_failure(
         if check_context is not None:
             yield {"advice": (*advise_other_exporter(context, check_context), *advice)}
         yield {"obstacles": find_obstacles(text, context)}
+    elif _NUMBER.search(text):
+        yield {"advice": (_CONSTANT,)}
     elif missing := find_missing_operators(text, context):
         message, others = failure.message, len(missing) - 1
         if others:

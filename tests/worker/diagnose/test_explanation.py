@@ -216,6 +216,20 @@ def test_a_condition_on_values_has_its_cures() -> None:
     assert "torch.where or torch.cond" in line
 
 
+@pytest.mark.parametrize(
+    ("text", "is_number"),
+    [
+        ("RuntimeError: output 1 (7\n) of traced region did not depend on the inputs", True),
+        ("AttributeError: 'int' object has no attribute 'name'", True),
+        ("AttributeError: 'Node' object has no attribute 'name'", False),
+    ],
+)
+def test_a_constant_number_as_an_output_has_advice(text: str, is_number: bool) -> None:
+    case = case_of(make_contract("Affine"), 13, dynamo=False)
+    fields = explain(Failure(Stage.CONVERT, text), case)
+    assert ("Python number" in str(fields.get("advice"))) == is_number
+
+
 def test_other_messages_give_no_advice() -> None:
     spec = make_contract("Affine")
     assert advise_on_failure("RuntimeError: batch = 3", load_model(spec, ROOT), spec) == ()
