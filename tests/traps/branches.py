@@ -216,6 +216,7 @@ BRANCHES = (
         "batch=201: output 'y': error",
     ),
     *_trap_quiet("branch for the bytes of a tensor", "Bytes", "batch=4095: output 'y'"),
+    *_trap_quiet("branch of a model that its trace changes", "ChangedByTrace", "batch=4095"),
     *_trap_quiet("branch for the unbound rows", "Unbound", "batch=21: output 'y'"),
     *_trap_quiet("branch for the brightest element", "Brightest", "output 'y': error", **_IMAGE),
     Trap(

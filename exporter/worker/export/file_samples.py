@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
@@ -33,6 +33,8 @@ from exporter.worker.inputs.input_sets import (
     measure_run,
 )
 from exporter.worker.inputs.input_tensors import draw_inputs
+from exporter.worker.model.call_objects import wrap_with_call_objects
+from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.noise import is_repeatable
@@ -41,7 +43,7 @@ from exporter.worker.reference.rounding_runs import create_mode
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 
-#: The promises without a sample if the export changed the model.
+#: The promises without a sample if the export changed the model and what builds it.
 _CHANGED = "other sizes and branches, because the export changed the model"
 #: Draws until one reveals the operator.
 _DRAWS = 64
@@ -395,16 +397,20 @@ def add_file_samples(
     `operators`: PyTorch's operators in the captured program or traced graph.
     """
     missing_groups = [group for group in groups if group not in reference.captures]
+    spec, root = context.spec, context.root
     declared = [sample for sample in reference.samples if sample.kind == "declared"]
-    if missing_groups and not is_repeatable(context.model, context.spec, folder, declared):
-        texts = dict.fromkeys(missing_groups, (_CHANGED,))
-        return reference.model_copy(update={"unproved": reference.unproved | texts})
+    if missing_groups and not is_repeatable(context.model, spec, folder, declared):
+        fresh = wrap_with_call_objects(load_model(spec, root), spec, root)
+        if not is_repeatable(fresh, spec, folder, declared):
+            texts = dict.fromkeys(missing_groups, (_CHANGED,))
+            return reference.model_copy(update={"unproved": reference.unproved | texts})
+        context = replace(context, model=fresh)
     for group in missing_groups:
         known = [sample for sample in reference.samples if not sample.captures]
         if group in (SWEEP, LONG_SWEEP):
             limits = (LAST_SIZE, _count_weights(context)) if group == SWEEP else ()
             used = [sample.axes for sample in known]
-            choice = _Choice(list(list_sweep(context.spec, used, *limits)))
+            choice = _Choice(list(list_sweep(spec, used, *limits)))
         else:
             choice = _choose_capture_sets(context, known, exported, operators)
         names = {chosen.name for chosen in choice.sets}
@@ -416,9 +422,7 @@ def add_file_samples(
             for sample in reference.samples
         ]
         missing = [chosen for chosen in choice.sets if chosen.name not in others]
-        added = run_further_sets(
-            context.model, context.spec, context.root, folder, missing, reference
-        )
+        added = run_further_sets(context.model, spec, root, folder, missing, reference)
         samples += [sample.model_copy(update={"captures": (group,)}) for sample in added]
         is_complete = len(samples) == len(reference.samples)
         reference = reference.model_copy(

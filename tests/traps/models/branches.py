@@ -180,6 +180,18 @@ class Bytes(nn.Module):
         return x * self.other if x.nbytes > 4096 else x * 2.0
 
 
+class ChangedByTrace(Bytes):
+    """The trace changes an attribute, so only a new model shows the other branch."""
+
+    scale = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x) * self.scale
+        if torch.jit.is_tracing():
+            self.scale = 3.0
+        return y
+
+
 class Unbound(nn.Module):
     """A branch on the number of rows as Python counts them."""
 
