@@ -69,14 +69,6 @@ def test_the_search_sees_imports_in_functions() -> None:
     assert {"exporter.tools.publish.child", "torch.nn"} <= set(imported_modules(source))
 
 
-def test_the_architecture_document_names_every_package_and_no_other() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    section = text.partition("## Packages")[2].partition("\n## ")[0]
-    named = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
-    existing = {path.relative_to(ROOT).as_posix() for path in packages()}
-    assert named == existing
-
-
 def is_collected(path: PurePosixPath, config: pytest.Config) -> bool:
     """Return whether pytest collects a file if no path is on its command line."""
     is_below = any(path.is_relative_to(folder) for folder in config.getini("testpaths"))

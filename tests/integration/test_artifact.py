@@ -10,7 +10,7 @@ import pytest
 
 from exporter.cache.fingerprint import THOROUGH
 from exporter.records.record import Culprit, Record, Status
-from tests.integration.project import make_project, read_cells, run_exporter
+from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 from tests.script_runner import run_script
 
 MODELS = """
@@ -111,7 +111,8 @@ def test_right_files_pass_and_wrong_ones_are_red(project: Path) -> None:
         "damaged/17/cpu": Status.ERROR,
     }
     (advice,) = cells["other/16/cpu"].advice
-    assert advice.startswith("1 of 1 weights of the file differ from those of the model, such as ")
+    page = (ROOT / "docs/recipes.md").read_text("utf-8").partition("## Files that another")[2]
+    assert advice.startswith(page.partition("```text\n")[2].partition("\n```")[0] + " ")
     assert cells["damaged/17/cpu"].message.startswith("artifact: damaged.onnx: is not an ONNX file")
     blame = cells["wrong/16/cpu"].blame
     assert blame is not None

@@ -1,4 +1,4 @@
-"""The entries of docs/generation.md: they load without transformers, and they are green with it."""
+"""The entries of docs/recipes.md: they load without transformers, and they are green with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from exporter.records.record import Status
 from tests.integration.project import read_cells, run_exporter
 
-PAGE = Path(__file__).parents[2] / "docs" / "generation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 NETS = """
 import torch
 import transformers
@@ -30,9 +30,17 @@ def gpt2():
 """
 
 
+def read_section() -> str:
+    return (
+        PAGE.read_text(encoding="utf-8")
+        .partition("## Models that generate")[2]
+        .partition("\n## ")[0]
+    )
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    entries = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    entries = re.findall(r"```toml\n(.*?)```", read_section(), re.DOTALL)
     (tmp_path / "manifests").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests/nets.py").write_text(NETS)

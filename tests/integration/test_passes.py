@@ -1,4 +1,4 @@
-"""The recipes of docs/passes.md, passes that fail, and the files that a reproducer needs."""
+"""The recipes of docs/recipes.md, passes that fail, and the files that a reproducer needs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ passes = ["broken.py:crash"]
 
 def read_block(language: str, name: str) -> str:
     """Return the block of the page that begins with the name of a file."""
-    page = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     (text,) = re.findall(rf"```{language}\n# manifests/{name}\n(.*?)```", page, re.DOTALL)
     return str(text)
 
@@ -99,6 +99,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_recipes_are_green_and_broken_passes_are_named(project: Path) -> None:
     run = run_exporter(project, "export", "--jobs", "2")
     assert run.returncode == 1, run.stderr
+    page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
+    assert page.partition("```text\n")[2].partition("\n```")[0] in run.stdout
     records = {cell.partition("/")[0]: record for cell, record in read_cells(project).items()}
     recipes = ["net", "net-slim", "net-float16", "net-dynamic", "net-static", "same"]
     assert [records[name].status for name in recipes] == [Status.PASS] * len(recipes), run.stdout

@@ -1,4 +1,4 @@
-"""A project's own templates, one at a time, and their description in docs/templates.md."""
+"""A project's own templates, one at a time, and their description in docs/api.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.project import ROOT, run_exporter
 from tests.integration.results import make_green_project, write_results
 from tests.unit.factory import make_manifest, make_run, make_spec
 
-DOCS = (ROOT / "docs/templates.md").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs/api.md").read_text(encoding="utf-8")
 #: Templates that a project cannot replace: scripts that must run, and a page without a project.
 FIXED_TEMPLATES = {
     *("repro.md", "repro.py", "repro_compare.py", "repro_custom_ops.py", "repro_file.py"),

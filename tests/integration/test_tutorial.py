@@ -5,86 +5,67 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from exporter import api
+from exporter.cli.entry_point import exporter
 from exporter.records.record import Status
+from tests.integration.pages import BLOCK, assert_shown, run_console, run_page
 from tests.integration.program_server import describe_servers
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter
+from tests.integration.project import ROOT, make_project
 from tests.integration.test_gate_output import write_uniform_results
 
-PAGE = (ROOT / "docs/tutorial.md").read_text("utf-8")
-BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-
-
-def run_commands(root: Path, text: str) -> int:
-    """Run the commands of a block; each has the lines of its output that follow it."""
-    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
-    for part in parts:
-        line, *expected = part.splitlines()
-        command, _, comment = line.partition("  # exit code ")
-        name, *arguments = shlex.split(command)
-        assert name == "exporter"
-        ran = run_exporter(root, *arguments)
-        output = ran.stdout + ran.stderr
-        assert ran.returncode == int(comment or 0), output
-        for shown in expected:
-            assert shown in output, line
-    return len(parts)
+#: The pages whose blocks are run, each with the number of its commands with an output to compare.
+PAGES = {"README.md": 2, "docs/tutorial.md": 9}
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.mark.timeout(600)
-def test_the_tutorial_runs(tmp_path: Path) -> None:
-    count = 0
-    for language, title, text in BLOCK.findall(PAGE):
-        if language == "console":
-            count += run_commands(tmp_path, text)
-            continue
-        assert title, text
-        path = tmp_path / title
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-        # The script of the introduction is an example of the past; its syntax is checked.
-        checks = {"python": ast.parse, "toml": tomllib.loads, "yaml": yaml.safe_load}
-        checks[language](text)
-    assert count == 10
-    assert (tmp_path / "build/encoder/18.onnx").is_file()
+@pytest.mark.parametrize("name", PAGES)
+def test_the_blocks_of_a_page_run_and_print_its_outputs(name: str, tmp_path: Path) -> None:
+    page = ROOT / name
+    compared = 0
+    for line, expected, output in run_page(page, tmp_path):
+        assert_shown(line, expected, output)
+        compared += bool(expected)
+    assert compared == PAGES[name]
+    checks = {"python": ast.parse, "toml": tomllib.loads, "yaml": yaml.safe_load}
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    for language, _, text in blocks:
+        if language in checks:
+            checks[language](text)
+    if name == "docs/tutorial.md":  # it shows the entry that `record` wrote
+        recorded = (tmp_path / "manifests/encoder.toml").read_text("utf-8")
+        assert ("toml", "", recorded) in blocks
 
 
 def test_a_block_that_differs_fails(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError):
-        run_commands(tmp_path, "$ exporter guide E-crash\nnothing of this kind\n")
-    with pytest.raises(AssertionError):
-        run_commands(tmp_path, "$ exporter guide E-crash  # exit code 1\n")
+    (shown,) = run_console(
+        tmp_path, "$ exporter guide E-crash\nE-crash\n...\nnothing of this kind\n"
+    )
+    with pytest.raises(AssertionError, match="nothing of this kind"):
+        assert_shown(*shown)
+    with pytest.raises(AssertionError, match="there is no failure code"):
+        list(run_console(tmp_path, "$ exporter guide E-crsh\n"))
 
 
-def read_block(language: str) -> str:
-    """Return the first code block of the README in the language."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    match = re.search(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
-    assert match
-    return match.group(1)
-
-
-def test_the_example_is_green_with_both_exporters(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests" / "models").mkdir(parents=True)
-    (tmp_path / "manifests" / "models" / "mine.py").write_text(read_block("python"))
-    (tmp_path / "manifests" / "mine.toml").write_text(read_block("toml"))
-    command = run_exporter(tmp_path, "export", "classifier", "--opset", "9", "--opset", "21")
-    assert command.returncode == 0, command.stdout + command.stderr
-    records = read_cells(tmp_path)
-    assert {name: record.status for name, record in records.items()} == {
-        "classifier/9/cpu": Status.PASS,
-        "classifier/21/cpu": Status.PASS,
-    }
+def test_commands_of_the_readme_exist() -> None:
+    """Commands without a prompt need a project of the reader; their words are checked."""
+    lines = re.findall(r"^exporter ([^#\n]+)", README, re.MULTILINE)
+    assert len(lines) == 7
+    context = click.Context(exporter)
+    for name, *words in (line.partition(" -- ")[0].split() for line in lines):
+        command = exporter.get_command(context, name)
+        assert command, name
+        options = {option for each in command.params for option in each.opts}
+        assert {word for word in words if word.startswith("-")} <= options, (name, words)
 
 
 #: Lets the example use the server of workers, so that it does not start its own.

@@ -196,7 +196,7 @@ def guide(code: str | None) -> int:
     inside = package / "docs"
     folder = inside if inside.is_dir() else package.parent / "docs"
     if code is None:
-        click.echo((folder / "assistants.md").read_text(encoding="utf-8"), nl=False)
+        click.echo((folder / "start.md").read_text(encoding="utf-8"), nl=False)
         return ExitCode.OK
     if code not in FAILURE_CODES:
         message = f"there is no failure code '{code}'{suggest_nearest(code, FAILURE_CODES)}"

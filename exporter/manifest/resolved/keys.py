@@ -220,7 +220,7 @@ class Keys(Table):
     component: Annotated[Component | None, DEFINITION] = None
     """With `exporter = "transformers"`: `{ name = "decode", prompt = "prompts.py:text" }`. The
     entry is this component of the model. Its inputs and outputs have the names of transformers; see
-    `generation.md`."""
+    `recipes.md`."""
     rollout: Annotated[Rollout | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
     PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""

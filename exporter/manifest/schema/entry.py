@@ -272,7 +272,7 @@ class Settings(Keys):
     """`["passes.py:slim", { call = "passes.py:quantize", per_channel = true }]`: functions of the
     project that make the file that ships, in order. Each one reads the file `source` and writes the
     file `target`; a parameter `samples` receives input sets for calibration. All checks are for the
-    last file: see `passes.md`."""
+    last file: see `recipes.md`."""
     inputs: Annotated[Items[InputTable], Field(min_length=1)] = ()
     """The inputs, in the order of the exported file."""
     outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()

@@ -250,13 +250,13 @@ class ProjectTable(Table):
     reports: Folder = "reports"
     """The folder of the tables and the baseline; commit it."""
     templates: Folder = "templates"
-    """Templates that replace the packaged ones: see `templates.md`."""
+    """Templates that replace the packaged ones: see `api.md`."""
     store: StorePlace = ""
     """The folder that stores finished cells, addressed by their inputs: another branch or an undone
     edit restores them without a new export. Without it, the store is in the build folder. All
     checkouts with the same `"~/.cache/exporter"` or `"../store"` share it; `"off"` disables it. A
     URL, such as `"s3://bucket/prefix"`, is a remote store beside the one in the build folder: see
-    `remote-store.md`. If the environment variable `EXPORTER_STORE` is set, it takes precedence."""
+    `store.md`. If the environment variable `EXPORTER_STORE` is set, it takes precedence."""
     store_size: fields.Memory | None = None
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""

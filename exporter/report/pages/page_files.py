@@ -53,7 +53,7 @@ def build_model_page(
     history: AcceptanceHistory,
     support: Sequence[Row] = (),
 ) -> Row:
-    """Return the values for the page; docs/templates.md describes them."""
+    """Return the values for the page; docs/api.md describes them."""
     opsets = tuple(sorted({cell.id.opset for cell in cells}))
     by_device: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -123,7 +123,7 @@ def build_overview(
     findings: Sequence[GateFinding] | None = None,
     history: AcceptanceHistory | None = None,
 ) -> Row:
-    """Return the values for the page; docs/templates.md describes them."""
+    """Return the values for the page; docs/api.md describes them."""
     by_model = collect_cells(manifest, run)
     cells = [cell for each in by_model.values() for cell in each]
     red = [cell for cell in cells if cell.is_red]

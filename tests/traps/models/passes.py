@@ -103,7 +103,7 @@ def scale(source: Path, target: Path, factor: float = 1.0) -> None:
 
 
 def to_float16(source: Path, target: Path) -> None:
-    """Convert the file to float16 as docs/passes.md does."""
+    """Convert the file to float16 as docs/recipes.md does."""
     from onnxruntime.transformers.onnx_model import OnnxModel
 
     model = OnnxModel(onnx.load(source))
