@@ -260,7 +260,7 @@ def make_subprocess(
 
     Args:
         message: The address and the variables of the server.
-        inherited: The variables of a process for which none are given.
+        inherited: The variables of a worker that runs in the process of the tests.
     """
     from exporter.processes import child_call, fork_server_client
 
@@ -268,8 +268,10 @@ def make_subprocess(
 
     def start(command: Sequence[str], **options: Any) -> Any:
         is_fork_server = tuple(command) == fork_server_client.FORK_SERVER_COMMAND
-        environment = options["env"] or inherited
-        is_usual = select_start_variables(environment or {}) == message.get("variables")
+        environment = options["env"]
+        if inherited is not None:  # a worker in the process of the tests
+            environment = {**inherited, "TMPDIR": environment["TMPDIR"]}
+        is_usual = select_start_variables(environment) == message.get("variables")
         if not is_usual or not (is_fork_server or tuple(command[:4]) == call):
             return subprocess.Popen(command, **options)
         content = {"folder": str(Path.cwd()), "environment": environment}
