@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -29,34 +29,53 @@ from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure, sugg
 from exporter.core.files import describe_owner
 from exporter.core.toml_table import find_root
 
-#: The function of each command in `exporter.cli.commands`.
-_FUNCTIONS = {
-    "init": "init.init",
-    "record": "record.record",
-    "add": "record.add",
-    "export": "export.export",
-    "plan": "inspection.plan",
-    "check": "inspection.check",
-    "list": "inspection.list_cells",
-    "explain": "inspection.explain",
-    "schema": "inspection.schema",
-    "guide": "inspection.guide",
-    "show": "inspection.show",
-    "report": "report.report",
-    "gate": "gate.gate",
-    "baseline": "baseline.baseline",
-    "merge": "report.merge",
-    "diff": "diff.diff",
-    "rehearse": "rehearse.rehearse",
-    "publish": "publish.publish",
-    "verify": "verify.verify",
-    "evidence": "verify.evidence",
-    "repro": "repro.repro",
-    "expectations": "expectations.expectations",
-    "ops": "ops.ops",
-    "environments": "environments.environments",
-    "gc": "gc.gc",
-    "doctor": "doctor.doctor",
+#: The commands by their group in `--help`, with the functions of their modules. Packages add others
+#: by the entry points `exporter.commands`, in the same notation: `name = "module:function"`.
+_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Start": {
+        "init": "init:init",
+        "record": "record:record",
+        "add": "record:add",
+        "doctor": "doctor:doctor",
+        "guide": "inspection:guide",
+        "schema": "inspection:schema",
+    },
+    "Work": {
+        "export": "export:export",
+        "plan": "inspection:plan",
+        "check": "inspection:check",
+        "list": "inspection:list_cells",
+        "report": "report:report",
+        "merge": "report:merge",
+        "gc": "gc:gc",
+    },
+    "Gate": {
+        "gate": "gate:gate",
+        "baseline": "baseline:baseline",
+        "diff": "diff:diff",
+        "rehearse": "rehearse:rehearse",
+    },
+    "Share": {
+        "publish": "publish:publish",
+        "verify": "verify:verify",
+        "evidence": "verify:evidence",
+    },
+    "Examine": {
+        "explain": "inspection:explain",
+        "show": "inspection:show",
+        "repro": "repro:repro",
+        "ops": "ops:ops",
+    },
+}
+_BUILT_IN = {
+    name: f"exporter.cli.commands.{function}"
+    for group in _GROUPS.values()
+    for name, function in group.items()
+}
+#: Former commands -> what replaces each one.
+_REMOVED = {
+    "environments": "docs/devices.md has the tables of environments and devices",
+    "expectations": "`exporter gate` prints the line of `expect` for each failure",
 }
 
 #: The next step after a command by its exit code. Other commands print a document or their own.
@@ -100,17 +119,37 @@ class Commands(click.Group):
             raise _ClosedPipe from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of their use."""
-        return list(_FUNCTIONS)
+        """Return the names of all commands, by group; those of other packages last."""
+        from exporter.core.import_object import COMMAND_GROUP, find_plugins  # slow
+
+        return list(_BUILT_IN | find_plugins(COMMAND_GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with that name, or None if it does not exist."""
-        if cmd_name not in _FUNCTIONS:
-            return None
-        module, _, function = _FUNCTIONS[cmd_name].rpartition(".")
-        command: click.Command = getattr(
-            importlib.import_module(f"exporter.cli.commands.{module}"), function
+        """Return the command with that name, or None if it does not exist.
+
+        Raises:
+            ExporterError: The package of the command cannot be imported, or has no command.
+        """
+        module, _, function = _BUILT_IN.get(cmd_name, "").partition(":")
+        if module:
+            built_in: click.Command = getattr(importlib.import_module(module), function)
+            return built_in
+        from exporter.core.import_object import (
+            COMMAND_GROUP,
+            PluginError,
+            find_plugins,
+            load_plugin,
         )
+
+        if (entry_point := find_plugins(COMMAND_GROUP).get(cmd_name)) is None:
+            return None
+        try:
+            command = load_plugin(entry_point)
+        except PluginError as error:
+            raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
+        if not isinstance(command, click.Command):
+            message = f"{entry_point.value}: expected a command of click, got {command!r}"
+            raise ExporterError(ExitCode.ENVIRONMENT, message)
         return command
 
     def resolve_command(
@@ -121,9 +160,28 @@ class Commands(click.Group):
         Raises:
             click.UsageError: The command does not exist; the message suggests a similar one.
         """
-        if args and args[0] not in _FUNCTIONS and not args[0].startswith("-"):
-            ctx.fail(f"there is no command '{args[0]}'{suggest_nearest(args[0], _FUNCTIONS)}")
+        name = args[0] if args else "-"
+        is_known = name in _BUILT_IN or name.startswith("-")
+        if not is_known and name not in (names := self.list_commands(ctx)):
+            fix = f"; {_REMOVED[name]}" if name in _REMOVED else suggest_nearest(name, names)
+            ctx.fail(f"there is no command '{name}'{fix}")
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by group."""
+        others = {name: "" for name in self.list_commands(ctx) if name not in _BUILT_IN}
+        limit = formatter.width - 6 - max(map(len, (*_BUILT_IN, *others)))
+        for title, names in (*_GROUPS.items(), ("Other packages", others)):
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, self._describe(ctx, name, limit)) for name in names])
+
+    def _describe(self, ctx: click.Context, name: str, limit: int) -> str:
+        try:
+            command = self.get_command(ctx, name)
+        except ExporterError as error:  # a broken package must not hide the other commands
+            return str(error)
+        return command.get_short_help_str(limit) if command else ""
 
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:

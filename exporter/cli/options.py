@@ -15,6 +15,7 @@ from exporter.core.toml_table import find_root, read_setting
 from exporter.planning import Selection
 
 if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
+    from exporter.core.frozen_model import FrozenModel
     from exporter.manifest import Manifest
     from exporter.manifest.resolved.project import EngineKind
     from exporter.planning.plan import PlannedCell, Shard
@@ -22,11 +23,6 @@ if TYPE_CHECKING:  # a no-op must not import the manifest package and the planni
 #: The number of cells that a message lists.
 _SHOWN = 4
 
-#: The commands with a JSON document; `exporter.cli.output.documents` has the classes.
-JSON_COMMANDS = ("plan", "list", "explain", "gate", "doctor")
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON document; see `schema`."
-)
 no_store_option = click.option("--no-store", is_flag=True, help="Neither read nor write the store.")
 root_option = click.option(
     "--root",
@@ -35,6 +31,17 @@ root_option = click.option(
     show_default="the project of the current folder",
     help="The project's folder, with its pyproject.toml.",
 )
+
+
+def json_option(document: type[FrozenModel]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Add `--json`; `exporter schema COMMAND` prints the schema of the document."""
+
+    def add_option(function: Callable[..., int]) -> Callable[..., int]:
+        function.document = document  # type: ignore[attr-defined] # functools.wraps copies it
+        text = "Print a JSON document; see `schema`."
+        return click.option("--json", "as_json", is_flag=True, help=text)(function)
+
+    return add_option
 
 
 def complete(values: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

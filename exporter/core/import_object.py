@@ -140,6 +140,8 @@ def _list_installed_folders() -> tuple[Path, ...]:
 
 #: Group of runtimes: the name is the value of `runtime` in a device table.
 RUNTIME_GROUP = "exporter.runtimes"
+#: Group of commands: each name is a command of the command line.
+COMMAND_GROUP = "exporter.commands"
 
 
 class PluginError(Exception):

@@ -82,8 +82,6 @@ class BuiltInRuntime(NamedTuple):
     """The name in reports; empty: that of the module of the device."""
     package: str = ""
     """The package with its version; empty: the module of the device."""
-    prefix: str = ""
-    """The beginning of the names of its devices in `exporter environments`."""
     has_device: bool = False
     """Whether it takes the key `device`."""
     has_session_options: bool = False
@@ -97,19 +95,18 @@ class BuiltInRuntime(NamedTuple):
 #: Value of `runtime` -> its properties.
 RUNTIMES: Mapping[str, BuiltInRuntime] = {
     "onnxruntime": BuiltInRuntime(
-        "ONNX Runtime", "onnxruntime", "ort", has_session_options=True, oldest="1.20"
+        "ONNX Runtime", "onnxruntime", has_session_options=True, oldest="1.20"
     ),
     "openvino": BuiltInRuntime(
         "OpenVINO",
-        "openvino",
         "openvino",
         has_device=True,
         has_session_options=True,
         oldest="2024.6",
     ),
-    "reference": BuiltInRuntime("onnx.reference", "onnx", "reference"),
-    "tract": BuiltInRuntime("tract", "tract", "tract"),
-    "web": BuiltInRuntime("ONNX Runtime Web", "onnxruntime-web", "web", needs_node=True),
+    "reference": BuiltInRuntime("onnx.reference", "onnx"),
+    "tract": BuiltInRuntime("tract", "tract"),
+    "web": BuiltInRuntime("ONNX Runtime Web", "onnxruntime-web", needs_node=True),
     "backend": BuiltInRuntime("", has_device=True),
 }
 #: Value of `runtime` -> settings of every session. By default, OpenVINO computes float32 graphs in

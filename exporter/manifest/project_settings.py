@@ -63,7 +63,6 @@ _SESSION_ATTRIBUTES = (
     "intra_op_num_threads",
     "use_deterministic_compute",
 )
-_WEB_EXAMPLE = "onnxruntime-web 1.30"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 BUILT_IN_DEVICES: Mapping[str, Device] = {
     **{
@@ -193,7 +192,7 @@ def _find_environment_problems(
         if table.variables:
             yield "variables", "is only valid with `environment`: workers share their variables"
         if needs_node:
-            yield "", f"needs `environment`; see `exporter environments add {_WEB_EXAMPLE}`"
+            yield "", "needs `environment`; docs/devices.md has its tables"
         return
     if name in environments:
         has_node = bool(environments[name].definition.npm_packages)

@@ -12,7 +12,7 @@ from exporter.api.export_run import get_default_jobs
 from exporter.api.project_store import open_store
 from exporter.cache.noop_snapshot import get_today
 from exporter.cli.options import json_option, root_option
-from exporter.cli.output.terminal import print_line
+from exporter.cli.output.terminal import print_document, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import join_lines, pluralize
 from exporter.processes import make_worker_environment
@@ -36,7 +36,7 @@ _COLORS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
 
 @click.command()
 @root_option
-@json_option
+@json_option(Examination)
 def doctor(root: Path, *, as_json: bool) -> int:
     """Examine packages, machine, project and stored results.
 
@@ -51,8 +51,6 @@ def doctor(root: Path, *, as_json: bool) -> int:
             print_line(line, color=_COLORS[finding.level])
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
     if as_json:
-        from exporter.cli.output.documents import print_document
-
         print_document(Examination(findings=tuple(findings)))
     else:
         notes = sum(finding.level is Level.NOTE for finding in findings)

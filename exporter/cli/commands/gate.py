@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
+from pydantic import Field
 
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option
@@ -18,9 +20,10 @@ from exporter.cli.output.tables import (
     print_result_notes,
     show_findings,
 )
-from exporter.cli.output.terminal import print_error, print_line
+from exporter.cli.output.terminal import print_document, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import write_text
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.text import pluralize
 from exporter.gate.finding import GateFinding
 from exporter.pipeline.build_folder import BuildFolder
@@ -34,6 +37,36 @@ _COMMENT = "<!-- exporter gate -->\n"
 _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the baseline."
 
 
+class Finding(FrozenModel):
+    """A difference between the results and the baseline."""
+
+    kind: str
+    cells: Items[str]
+    is_blocking: bool
+    is_improvement: bool
+    before: str
+    after: str
+    message: str
+    cause: str = Field(description="The edits since the acceptance, or empty.")
+    code: str = Field(description="The code of the failure, such as `E-axis-fixed`, or empty.")
+    locations: Items[str] = Field(description="FILE:LINE of the entries or of the setting.")
+    commands: Items[str] = Field(description="Commands that run or reproduce the first cell.")
+
+
+class GateDocument(FrozenModel):
+    """The verdict of the gate: `gate --json`."""
+
+    format: Literal[1] = 1
+    is_passed: bool = Field(description="False if a finding blocks, or a manifest is invalid.")
+    revision: str = Field(description="The revision of `--against` with its commit, or empty.")
+    problems: Items[str] = Field(description="Problems of manifests, whose models are unknown.")
+    missing: dict[str, str] = Field(description="The cells without a result, with the reason.")
+    findings: Items[Finding] = Field(description="The worst first.")
+    accepted: Items[Finding] = Field(
+        description="With `--against`: what the baseline of the branch accepts."
+    )
+
+
 @click.command()
 @root_option
 @click.option(
@@ -41,7 +74,7 @@ _NO_VERDICT = "# Gate\n\nNo verdict: the results cannot be compared with the bas
     metavar="REVISION",
     help="Use baseline and policy of the last common commit with this revision of git.",
 )
-@json_option
+@json_option(GateDocument)
 def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     """Compare results and baseline; fail on unaccepted changes."""
     manifest = open_project(root)
@@ -72,9 +105,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     _write_pages(build, page)
     github.append_to_step_summary(page)
     if as_json:
-        from exporter.cli.output.documents import make_gate_document, print_document
-
-        document = make_gate_document(result, context)
+        document = _make_document(result, context)
         print_document(document)
         red = ExitCode.MANIFEST if result.is_passed else ExitCode.RED
         return ExitCode.OK if document.is_passed else red
@@ -97,6 +128,32 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     cells = f"{pluralize(len(context.records), 'cell')} as accepted"
     print_line("no finding blocks the merge" if findings else cells, color="green")
     return ExitCode.OK
+
+
+def _make_document(result: gate_run.GateResult, context: failures.GateContext) -> GateDocument:
+    problems = tuple(str(problem) for problem in context.manifest.problems)
+    missing = result.current.results.missing
+    return GateDocument(
+        is_passed=result.is_passed and not problems,
+        revision=str(result.revision or ""),
+        problems=problems,
+        missing={str(cell): reason for cell, reason in missing.items()},
+        findings=tuple(_describe_finding(finding, context) for finding in result.findings),
+        accepted=tuple(_describe_finding(finding, context) for finding in result.accepted),
+    )
+
+
+def _describe_finding(finding: GateFinding, context: failures.GateContext) -> Finding:
+    facts = failures.find_context([finding], context)
+    locations = (facts.settings,) if facts.settings else facts.locations
+    return Finding.from_fields(
+        finding,
+        cells=tuple(map(str, finding.cells)),
+        cause=str(finding.cause or ""),
+        code=facts.code,
+        locations=locations,
+        commands=tuple(filter(None, (facts.export_command, facts.repro_command))),
+    )
 
 
 def _make_annotations(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
+from pydantic import Field
 
 import exporter
 from exporter.api import export_run
 from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
-    JSON_COMMANDS,
     complete,
     json_option,
     no_store_option,
@@ -30,12 +31,14 @@ from exporter.cli.output.tables import (
     print_file_problems,
     show_plan,
 )
-from exporter.cli.output.terminal import print_error, print_line, print_table
+from exporter.cli.output.terminal import print_document, print_error, print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
+from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import pluralize
-from exporter.manifest import explain_cell, load_layers, load_project
-from exporter.manifest.syntax.values import format_opsets
+from exporter.manifest import Manifest, explain_cell, load_layers, load_project
+from exporter.manifest.cell_settings import Setting
+from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import require_own_checkout, require_packages
 from exporter.planning import Selection
@@ -63,6 +66,23 @@ def check(root: Path) -> int:
     return ExitCode.RED if problems else ExitCode.OK
 
 
+class CellDecision(FrozenModel):
+    """The action of an export for a cell."""
+
+    cell: str
+    action: Literal["run", "recheck", "restore", "keep", "skip", "unavailable"]
+    exporter: str
+    capture: str
+    reason: str = Field(description="Why it runs or does not run; empty if it is up to date.")
+
+
+class PlanDocument(FrozenModel):
+    """The selected cells in the order of the manifests: `plan --json`."""
+
+    format: Literal[1] = 1
+    cells: Items[CellDecision]
+
+
 @click.command()
 @selection_options
 @result_options
@@ -70,7 +90,7 @@ def check(root: Path) -> int:
 @click.option("--force", is_flag=True, help="As `export --force` would.")
 @click.option("--thorough", is_flag=True, help="As `export --thorough` would.")
 @no_store_option
-@json_option
+@json_option(PlanDocument)
 def plan(
     selection: Selection, root: Path, *, no_store: bool, as_json: bool, **options_of_run: Any
 ) -> int:
@@ -80,12 +100,46 @@ def plan(
     )
     build_plan = export_run.plan(open_project(root), options, os.environ)
     if as_json:
-        from exporter.cli.output.documents import make_plan_document, print_document
-
-        print_document(make_plan_document(build_plan))
+        print_document(_make_plan_document(build_plan))
     else:
         show_plan(build_plan)
     return ExitCode.OK
+
+
+def _make_plan_document(build_plan: export_run.BuildPlan) -> PlanDocument:
+    """Return the decision for each selected cell."""
+    decisions = build_plan.decisions
+    cells = []
+    for planned in build_plan.plan.selected:
+        action, reason = "keep", ""
+        if planned.skip:
+            action, reason = planned.skip_status.value, planned.skip
+        elif decisions.is_to_run(planned):
+            action = "recheck" if planned.cell in decisions.rechecks else "run"
+            reason = decisions.reasons[planned.cell]
+        elif hit := decisions.hits.get(planned.cell):
+            action, reason = "restore", hit.reason
+        values = {"cell": str(planned.cell), "action": action, "reason": reason}
+        route = {"exporter": planned.route.exporter, "capture": planned.route.capture}
+        cells.append(CellDecision.model_validate(values | route))
+    return PlanDocument(cells=tuple(cells))
+
+
+class ListedModel(FrozenModel):
+    """A model with its selected cells."""
+
+    model: str
+    entry: str = Field(description="FILE:LINE of its manifest.")
+    tags: Items[str]
+    problems: Items[str] = Field(description="Why the entry is invalid; its cells are then red.")
+    cells: Items[str]
+
+
+class ListDocument(FrozenModel):
+    """The models of the project: `list --json`."""
+
+    format: Literal[1] = 1
+    models: Items[ListedModel]
 
 
 @click.command("list")
@@ -94,15 +148,13 @@ def plan(
     "--inputs", "shows_inputs", is_flag=True, help="Show the call of each model, input by input."
 )
 @root_option
-@json_option
+@json_option(ListDocument)
 def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json: bool) -> int:
     """Show the models, their opsets, devices and exporters."""
     manifest = open_project(root)
     plan = make_plan(manifest, selection)
     if as_json:
-        from exporter.cli.output.documents import make_list_document, print_document
-
-        print_document(make_list_document(manifest, plan.selected))
+        print_document(_make_list_document(manifest, plan.selected))
         return ExitCode.OK
     if shows_inputs:
         for model in dict.fromkeys(planned.cell.model for planned in plan.selected):
@@ -131,14 +183,46 @@ def list_cells(selection: Selection, root: Path, *, shows_inputs: bool, as_json:
     return ExitCode.OK
 
 
+def _make_list_document(manifest: Manifest, selected: Iterable[PlannedCell]) -> ListDocument:
+    cells: dict[str, list[str]] = {}
+    for planned in selected:
+        cells.setdefault(planned.cell.model, []).append(str(planned.cell))
+    specs = [manifest.find_model(model) for model in cells]
+    return ListDocument(
+        models=tuple(
+            ListedModel(
+                model=spec.id,
+                entry=str(spec.location),
+                tags=spec.tags,
+                problems=spec.problems,
+                cells=tuple(cells[spec.id]),
+            )
+            for spec in specs
+        )
+    )
+
+
 def _format_cell_opsets(cells: list[PlannedCell]) -> str:
     return format_opsets(planned.cell.opset for planned in cells)
+
+
+class ExplainDocument(FrozenModel):
+    """The settings of a cell: `explain CELL --json`."""
+
+    format: Literal[1] = 1
+    cell: str
+    exporter: str
+    capture: str
+    reason: str = Field(description="Why this exporter is used.")
+    skip: str = Field(description="Why the cell does not run, or empty.")
+    problems: Items[str]
+    settings: Items[Setting]
 
 
 @click.command()
 @click.argument("cell", shell_complete=complete("cells"))
 @root_option
-@json_option
+@json_option(ExplainDocument)
 def explain(cell: str, root: Path, *, as_json: bool) -> int:
     """Show each setting of CELL, and the line it comes from.
 
@@ -151,9 +235,10 @@ def explain(cell: str, root: Path, *, as_json: bool) -> int:
     spec = loaded.manifest.find_model(id.model)
     settings = tuple(explain_cell(loaded.layers[id.model], spec, id.opset, id.device))
     if as_json:
-        from exporter.cli.output.documents import make_explain_document, print_document
-
-        print_document(make_explain_document(planned, spec.problems, settings))
+        document = ExplainDocument.from_fields(
+            route, cell=str(id), skip=planned.skip, problems=spec.problems, settings=settings
+        )
+        print_document(document)
         return ExitCode.OK
     print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
     if planned.skip:
@@ -165,23 +250,41 @@ def explain(cell: str, root: Path, *, as_json: bool) -> int:
     return ExitCode.OK
 
 
+def _find_document(context: click.Context, name: str) -> type[FrozenModel] | None:
+    """Return the document of a command, or None if it has no `--json`."""
+    group = context.find_root().command
+    command = group.get_command(context, name) if isinstance(group, click.Group) else None
+    return getattr(command and command.callback, "document", None)
+
+
+def _list_documents(context: click.Context) -> list[str]:
+    group = context.find_root().command
+    names = group.list_commands(context) if isinstance(group, click.Group) else ()
+    return ["manifest", *(name for name in names if _find_document(context, name))]
+
+
 @click.command()
-@click.argument("document", default="manifest", type=click.Choice(["manifest", *JSON_COMMANDS]))
-def schema(document: str) -> int:
+@click.argument(
+    "document",
+    default="manifest",
+    shell_complete=lambda context, *_: _list_documents(context),
+)
+@click.pass_context
+def schema(context: click.Context, document: str) -> int:
     """Print the JSON Schema of manifests, or of `COMMAND --json`.
 
     Editors complete the keys if a manifest begins with the line `#:schema PATH` of the file that
     contains it.
     """
-    from exporter.manifest.schema.json_schema import format_schema
-
     if document == "manifest":
-        click.echo(format_schema(), nl=False)
-    else:
-        from exporter.cli.output.documents import DOCUMENTS
+        from exporter.manifest.schema.json_schema import format_schema
 
-        root = DOCUMENTS[document].model_json_schema(mode="serialization")
-        click.echo(json.dumps(root, indent=2))
+        click.echo(format_schema(), nl=False)
+        return ExitCode.OK
+    if (known := _find_document(context, document)) is None:
+        message = f"expected {join_words(_list_documents(context), 'or')}, got '{document}'"
+        raise click.BadParameter(message, param_hint="DOCUMENT")
+    click.echo(json.dumps(known.model_json_schema(mode="serialization"), indent=2))
     return ExitCode.OK
 
 

@@ -392,3 +392,5 @@ def format_hints(context: failures.FindingContext) -> Iterator[str]:
         yield f"reproduce: {context.repro_command}"
     elif context.export_command:
         yield f"run again: {context.export_command}"
+    for item in context.expectations:
+        yield f"or foresee it, with a reason: `expect = [{item}]`"

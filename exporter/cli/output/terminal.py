@@ -19,6 +19,7 @@ from exporter.core.text import escape_ci_commands, read_command, remove_controls
 
 if TYPE_CHECKING:  # `--version` must not import pydantic
     from exporter.cache.noop_snapshot import ExportSummary
+    from exporter.core.frozen_model import FrozenModel
     from exporter.records.record import Status
 
 #: The least columns for a wrapped column.
@@ -59,6 +60,11 @@ def print_problem(problem: Problem) -> None:
     print_error(str(problem))
     for line in problem.excerpt.splitlines():
         print_error(f"    {line}")
+
+
+def print_document(document: FrozenModel) -> None:
+    """Print the document to stdout, without the sanitizing of lines: JSON escapes controls."""
+    click.echo(document.to_json(), nl=False)
 
 
 def print_error(text: str) -> None:

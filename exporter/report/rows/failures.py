@@ -43,6 +43,7 @@ from exporter.report.rows.cells import (
     group_cells,
     mask_numbers,
 )
+from exporter.report.rows.expectations import format_expectations
 
 #: The checks of outputs that a script repeats; the others need this tool.
 _REPEATED_CHECKS = ("parity", "axes", "cases", "values")
@@ -538,6 +539,8 @@ class FindingContext:
     """`last green in 2a9548ebe314 of 2026-11-21`."""
     export_command: str = ""
     repro_command: str = ""
+    expectations: tuple[str, ...] = ()
+    """The items of `expect` that foresee the failure, as TOML."""
     diff: str = ""
     """The difference of the model's files since the acceptance."""
 
@@ -561,6 +564,14 @@ def find_context(findings: Sequence[GateFinding], context: GateContext) -> Findi
         acceptance=_describe_acceptance(first, context.accepted_in),
         export_command=format_export_command(str(first.cell), command) if is_promised else "",
         repro_command=reasons.repro_command if has_failure else "",
+        expectations=tuple(
+            format_expectations(
+                context.manifest.find_model(first.cell.model),
+                [context.records[each.cell] for each in findings if each.cell in context.records],
+            )
+            if has_failure
+            else ()
+        ),
         diff=shorten_diff(first.cause.diff, _DIFF_LINES) if first.cause else "",
     )
 

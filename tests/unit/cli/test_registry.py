@@ -64,7 +64,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["list", "--opset"], "1", ["17", "18"]),
         (["publish", "--device"], "c", ["cpu"]),
         (["export"], "x", []),
-        ([], "exp", ["export", "explain", "expectations"]),
+        ([], "exp", ["export", "explain"]),
     ],
 )
 def test_values_of_the_project(root: Path, words: list[str], word: str, values: list[str]) -> None:

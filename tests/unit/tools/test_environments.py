@@ -1,14 +1,14 @@
-"""`exporter environments` prints valid tables, and `gc` removes what no table names."""
+"""The tables of docs/devices.md are valid, and `gc` removes what no table names."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from exporter.core.errors import ExporterError
 from exporter.environments import (
     STAMP,
     EnvironmentDefinition,
@@ -18,10 +18,16 @@ from exporter.environments import (
 )
 from exporter.manifest import load_settings
 from exporter.pipeline.environments import list_garbage, locate_environments
-from exporter.tools import environments
-from exporter.tools.environments import RECIPES, make_recipe
 
 DAY = 24 * 3600
+ORT117 = """
+[tool.exporter.environments.ort117]
+requirements = ["onnxruntime==1.17.*"]
+[tool.exporter.devices.ort117]
+runtime = "onnxruntime"
+providers = ["CPUExecutionProvider"]
+environment = "ort117"
+"""
 
 
 def store(folder: Path, *requirements: str) -> Path:
@@ -35,64 +41,19 @@ def store(folder: Path, *requirements: str) -> Path:
     return location
 
 
-@pytest.mark.parametrize("package", RECIPES)
-def test_a_recipe_is_a_valid_device(package: str, tmp_path: Path) -> None:
-    recipe = make_recipe(package, "1.20")
-    (tmp_path / "pyproject.toml").write_text(f"[tool.exporter]\njobs = 2\n\n{recipe}\n")
-    device = load_settings(tmp_path).find_device(recipe.name)
-    assert device.environment is not None
-    expected = "npm:onnxruntime-web@1.20" if package == "onnxruntime-web" else f"{package}==1.20.*"
-    plugin = ("onnxruntime>=1.24",) if device.provider_library else ()
-    assert device.environment.requirements == recipe.requirements == (expected, *plugin)
-    assert device.runtime == RECIPES[package][1]
-
-
-@pytest.mark.parametrize(
-    ("version", "requirements"),
-    [
-        ("1.16", ("onnxruntime==1.16.*", "numpy<2")),
-        ("1.18.1", ("onnxruntime==1.18.1", "numpy<2")),
-        ("1.19", ("onnxruntime==1.19.*",)),
-    ],
-)
-def test_an_older_release_has_an_older_numpy(version: str, requirements: tuple[str, ...]) -> None:
-    recipe = make_recipe("onnxruntime", version)
-    assert recipe.requirements == requirements
-    assert recipe.name == f"ort{version.replace('.', '')}"
-
-
-@pytest.mark.parametrize(
-    ("running", "version", "python"),
-    [
-        ((3, 11), "1.16", ""),
-        ((3, 12), "1.16", "python3.11"),
-        ((3, 13), "1.16", "python3.11"),
-        ((3, 13), "1.18", "python3.12"),
-        ((3, 13), "1.20", ""),
-        ((3, 14), "1.20", "python3.13"),
-    ],
-)
-def test_a_release_without_wheels_for_this_python_has_another(
-    running: tuple[int, int], version: str, python: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(environments.sys, "version_info", (*running, 0))
-    assert make_recipe("onnxruntime", version).python == python
-    assert make_recipe("onnxruntime", version, python="other").python == "other"
-
-
-@pytest.mark.parametrize(
-    ("package", "version", "message"),
-    [
-        ("onnxruntme", "1.17", "did you mean 'onnxruntime'?"),
-        ("tensorrt", "10.0", "use one of onnxruntime, openvino, onnx, tract"),
-        ("onnxruntime", "1", "expected a version such as 1.17 or 1.17.3, got '1'"),
-        ("onnxruntime", "1.17rc1", "got '1.17rc1'"),
-    ],
-)
-def test_an_unknown_recipe_is_refused(package: str, version: str, message: str) -> None:
-    with pytest.raises(ExporterError) as raised:
-        make_recipe(package, version)
-    assert message in str(raised.value)
+def test_the_tables_of_the_page_are_valid_devices(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/devices.md").read_text()
+    tables = [
+        text for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "requirements" in text
+    ]
+    for number, text in enumerate(tables):
+        root = tmp_path / str(number)
+        root.mkdir()
+        (root / "pyproject.toml").write_text(text)
+        project = load_settings(root)
+        names = {each.name for each in project.environments}
+        assert names
+        assert names == {d.environment.name for d in project.devices if d.environment}
 
 
 def test_environments_have_sizes_and_are_removed(tmp_path: Path) -> None:
@@ -128,7 +89,7 @@ def test_garbage_is_what_no_table_names(is_shared: bool, tmp_path: Path) -> None
 def test_the_environment_of_a_device_is_located(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pyproject.toml").write_text(str(make_recipe("onnxruntime", "1.17")))
+    (tmp_path / "pyproject.toml").write_text(ORT117)
     project = load_settings(tmp_path)
     device = locate_environments(project).find_device("ort117")
     assert device.environment is not None

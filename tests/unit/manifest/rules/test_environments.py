@@ -99,7 +99,7 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
         (
             '[tool.exporter.devices.web]\nruntime = "web"\n',
             1,
-            "needs `environment`; see `exporter environments add onnxruntime-web 1.30`",
+            "needs `environment`; docs/devices.md has its tables",
         ),
         (
             ENVIRONMENT + '[tool.exporter.devices.web]\nruntime = "web"\nenvironment = "ort117"\n',
