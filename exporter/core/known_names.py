@@ -33,12 +33,13 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-killed": {"status": "killed"},
     "E-timeout": {"status": "timeout"},
     "E-crash": {"status": "crash"},
-    "E-pass": {"message": r"pass \d+ of \d+ \("},
+    "E-pass": {"message": r"(.*\": )?pass \d+ of \d+ \("},
     "E-entry": {"stage": "source", "message": r"\S+\.toml(:\d+)?: "},
-    "E-contract": {"stage": "source", "status": "fail"},
+    "E-contract": {"status": "fail", "place": r"source |parity .*PyTorch itself fails on "},
     "E-import": {
         "stage": "source",
-        "message": r"(\w*Import|ModuleNotFound|Syntax|Indentation)Error\b",
+        "message": r".*in the import of "
+        r"|(.*\": )?(\w*Import|ModuleNotFound|Syntax|Indentation)Error\b",
     },
     "E-weights": {"stage": "source", "message": r".*(`weights|\bweights\b|sha256)"},
     "E-source": {"stage": "source"},

@@ -114,6 +114,15 @@ def _shorten_frame(match: re.Match[str]) -> str:
     return path.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
+#: Parts of messages of torch and ONNX Runtime that say nothing about the model.
+_INTERNALS = re.compile(
+    r" ?\[Caused by the value .*?(?:in the TorchScript graph\. .*?\]|(?=; the operator is)|$)"
+    r"|\.? Please feel free to request support .*?(?=; the operator is|$)"
+    r"| \(unhinted: .*?\)\.|  ?\(Size-like symbols: [^)]*\)"
+    r"|\b\w{1,40}\.(?:h|cc|cpp):\d+ [^()]{1,99}\([^()]{0,300}\) (?=\w)"
+)
+
+
 def redact(text: str, *, limit: int) -> str:
     """Return `text` without controls, folders, addresses and times, shortened to `limit`."""
     function = _redact_cached if len(text) <= _CACHED_LENGTH else _redact_cached.__wrapped__
@@ -122,7 +131,8 @@ def redact(text: str, *, limit: int) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def _redact_cached(text: str, limit: int) -> str:
-    text = _LOG_PREFIX.sub(r"\1 ", _ADDRESS.sub("0x…", remove_controls(text)))
+    text = _ADDRESS.sub("0x…", _INTERNALS.sub("", remove_controls(text)))
+    text = _LOG_PREFIX.sub(r"\1 ", text)
     text = _FOLDERS.sub("", _FRAME.sub(_shorten_frame, text))
     for folder in _local_folders():
         text = text.replace(folder, "")

@@ -274,6 +274,8 @@ class Culprit(StrEnum):
     """The cause of a wrong output."""
 
     EXPORTER = "exporter"
+    TRACE = "trace"
+    """The exporter kept what Python code of the model did for the example."""
     EXPORTER_OPTIMIZER = "exporter's optimizer"
     """The same export is right without dynamo's graph optimizer."""
     OPTIMIZER = "ONNX Runtime optimizer"
@@ -400,6 +402,7 @@ class Record(ChecksummedModel):
             "stage": self.stage or "",
             "check": self.check or "",
             "message": self.message,
+            "place": f"{self.stage} {self.message}",
             "missing": "yes" if self.missing else "",
             "culprit": self.blame.culprit if self.blame else "",
         }

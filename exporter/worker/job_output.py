@@ -24,7 +24,7 @@ from exporter.worker.dependencies.source_files import (
     expand_globs,
 )
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.process.failure import Failure
+from exporter.worker.process.failure import Failure, quote_line
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
 
@@ -34,7 +34,7 @@ _SHARED_STAGES = (Stage.SOURCE, Stage.CAPTURE)
 _MAX_SECONDS = 30.0
 _SHARE = 0.25
 #: The fields of a record that a diagnosis sets.
-_EXPLAINED = ("message", "blame", "missing", "obstacles", "broken_pass", "advice")
+_EXPLAINED = ("message", "lines", "blame", "missing", "obstacles", "broken_pass", "advice")
 Fields: TypeAlias = Mapping[str, Any]
 
 
@@ -99,6 +99,8 @@ class JobOutput:
         """Write the records of all cells of the opsets that a failure affects; then diagnose it."""
         records = []
         advice = self._list_withheld(is_failure=True)
+        if failure.lines:
+            failure.message = f"{quote_line(failure.lines[0], self.root)}: {failure.message}"
         for opset in opsets:
             log = None if failure.stage in _SHARED_STAGES else opset.opset
             for cell in self.job.list_opset_cells(opset):

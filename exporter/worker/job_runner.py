@@ -396,7 +396,8 @@ def _export_by_opset(
             exported = export_module(context, _list_opset_routes(output, opset, prepared), scratch)
             _write_file(output, opset.opset, prepared, exported)
     except Failure as failure:
-        explain = partial(explain_failure, failure, context)
+        check_context = make_check_context(output, context, samples)
+        explain = partial(explain_failure, failure, context, check_context)
         replace(output, operators=operators).write_failures((opset,), failure, times, explain)
         return samples
     finally:
@@ -448,7 +449,8 @@ def _export_by_dynamo(
                 _write_file(output, opset.opset, prepared, exported)
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
-            explain = partial(explain_failure, failure, context)
+            check_context = make_check_context(output, context, samples)
+            explain = partial(explain_failure, failure, context, check_context)
             output.write_failures((opset,), failure, times, explain)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))

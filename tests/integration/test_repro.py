@@ -136,7 +136,7 @@ def reproduce(project: Path, cell: str, folder: Path) -> subprocess.CompletedPro
 def test_a_wrong_output_is_reproduced_with_both_values(project: Path, tmp_path: Path) -> None:
     record = read_cells(project)["baked/17/cpu"]
     assert record.blame is not None
-    assert record.blame.culprit is Culprit.EXPORTER
+    assert record.blame.culprit is Culprit.TRACE
     process = reproduce(project, "baked/17/cpu", tmp_path / "baked")
     assert process.returncode == 1, process.stdout
     assert "WRONG: output y is off by" in process.stdout
@@ -145,7 +145,7 @@ def test_a_wrong_output_is_reproduced_with_both_values(project: Path, tmp_path: 
     readme = (tmp_path / "baked/README.md").read_text()
     assert 'source = "models.py:Baked"' in readme
     assert "[models.lacking]" not in readme
-    assert "Culprit: exporter" in readme
+    assert "Culprit: trace" in readme
     assert "manifests/models.py:" in readme
 
 
@@ -166,9 +166,8 @@ def test_a_failing_conversion_is_reproduced(project: Path, tmp_path: Path, opset
 def test_a_failing_capture_is_reproduced(project: Path, tmp_path: Path) -> None:
     record = read_cells(project)["fixed/18/cpu"]
     assert record.stage == "capture"
-    assert record.advice == (
-        "dimension 0 of input 'x' is always 3 in this model: replace 'batch' by 3 (promises less)",
-    )
+    assert "the capture has this size only" in record.message
+    assert "a static shape of 3 for dimension inputs['x'].shape[0]" in record.message
     process = reproduce(project, "fixed", tmp_path / "fixed")
     assert process.returncode == 1, process.stdout
     assert "inferred a static shape of 3" in process.stdout

@@ -182,7 +182,7 @@ def _format_red_groups(
         yield format_red_line(group.label, record), choose_color(record.status)
         code = record.failure_code
         yield f"    code: {code}, explained by `exporter guide {code}`", None
-        for advice in record.advice:
+        for advice in (each for each in record.advice if each not in record.message):
             yield f"    advice: {join_lines(advice)}", None
         if (line := failures.summarize_failure(record)) and (record.blame or record.missing):
             yield f"    {join_lines(line)}", None
@@ -190,8 +190,8 @@ def _format_red_groups(
             yield f"    obstacle: {join_lines(obstacle)}", None
         yield f"    promised at {manifest.find_model(record.cell.model).location}", None
         reasons = failures.explain_failure(record, manifest.project.command)
-        # `summarize_failure` contains the lines of the model in these two cases.
-        if reasons.lines and not record.blame and not record.missing:
+        # The message begins with the line of the model, if there is one.
+        if reasons.lines and reasons.lines[0] not in record.message:
             yield f"    in the model at {', '.join(reasons.lines)}", None
         if reasons.repro_command:
             yield f"    reproduce: {reasons.repro_command}", None

@@ -177,8 +177,8 @@ def find_model_lines(record: Record) -> tuple[str, ...]:
 
 
 def _list_traced_constants(record: Record) -> tuple[str, ...]:
-    """Return the lines of the tracer's warnings, if the exporter is the culprit."""
-    if record.blame is None or record.blame.culprit is not Culprit.EXPORTER:
+    """Return the lines of the tracer's warnings, if the trace or the exporter is at fault."""
+    if record.blame is None or record.blame.culprit not in (Culprit.TRACE, Culprit.EXPORTER):
         return ()
     notes = (
         note.removeprefix(TRACER_PREFIX) for note in record.notes if note.startswith(TRACER_PREFIX)

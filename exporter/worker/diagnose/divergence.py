@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,7 @@ from exporter.checks.protocol import SampleData
 from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.sources import COMMON_OPTIONS
-from exporter.planning.plan import FIRST_DYNAMO_OPSET
-from exporter.records.record import Divergence, Route
+from exporter.records.record import Divergence
 from exporter.runtimes import Session
 from exporter.runtimes.session import Array
 from exporter.worker.diagnose.runtime_values import (
@@ -33,6 +32,7 @@ from exporter.worker.diagnose.runtime_values import (
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
+    FileOrigin,
     export_module,
     export_program,
     list_routes,
@@ -47,10 +47,11 @@ from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, 
 from exporter.worker.process.failure import Failure, find_node_line
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
+from exporter.worker.reference.rounding_runs import FunctionMode
 
 UNOPTIMIZED = {"optimize": False}
 #: The highest opset of TorchScript's exporter.
-_LAST_TORCHSCRIPT_OPSET = 20
+LAST_TORCHSCRIPT_OPSET = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,8 @@ class ReExport:
     """The decomposed program of dynamo."""
     lines: Mapping[str, str] = field(default_factory=dict)
     """The line of the model by the name of a value."""
+    origin: FileOrigin | None = None
+    """The route and the notes of another way to export."""
 
 
 def is_optimized(context: ExportContext) -> bool:
@@ -98,7 +101,10 @@ def repeat_export(
             options = {**context.spec.options, "verbose": True}
             spec = context.spec.model_copy(update={"options": options})
             current = replace(context, spec=spec)
-            graph = _convert_by_torchscript(current, (context.route,), scratch)
+            state = ModelSnapshot(context.model)
+            path = scratch / "converted" / "model.onnx"
+            graph = export_module(current, (context.route,), path).graph
+            state.restore()
         lines = {
             str(output.name): line
             for node in graph.graph
@@ -109,48 +115,45 @@ def repeat_export(
 
 
 @contextmanager
-def export_with_other_exporter(
-    context: ExportContext, folder: Path, *, converts_opset: bool = False
-) -> Iterator[ReExport | None]:
-    """Export by the other exporter; None if it does not support the opset.
+def export_variant(
+    context: ExportContext,
+    folder: Path,
+    exporter: str,
+    capture: str,
+    opset: int | None = None,
+    call: Any = None,
+) -> Iterator[ReExport]:
+    """Export by any exporter and capture, at the same opset or at another one.
 
-    `converts_opset`: Whether dynamo may convert its file down to the opset, possibly in vain.
+    `call`: A function that calls the functions of torch in place of the model.
 
     Raises:
         Failure: If this export fails.
     """
-    by_dynamo = context.route.exporter == "torchscript"
-    opset = context.opset
-    first = 0 if converts_opset else FIRST_DYNAMO_OPSET
-    if opset < first if by_dynamo else opset > _LAST_TORCHSCRIPT_OPSET:
-        yield None
-        return
+    spec, model = context.spec, context.model
+    is_same = exporter == context.route.exporter
+    # Most options belong to one exporter only.
+    options = {key: spec.options[key] for key in spec.options if is_same or key in COMMON_OPTIONS}
+    is_usual = capture in ("export", "trace")
+    spec = spec.model_copy(update={"options": options, "capture": None if is_usual else capture})
+    route = context.route.model_copy(update={"exporter": exporter, "capture": capture})
+    job = context.job.model_copy(update={"opset": opset or context.opset, "route": route})
+    state = ModelSnapshot(model)
     with _create_scratch(folder) as scratch:
-        # Most options belong to one exporter only.
-        options = {
-            key: value for key, value in context.spec.options.items() if key in COMMON_OPTIONS
-        }
-        spec = context.spec.model_copy(update={"options": options, "capture": None})
-        if by_dynamo:
-            route = Route(exporter="dynamo", capture="export", reason="")
-            routes = list_routes(spec, route, context.model)
-            captures = Captures(context.model, spec, context.inputs, context.root)
-            graph = export_program(replace(context, spec=spec), routes, captures, scratch).graph
-        else:
-            route = Route(exporter="torchscript", capture="trace", reason="")
-            routes = list_routes(spec, route, context.model)
-            graph = _convert_by_torchscript(replace(context, spec=spec), routes, scratch)
-        yield ReExport(path=_write(graph, context, scratch))
-
-
-def _convert_by_torchscript(
-    context: ExportContext, routes: Sequence[Route], scratch: Path
-) -> ir.Model:
-    state = ModelSnapshot(context.model)
-    try:
-        return export_module(context, routes, scratch / "converted" / "model.onnx").graph
-    finally:
-        state.restore()
+        try:
+            with FunctionMode(call) if call else nullcontext():
+                if capture == "script" and isinstance(model, torch.nn.Module):
+                    model = torch.jit.script(model)
+                current = replace(context, spec=spec, job=job, model=model, program=None)
+                routes = list_routes(spec, route, model)
+                if exporter == "dynamo":
+                    captures = Captures(model, spec, context.inputs, context.root)
+                    exported = export_program(current, routes, captures, scratch)
+                else:
+                    exported = export_module(current, routes, scratch / "converted" / "model.onnx")
+        finally:
+            state.restore()
+        yield ReExport(path=_write(exported.graph, current, scratch), origin=exported)
 
 
 def _write(graph: ir.Model, context: ExportContext, scratch: Path) -> Path:

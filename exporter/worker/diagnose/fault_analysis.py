@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,6 @@ from exporter.runtimes.session import OnnxValue
 from exporter.worker.diagnose.divergence import (
     DivergenceLocator,
     ReExport,
-    export_with_other_exporter,
     is_optimized,
     repeat_export,
 )
@@ -48,7 +46,8 @@ from exporter.worker.model.call_objects import wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import collect_in_fork
-from exporter.worker.reference.eager_run import BufferSnapshot, run_model, to_value
+from exporter.worker.reference.eager_run import run_model, to_value
+from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.torch_private import internals
 
 #: The fill by which `masked_by` selects the positions with this value.
@@ -127,7 +126,7 @@ def describe_stored_state(context: ExportContext, replay: SampleReplay) -> str:
     The sample runs again in the model after all other calls, and in a new model before any call. A
     source that creates another model in each call shows nothing, so two new models are compared.
     """
-    new, other = (_load_model(context) for _ in range(2))
+    new, other = (load_new_model(context) for _ in range(2))
     is_comparable = new is not other and new is not context.model
     is_comparable = is_comparable and not _list_changed_weights(new, other)
     runs = [("PyTorch again, after other calls", context.model)]
@@ -150,7 +149,7 @@ def _compare(model: Model, context: ExportContext, replay: SampleReplay) -> str:
         for item in spec.inputs
         if item.name in data.inputs
     }
-    state = BufferSnapshot(model)
+    state = ModelSnapshot(model)
     try:
         outputs = tuple(to_value(output) for output in run_model(model, spec, inputs))
     except Failure as failure:
@@ -162,7 +161,8 @@ def _compare(model: Model, context: ExportContext, replay: SampleReplay) -> str:
     return "" if result.is_right else result.text
 
 
-def _load_model(context: ExportContext) -> Model:
+def load_new_model(context: ExportContext) -> Model:
+    """Return the model as it is before any call."""
     spec, root = context.spec, context.root
     return wrap_with_call_objects(load_model(spec, root), spec, root)
 
@@ -193,7 +193,7 @@ def _are_equal(value: Any, other: Any) -> bool:
 #: If PyTorch's error is within this factor of the file's error, both are rounding.
 _ROUNDING = 10.0
 #: Two runtimes with the same wrong result differ by rounding only, less than this share.
-_SAME = 1e-3
+SAME = 1e-3
 #: CPU seconds of the reference evaluator, which is slow.
 REFERENCE_SECONDS = 10.0
 _REFERENCE = "onnx.reference"
@@ -386,7 +386,7 @@ def _try_runtime(cell: FaultyCell, load: Open) -> Iterator[tuple[str, bool, bool
     are_equal = (
         outputs is others  # both fail
         if outputs is None or others is None
-        else measure_distance(outputs, others) < _SAME
+        else measure_distance(outputs, others) < SAME
     )
     yield cell.describe_result(result), result.is_right, are_equal
 
@@ -419,7 +419,7 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
 
 
 def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
-    """Export the model again, and with the other exporter."""
+    """Export the model again, and without the exporter's optimizer."""
     folder = cell.check_context.folder.path
     yield from _compare_declared(cell)
     is_file_wrong, may_be_optimizer = False, is_optimized(cell.context)
@@ -442,12 +442,15 @@ def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
         return
     if may_be_optimizer:
         unoptimized = repeat_export(cell.context, folder, optimize=False)
-        name, culprit = "the same export without its optimizer", Culprit.EXPORTER_OPTIMIZER
-        finding = _try_export(cell, name, culprit, unoptimized)
-        yield replace(finding, is_final=finding.culprit is not None)
-    exporter = "TorchScript" if cell.context.route.exporter == "dynamo" else "dynamo"
-    other = export_with_other_exporter(cell.context, folder)
-    yield _try_export(cell, f"{exporter} at the same opset", Culprit.EXPORTER, other)
+        name = "the same export without its optimizer"
+        try:
+            with unoptimized as other:
+                result = cell.replay.compare(cell.open(other.path))
+        except (Failure, LoadFailure, RuntimeUnavailable) as error:
+            yield Finding(f"{name}: {error}")
+            return
+        culprit = Culprit.EXPORTER_OPTIMIZER if result.is_right else None
+        yield Finding(f"{name}: {cell.describe_result(result)}", culprit)
 
 
 def _blame_artifact(cell: FaultyCell) -> Iterator[Finding]:
@@ -464,24 +467,6 @@ def _compare_declared(cell: FaultyCell) -> Iterator[Finding]:
         result = declared.compare(cell.session)
         reason = "; the file contains constants of these inputs" if result.is_right else ""
         yield Finding(f"on the declared inputs: {result.text}{reason}")
-
-
-def _try_export(
-    cell: FaultyCell,
-    name: str,
-    culprit: Culprit,
-    export: AbstractContextManager[ReExport | None],
-) -> Finding:
-    """Return the result of another export, with the culprit if its file is right."""
-    try:
-        with export as other:
-            if other is None:
-                return Finding()
-            result = cell.replay.compare(cell.open(other.path))
-    except (Failure, LoadFailure, RuntimeUnavailable) as error:
-        return Finding(f"{name}: {error}")
-    text = f"{name}: {cell.describe_result(result)}"
-    return Finding(text, culprit if result.is_right else None)
 
 
 def _run_sample(session: Session, replay: SampleReplay) -> list[OnnxValue] | None:

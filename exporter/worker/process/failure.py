@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import re
 import sys
 import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from exporter.core.text import pluralize, redact
+from exporter.core.text import pluralize, redact, shorten
 from exporter.records.record import Attempt, Stage, Status
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
 
@@ -57,6 +59,13 @@ def find_node_line(node: Any, root: Path) -> str:
     else:  # of a traced graph
         trace = str(node.sourceRange())
     return find_source_line(trace, root)
+
+
+def quote_line(line: str, root: Path) -> str:
+    """Return `net.py:12: "x = int(x)"`, or the place alone if its file is not in the project."""
+    file, _, number = line.rpartition(":")
+    code = linecache.getline(str((root / file).absolute()), int(number)).strip()
+    return f'{line}: "{shorten(code, _MESSAGE_LENGTH // 5)}"' if code else line
 
 
 #: The classes of nodes: of a captured program, of a file, and of a traced graph.
@@ -218,10 +227,28 @@ def wrap_errors(stage: Stage) -> Iterator[None]:
         _, _, short = origin.operator.replace("::", ".").partition(".")
         if origin.operator and (short.partition(".")[0] or origin.operator) not in message:
             message = f"{message}; the operator is {origin.operator}"
+        if stage is Stage.SOURCE and (failed := find_failed_import(error)):
+            package, origin = failed
+            message = f"{message} in the import of {package}"
         lines = (origin.line,) if origin.line else ()
         raise Failure(stage, message, detail=detail, status=status, lines=lines) from error
     finally:
         restore_import_path()
+
+
+def find_failed_import(error: BaseException) -> tuple[str, ErrorOrigin] | None:
+    """Return the installed package whose import fails, and the line of the project with it."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    names = [frame.f_globals.get("__name__", "") for frame, _ in frames]
+    for index, (frame, number) in enumerate(frames[:-1]):
+        line = find_frame_line([(frame, number)], Path())
+        inside = [name for name in names[index + 1 :] if not name.startswith("importlib")]
+        if line and inside and names[index + 1].startswith("importlib"):
+            with suppress(PackageNotFoundError):  # code of the project
+                package = inside[0].partition(".")[0]
+                package = f"{package} {version(package)} beside torch {version('torch')}"
+                return f"{package}; install both from one index", ErrorOrigin(line=line)
+    return None
 
 
 def format_error(error: BaseException) -> str:

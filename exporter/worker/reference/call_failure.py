@@ -9,7 +9,10 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -19,6 +22,7 @@ from exporter.manifest import ModelSpec
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.inputs.inputs_from import select_inputs_function
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
@@ -61,10 +65,68 @@ def explain_declared_call(
     reason = _explain_index(failure.message, model, spec, declared, inputs)
     if not failure.lines and _ARGUMENT_ERROR.match(failure.message):
         reason = _describe_arguments(model, spec)
-    if not _CODE_ERROR.match(failure.message):
+    if change := _find_working_call(failure.message, model, spec, declared):
+        reason = f"PyTorch accepts {change}"
+    elif not _CODE_ERROR.match(failure.message):
         reason = reason or _describe_inputs(failure.message, spec, declared.sizes)
     failure.message = "; ".join(filter(None, (failure.message, reason)))
     return failure
+
+
+#: An argument of a function that takes no tensor.
+_FLAG = re.compile(r"(\w+)\(\): argument '(\w+)' must be bool, not Tensor")
+#: The divisors of sizes that are tried.
+_DIVISORS = range(2, 33)
+
+
+def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: InputSet) -> str:
+    """Return a change of the entry or of the line with which PyTorch runs, "" if none is known."""
+
+    def runs(sizes: Mapping[str, int], key: str = "", values: Sequence[object] = ()) -> bool:
+        pairs = zip(spec.inputs, values, strict=False)
+        items = [item.model_copy(update={key: value}) for item, value in pairs]
+        contract = spec.model_copy(update={"inputs": tuple(items) or spec.inputs})
+        try:
+            chosen = replace(declared, sizes=sizes)
+            # The working folder of a worker is the root of the project.
+            run_model(model, contract, draw_inputs(contract, chosen, Path()))
+        except Failure:
+            return False
+        return True
+
+    names, sizes = [item.name for item in spec.inputs], declared.sizes
+    if match := _FLAG.search(message):
+        owner = next(each for each in (torch.nn.functional, torch) if hasattr(each, match[1]))
+        function = getattr(owner, match[1])
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **{**kwargs, match[2]: bool(kwargs[match[2]])})
+
+        with patch.object(owner, match[1], call):
+            return f"{match[2]} = bool(...)" if runs(sizes) else ""
+    if _ARGUMENT_ERROR.match(message):
+        for places in (
+            [f"args[0].{name}" for name in names],
+            [f"args[0][{index}]" for index in range(len(names))],
+        ):
+            if runs(sizes, "at", places):
+                pairs = zip(names, places, strict=True)
+                return f"one container: {', '.join(f'{n}: at = {at!r}' for n, at in pairs)}"
+    elif not _CODE_ERROR.match(message) and spec.inputs_from is None:
+        axes = [axis.name for axis in spec.free_axes]
+        for factor in _DIVISORS if axes else ():
+            others = {
+                **sizes,
+                **{axis: factor * (5 + 2 * index) for index, axis in enumerate(axes)},
+            }
+            if runs(others):
+                needs = [axis for axis in axes if not runs({**others, axis: others[axis] + 1})]
+                tables = (
+                    f"{{ example = {others[axis]}, multiple_of = {factor} }}" for axis in needs
+                )
+                pairs = zip(needs, tables, strict=True)
+                return "only other sizes: " + ", ".join(f"axes.{n} = {text}" for n, text in pairs)
+    return ""
 
 
 def describe_failed_call(

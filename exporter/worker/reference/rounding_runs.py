@@ -69,19 +69,28 @@ def compute_in_float64() -> Iterator[None]:
     second copy of all weights. Views and lookups are exact without a cast. Layers that compare
     the dtypes of inputs and weights (`LSTM`) raise an error.
     """
-    with create_mode(_run_in_float64), _ConvolutionMode():
+    with create_mode(_run_in_float64), FunctionMode(_widen_convolutions):
         yield
 
 
-class _ConvolutionMode(TorchFunctionMode):
-    """A mode for convolutions, which compare dtypes before they call an operator."""
+class FunctionMode(TorchFunctionMode):
+    """A mode in which `run` calls each function of torch."""
+
+    def __init__(self, run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        super().__init__()
+        self._run = run
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func in _CONVOLUTIONS:
-            args, kwargs = internals.tree_map(_widen, (args, kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        return self._run(func, args, kwargs or {})
+
+
+def _widen_convolutions(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Cast the arguments of convolutions, which compare dtypes before they call an operator."""
+    if func in _CONVOLUTIONS:
+        args, kwargs = internals.tree_map(_widen, (args, kwargs))
+    return func(*args, **kwargs)
 
 
 def create_mode(run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:

@@ -40,7 +40,7 @@ def test_the_end_of_a_diagnosis_changes_no_verdict(
     assert tuple(note for note in record.notes if "diagnosis" in note) == notes
     # The results before the end are kept.
     assert record.blame is not None
-    assert record.blame.culprit is Culprit.EXPORTER
+    assert record.blame.culprit is (Culprit.TRACE if end == "none" else Culprit.EXPORTER)
     assert "cpu and onnx.reference agree with each other" in record.blame.evidence
     is_complete = record.blame.evidence[-1].startswith("the same export again")
     assert is_complete is (end == "none")
@@ -51,21 +51,20 @@ CAPTURE = Expectation(stage="capture", reason="a constant size")
 
 
 @pytest.mark.parametrize(
-    ("net", "opset", "foreseen", "advice"),
-    [("Scaled", 13, AXES, 0), ("DoublesBySize", 18, CAPTURE, 1)],
+    ("net", "opset", "foreseen"), [("Scaled", 13, AXES), ("DoublesBySize", 18, CAPTURE)]
 )
 def test_a_foreseen_failure_has_no_experiment(
-    net: str, opset: int, foreseen: Expectation, advice: int, tmp_path: Path
+    net: str, opset: int, foreseen: Expectation, tmp_path: Path
 ) -> None:
     spec = wrong_contract(net, opsets=(opset,))
     other = foreseen.model_copy(update={"match": "another text"})
     full = run(spec.model_copy(update={"expect": (other,)}), tmp_path / "other")
     assert not full.undiagnosed
-    assert (full.blame is not None, len(full.advice)) == (not advice, 2 * advice)
+    assert full.advice
     short = run(spec.model_copy(update={"expect": (foreseen,)}), tmp_path / "foreseen")
     assert short.undiagnosed
-    assert (short.blame, len(short.advice)) == (None, advice)
-    assert short.message == full.message
+    assert (short.blame, short.advice) == (None, ())
+    assert short.message in full.message
 
 
 def test_a_thorough_proof_diagnoses_a_foreseen_failure(tmp_path: Path) -> None:

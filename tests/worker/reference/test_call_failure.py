@@ -119,8 +119,7 @@ def test_a_refused_example_shows_its_size(tmp_path: Path) -> None:
     failure = fail(Halves(), spec, tmp_path)
     assert failure.message == (
         "RuntimeError: shape '[2, -1, 4]' is invalid for input of size 12; "
-        "the declared inputs are 'x' float32 [batch, 4] with batch=3; "
-        "set another size by `axes.batch.example`"
+        "PyTorch accepts only other sizes: axes.batch = { example = 10, multiple_of = 2 }"
     )
     assert failure.lines == (find_line(Halves, "x.reshape"),)
 

@@ -1,0 +1,115 @@
+"""Models of failures that users reported, as small as possible."""
+
+from __future__ import annotations
+
+import importlib
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Resizes(nn.Module):
+    def forward(self, x):
+        return functional.interpolate(x, size=(2, 2), mode="bicubic", antialias=True)
+
+
+class Groups(nn.Module):
+    def forward(self, x):
+        return functional.scaled_dot_product_attention(x, x[:, :2], x[:, :2], enable_gqa=True)
+
+
+class Stops(nn.Module):
+    def forward(self, x):
+        ids = x.argmax(-1, keepdim=True)
+        if (x > 100).all():
+            return ids
+        return torch.cat([ids, ids], 1)
+
+
+class Drops(nn.Module):
+    def forward(self, x):
+        return functional.dropout(x, 0.5) + 1
+
+
+class Draws(nn.Module):
+    def forward(self, x):
+        return x + torch.randint(0, 100, (1,))
+
+
+class Keeps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cos = None
+
+    def forward(self, x):
+        if self.cos is None or x.shape[0] > self.cos.shape[0]:
+            self.cos = torch.arange(x.shape[0], dtype=torch.float32)[:, None].cos()
+        return x * self.cos[: x.shape[0]]
+
+
+class Repeats(nn.Module):
+    def forward(self, x):
+        rows = []
+        for index in range(x.shape[0]):
+            rows.append(x[index] + 1)  # noqa: PERF401
+        return torch.stack(rows)
+
+
+class Derives(nn.Module):
+    def forward(self, x):
+        x = x.detach().requires_grad_(True)
+        with torch.enable_grad():
+            return torch.autograd.grad(x.tanh().sum(), x)[0]
+
+
+class Narrow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.line(x * 2)
+
+
+class Flips(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        return self.rnn(x.flip(0))[0].flip(0)
+
+
+class Flags(nn.Module):
+    def forward(self, x):
+        return functional.scaled_dot_product_attention(x, x, x, is_causal=x.sum() > 100)
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        return functional.max_pool1d(x[None], 4)[0].repeat_interleave(4, 1) + x
+
+
+class Reads(nn.Module):
+    def forward(self, batch):
+        return batch["x"] * batch["mask"]
+
+
+class Calls(nn.Module):
+    def forward(self, x):
+        return Plugin.apply(x)
+
+
+class Plugin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("mycompany::Swish", x)
+
+
+def build_detector():
+    return importlib.import_module("oldvision").Detector()

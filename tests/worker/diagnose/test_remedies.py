@@ -1,0 +1,234 @@
+"""The cause, the line and the fix of failures that users reported."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.manifest import Axis
+from exporter.records.record import Culprit, Record
+from tests.traps.prove import export
+from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+
+NETS = Path(__file__).with_name("reported_nets.py")
+DYNAMO = 'exporter = "dynamo": its file passes all checks at opset 17'
+TORCHSCRIPT = 'exporter = "torchscript": its file passes all checks at opset 18'
+LATER = "opset 18 (dynamo): its file passes all checks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A model at one opset, and the expected diagnosis."""
+
+    net: str
+    opset: int
+    code: str
+    line: str = ""
+    """A part of the line of the model; "" if the problem has none."""
+    cause: str = ""
+    """A part of the message."""
+    fix: str = ""
+    """A part of the message or of the advice."""
+    culprit: Culprit | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+def shapes(shape: list[object], output: list[object] | None = None) -> dict[str, Any]:
+    """Return the declarations of one input and one output."""
+    return {
+        "inputs": (declare_input("x", *shape),),
+        "outputs": (declare_output("y", *(output or shape)),),
+    }
+
+
+CASES = (
+    Case(
+        net="Resizes",
+        opset=16,
+        code="E-operator",
+        line="return functional.interpolate",
+        cause="aten::_upsample_bicubic2d_aa",
+        fix=LATER,
+        changes=shapes(["batch", 1, 5, 5], ["batch", 1, 2, 2]),
+    ),
+    Case(
+        net="Groups",
+        opset=17,
+        code="E-convert",
+        line="enable_gqa=True",
+        cause="not implemented if enable_gqa",
+        fix=DYNAMO,
+        changes=shapes(["batch", 4, 3, 4]),
+    ),
+    Case(
+        net="Stops",
+        opset=18,
+        code="E-capture",
+        line="if (x > 100).all()",
+        cause="it needs a value of a tensor",
+        fix='exporter = "torchscript" and capture = "script": its file passes',
+        changes={"outputs": (declare_output("y", "batch", "steps", dtype="int64"),)},
+    ),
+    Case(
+        net="Drops",
+        opset=17,
+        code="E-random",
+        line="functional.dropout",
+        cause="it draws random numbers",
+        fix="training = self.training",
+        culprit=Culprit.MODEL,
+    ),
+    Case(
+        net="Draws",
+        opset=17,
+        code="E-random",
+        line="torch.randint",
+        cause="it draws random numbers",
+        fix="draw the numbers once",
+        culprit=Culprit.MODEL,
+    ),
+    Case(
+        net="Keeps",
+        opset=17,
+        code="E-state",
+        line="self.cos = torch.arange",
+        cause="a call keeps cos",
+        fix="compute them in each call",
+        culprit=Culprit.MODEL,
+    ),
+    Case(
+        net="Repeats",
+        opset=17,
+        code="E-axes",
+        line="for index in range(x.shape[0])",
+        cause="as often as for the example",
+        fix='capture = "script": its file passes',
+        culprit=Culprit.TRACE,
+    ),
+    Case(
+        net="Derives",
+        opset=18,
+        code="E-capture",
+        line="torch.autograd.grad(",
+        cause="no exporter keeps derivatives",
+        fix="no setting helps",
+    ),
+    Case(
+        net="Narrow",
+        opset=17,
+        code="E-load",
+        line="self.line(x * 2)",
+        cause="no kernel for Mul in bfloat16",
+        fix="compute in float32, with casts",
+        culprit=Culprit.RUNTIME,
+        changes={
+            "precision": "bfloat16",
+            "inputs": (declare_input(dtype="bfloat16"),),
+            "outputs": (declare_output("y", "batch", 4, dtype="bfloat16"),),
+        },
+    ),
+    Case(
+        net="Flips",
+        opset=18,
+        code="E-axis-fixed",
+        line="self.rnn(x.flip(0))",
+        fix=TORCHSCRIPT,
+        changes=shapes(["batch", 1, 4]),
+    ),
+    Case(
+        net="Flags",
+        opset=17,
+        code="E-source",
+        line="is_causal=x.sum() > 100",
+        fix="PyTorch accepts is_causal = bool(...)",
+        changes=shapes(["batch", 3, 4]),
+    ),
+    Case(
+        net="Halves",
+        opset=17,
+        code="E-source",
+        line="repeat_interleave(4, 1)",
+        fix="multiple_of = 4",
+        changes=shapes([4, "batch"]) | {"axes": (Axis(name="batch", example=5),)},
+    ),
+    Case(
+        net="Reads",
+        opset=17,
+        code="E-source",
+        fix="mask: at = 'args[0].mask'",
+        changes={
+            "inputs": (
+                declare_input("x", at="args[0]"),
+                declare_input("mask", at="args[1]"),
+            )
+        },
+    ),
+    Case(
+        net="Calls",
+        opset=17,
+        code="E-opset",
+        cause="the file uses the domain 'mycompany'",
+        fix=f"{DYNAMO}; it replaces the operators of mycompany by those of ONNX",
+    ),
+)
+
+
+def find_line(text: str) -> str:
+    """Return `reported_nets.py:<line>` of the only line with the text."""
+    lines = NETS.read_text(encoding="utf-8").splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return f'reported_nets.py:{number}: "'
+
+
+def diagnose(case: Case, folder: Path) -> Record:
+    values = {
+        "source": f"diagnose/reported_nets.py:{case.net}",
+        "inputs": (declare_input(),),
+        "outputs": (declare_output("y", "batch", 4),),
+        "opsets": (case.opset,),
+    }
+    spec = make_contract(case.net, **(values | case.changes))
+    (record,) = export(spec, folder / "job", root=ROOT, diagnose=True)
+    return record
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.net)
+def test_a_reported_failure_has_its_cause_line_and_fix(case: Case, tmp_path: Path) -> None:
+    record = diagnose(case, tmp_path)
+    text = f"{record.message}\n{record.advice}"
+    assert record.failure_code == case.code, text
+    assert case.cause in record.message
+    assert case.fix in text
+    assert (record.blame.culprit if record.blame else None) is case.culprit
+    if case.line:
+        assert re.match(r"[\w/]*" + re.escape(find_line(case.line)), record.message), text
+    for internal in ("Caused by", "unhinted", "Please feel free"):
+        assert internal not in record.message
+
+
+def test_a_kept_branch_is_no_proof_for_other_values(tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.net == "Stops")
+    _, weaker = diagnose(case, tmp_path).advice
+    assert weaker.startswith(TORCHSCRIPT)
+    assert "for the checked values; it keeps the example's branch at" in weaker
+
+
+def test_a_package_that_fails_in_its_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'raise RuntimeError("operator oldvision::nms does not exist")\n'
+    metadata = tmp_path / "oldvision-0.9.dist-info"
+    metadata.mkdir()
+    (tmp_path / "oldvision.py").write_text(text)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: oldvision\nVersion: 0.9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    case = Case(net="build_detector", opset=17, code="E-import")
+    record = diagnose(case, tmp_path)
+    assert record.failure_code == case.code
+    assert find_line('import_module("oldvision")') in record.message
+    assert "in the import of oldvision 0.9 beside torch 2." in record.message
