@@ -55,11 +55,6 @@ def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) 
     assert lines[-1] == "1 cell compared, 1 regression"
     assert hash_files(exported) == before
 
-    command = run_exporter(exported, "rehearse", str(wheel), "--json")
-    report = json.loads(command.stdout)
-    assert (command.returncode, report["regressions"]) == (1, 1)
-    assert hash_files(exported) == before
-
     command = run_exporter(exported, "rehearse", str(wheel), "--markdown")
     assert command.returncode == 1
     assert command.stdout.startswith("# Rehearsal\n"), command.stderr
@@ -95,8 +90,6 @@ def test_the_cells_of_torchscript_are_exported_by_dynamo(exported: Path) -> None
     # IR version 10 needs a newer release than the opset does.
     assert set(outcomes.values()) == {("pass", "1.12 -> 1.18")}
     assert (report["exporter"], len(outcomes)) == ("dynamo", report["cells"])
-    command = run_exporter(exported, "rehearse", "--exporter", "dynamo", "--markdown")
-    assert "with a newer ONNX Runtime; 0 fail" in command.stdout
     assert hash_files(exported) == before
 
 

@@ -455,7 +455,7 @@ def _vary_sizes(
             fits = is_affordable(spec, axis, sizes, room=_THOROUGH_ROOM)
             is_allowed = axis.allows(size) and spec.allows_sizes(sizes)
             if size != axis.example and is_allowed and fits:
-                yield create_size_set(spec, sizes)
+                yield InputSet(name=f"{axis.name}={size}", kind="axis", sizes=sizes)
     yield from list_sweep(spec, [declared])
 
 
