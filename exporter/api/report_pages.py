@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,17 +40,16 @@ from exporter.report.pages.templates import (
 from exporter.report.report_files import (
     BADGE,
     CSV,
+    create_project_badge,
     describe_plugins,
     list_plugin_folders,
     render_exports,
 )
 from exporter.report.report_files import write_reports as write_files
-from exporter.report.rows.cells import AcceptanceHistory, Cell, format_head
+from exporter.report.rows.cells import AcceptanceHistory, Cell
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
-#: In the badge, but not in the table.
-_INITIAL = re.compile(r", \d+ with initial weights")
 #: The number of commits in a trend.
 _MOST_POINTS = 200
 
@@ -149,8 +147,9 @@ def find_merge_error(manifest: Manifest) -> str:
         cells = [_read_cell(row) for row in rows]
     except (OSError, ValueError, KeyError, TypeError):
         return ""  # there are none, or another program replaced them
-    if (head := format_head(cells)) != _INITIAL.sub("", badge):
-        return f"{BADGE}.json has '{badge}', and {CSV} '{head}'"
+    counted = create_project_badge(cells)["message"]
+    if counted != badge and "; " not in badge:  # older versions counted all outcomes in the badge
+        return f"{BADGE}.json has '{badge}', and {CSV} '{counted}'"
     is_same = {cell.id for cell in cells} == set(list_all_cells(manifest))
     return "" if is_same else f"{CSV} has other cells than the manifests"
 

@@ -78,7 +78,7 @@ def format_code(value: object) -> Markup:
     return escape_inline(text)
 
 
-def format_fence(value: object, language: Literal["text", "diff"] = "text") -> Markup:
+def format_fence(value: object, language: Literal["text", "diff", "python"] = "text") -> Markup:
     text = remove_controls(str(value).replace("\r\n", "\n").replace("\r", "\n"))
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     marks = "`" * max(3, longest + 1)
@@ -201,6 +201,15 @@ ELSEWHERE = Mark(
     meaning="unavailable here; committed evidence claims that it passed on another machine",
     letter="e",
     fill="#2b6cb0",
+)
+
+#: Beside the name of a model, and no mark of a cell.
+INITIAL = Mark(
+    symbol="🎲",
+    word="initial weights",
+    meaning="the file has drawn weights and no trained ones",
+    letter="i",
+    fill="#5f6b7a",
 )
 
 #: Symbol, letter, color and meaning.

@@ -27,7 +27,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
 from exporter.core.known_names import find_first_release, format_release
-from exporter.core.text import join_lines, remove_controls, truncate
+from exporter.core.text import join_lines, pluralize, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import RunRecord, Status
@@ -43,6 +43,7 @@ from exporter.report.rows.cells import (
     list_initial_models,
 )
 from exporter.report.rows.failures import explain_failure, summarize_failure
+from exporter.report.rows.matrix import count_parameters
 
 _COLUMNS = (
     "model",
@@ -233,7 +234,17 @@ Badge = dict[str, str]
 
 
 def create_project_badge(cells: Sequence[Cell]) -> Badge:
-    return _create_badge("ONNX exports", cells, format_head(cells))
+    """Return the badge of the project: a model is proved if a cell passes and no cell is red."""
+    models = {cell.id.model for cell in cells}
+    red = {cell.id.model for cell in cells if cell.is_red}
+    proved = {cell.id.model for cell in cells if cell.is_pass} - red
+    message = f"{pluralize(len(proved), 'model')} proved"
+    if red:
+        message = f"{len(red)} of {pluralize(len(models), 'model')} red"
+    elif not_run := sum(cell.record is None for cell in cells):
+        message += f", {pluralize(not_run, 'cell')} not run"
+    passing = [cell for cell in cells if cell.is_pass or cell.is_red or cell.record is None]
+    return _create_badge("ONNX exports", passing, message)
 
 
 def create_model_badge(model: str, cells: Sequence[Cell]) -> Badge:
@@ -282,14 +293,7 @@ def draw_badge(badge: Badge, comment: str) -> str:
 def draw_matrix(by_model: Mapping[str, Sequence[Cell]], comment: str) -> str:
     """Return the picture of the largest models, after a comment."""
     cells = [cell for each in by_model.values() for cell in each]
-    parameters = {
-        model: max(
-            (c.record.artifact.parameters for c in each if c.record and c.record.artifact),
-            default=0,
-        )
-        for model, each in by_model.items()
-    }
-    models = sorted(by_model, key=lambda model: -parameters[model])
+    models = sorted(by_model, key=lambda model: -count_parameters(by_model[model]))
     shown = models if len(models) <= _MOST_ROWS else models[: _MOST_ROWS - 1]
     names = [truncate(join_lines(model), _LONGEST_NAME) for model in shown]
     if more := len(models) - len(shown):

@@ -24,7 +24,7 @@ from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
-from exporter.report.formats import LEGEND, Mark, clean_message
+from exporter.report.formats import INITIAL, LEGEND, Mark, clean_message
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.rows import artifacts, failures, matrix
 from exporter.report.rows.cells import (
@@ -73,6 +73,7 @@ def build_model_page(
             if source.file in spec.data_files
         ),
         "opsets": opsets,
+        "load": _format_loading(cells, project),
         "matrix": rows,
         "is_wide": is_wide,
         "has_gaps": not is_wide and any(None in row["marks"] for row in rows),
@@ -99,6 +100,16 @@ def build_model_page(
         "trend": list_steps(history.trend, spec.id),
         "export_command": format_export_command(f"{spec.id}/*", project.command),
     }
+
+
+def _format_loading(cells: Sequence[Cell], project: Project) -> str:
+    """Return the code that runs the file of the highest opset that passes; "" without one."""
+    green = [cell.id for cell in cells if cell.is_pass]
+    if not green:
+        return ""
+    last = max(green, key=lambda id: id.opset)
+    path = f"{project.build}/{last.model}/{last.opset}.onnx"
+    return f'import onnxruntime\n\nsession = onnxruntime.InferenceSession("{path}")'
 
 
 def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row:
@@ -135,6 +146,10 @@ def build_overview(
         "models": len(by_model),
         "green": sum(cell.record is not None and cell.record.status.is_green for cell in cells),
         "legend": tuple(mark for mark in LEGEND if mark in used),
+        "initial": {
+            "mark": INITIAL,
+            "models": list_initial_models(cell.record for cell in cells),
+        },
         "runtimes": _describe_runtimes(manifest, by_model, run.tools),
         "matrix": matrix.build_matrix(manifest, by_model, history),
         "support": tuple(

@@ -160,8 +160,8 @@ def _format_table(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
 
 
-#: The largest number of opsets with a column each on a page, and of models in one part.
-WIDE = 17
+#: The most opsets with a column each on a page of 869 pixels, and the most models of a part.
+WIDE = 12
 LONG = 40
 
 
@@ -170,7 +170,7 @@ def build_matrix(
     by_model: Mapping[str, Sequence[Cell]],
     history: AcceptanceHistory | None = None,
 ) -> tuple[Row, ...]:
-    """Return the tables of the overview: models with red cells first, then changed ones.
+    """Return the tables of the overview: models with red cells first, then changed and large ones.
 
     Without a history, no model counts as changed.
     """
@@ -186,7 +186,14 @@ def build_matrix(
             name,
             {
                 model: by_model[model]
-                for model in sorted(models, key=lambda each: (each not in red, each not in changed))
+                for model in sorted(
+                    models,
+                    key=lambda each: (
+                        each not in red,
+                        each not in changed,
+                        -count_parameters(by_model[each]),
+                    ),
+                )
             },
             anchors,
             changed,
@@ -196,6 +203,12 @@ def build_matrix(
             key=lambda item: (red.isdisjoint(item[1]), changed.isdisjoint(item[1])),
         )
     )
+
+
+def count_parameters(cells: Iterable[Cell]) -> int:
+    """Return the largest number of parameters of the files of a model; 0 without a file."""
+    files = (cell.record.artifact for cell in cells if cell.record)
+    return max((file.parameters for file in files if file), default=0)
 
 
 def find_opset_runs(cells: Iterable[Cell]) -> tuple[Row, ...]:

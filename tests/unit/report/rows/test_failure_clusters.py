@@ -161,16 +161,18 @@ def test_further_labels_are_counted() -> None:
     )
 
 
-def test_red_cells_are_at_the_top_of_the_overview() -> None:
+def test_red_cells_have_one_line_each_below_the_table() -> None:
     records = [fail_without(f"{model}/9/cpu", "aten::foo") for model in "abc"]
     page = Page.of(render_pages(project("a", "b", "c"), make_run(*records))["COMPATIBILITY.md"])
     assert page.headings[:4] == [
         "Compatibility",
+        "Models",
         "Red cells",
         "🟥 error at convert: 3 cells of 3 models",
-        "Models",
     ]
-    assert "cells: a/9/cpu, b/9/cpu, c/9/cpu" in page.paragraphs
+    assert "Red cells: 3." in page.paragraphs
+    (row,) = [row for row in page.rows if row[0] == "🟥"]
+    assert row[1:3] == ["a/9/cpu, b/9/cpu, c/9/cpu", "error at convert"]
     assert "operator: aten::foo" in page.paragraphs
     assert "reproduce: exporter repro a/9/cpu" in page.paragraphs
 
