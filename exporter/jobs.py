@@ -241,6 +241,8 @@ class Sample(FrozenModel):
     """The kind of special values that all inputs have: `ends`, `constant` and so on."""
     undefined: Items[int] = ()
     """Positions of outputs with elements without a defined value, which are not compared."""
+    begins: bool = False
+    """Whether a step begins a loop, with inputs of its own."""
     captures: Items[str] = ()
     """The groups of files that are compared with it; if empty, every file is. A group is a capture
     with a condition that its sizes break, a trace with another branch there, or a sweep."""

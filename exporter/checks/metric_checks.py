@@ -114,6 +114,7 @@ class RolloutCheck:
         states: dict[str, Array] = {}
         figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
         for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
+            states = {} if sample.begins else states
             inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
             problem = ""
             try:
@@ -134,7 +135,7 @@ class RolloutCheck:
             if problem:
                 figures |= {"steps": number}
                 del figures["of_limit"]  # no review of single calls helps
-                message = f"step {number + 1} of {len(steps)}: {problem}"
+                message = f"{sample.name} of {len(steps)}: {problem}"
                 return self._report(Status.FAIL, message, figures)
         figures["steps"] = len(steps)
         first = steps[0].outputs

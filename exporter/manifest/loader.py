@@ -16,7 +16,7 @@ from exporter.manifest.resolved.call import Constant, Fill, Input
 from exporter.manifest.resolved.keys import Keys
 from exporter.manifest.resolved.model import Expectation, ModelSpec, Output, Skip
 from exporter.manifest.resolved.project import Manifest, Project
-from exporter.manifest.rules import fills, signature, sources
+from exporter.manifest.rules import fills, generation, signature, sources
 from exporter.manifest.rules.axes import check_shared_axes, resolve_axes
 from exporter.manifest.rules.layers import (
     EffectiveSettings,
@@ -27,7 +27,12 @@ from exporter.manifest.rules.layers import (
     resolve_overrides,
     resolve_tolerance,
 )
-from exporter.manifest.rules.validation import ManifestFile, validate_manifest
+from exporter.manifest.rules.validation import (
+    INTERFACE,
+    ManifestFile,
+    validate_interface,
+    validate_manifest,
+)
 from exporter.manifest.schema.entry import ID_PATTERN, ModelEntry, Settings
 from exporter.manifest.schema.tables import InputTable
 from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
@@ -51,7 +56,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "weights_sha256": sources.resolve_weights_hash,
     "passes": sources.resolve_passes,
     "metric": sources.resolve_metric,
-    "component": sources.resolve_component,
+    "component": generation.resolve_component,
     "artifact": sources.resolve_artifact,
     "expect": lambda model: resolve_conditions(model, "expect", Expectation),
     "skip": lambda model: resolve_conditions(model, "skip", Skip),
@@ -114,7 +119,8 @@ def _resolve_signature(model: EffectiveSettings) -> dict[str, Any]:
     shapes = {shape.path: shape for shape in signature.resolve_shapes(model)}
     fills.check_masks(model, shapes)
     comparators = fills.resolve_comparators(model, shapes)
-    rollout = fills.resolve_rollout(model, shapes) if model.has_valid("rollout") else None
+    is_valid = model.has_valid("rollout", "generate")
+    rollout = generation.resolve_rollout(model, shapes) if is_valid else None
     axes = resolve_axes(model, tuple(shapes.values()))
     cases = fills.resolve_cases(model, axes) if model.has_valid("cases") else ()
     if model.report:
@@ -247,13 +253,30 @@ class InheritanceGraph:
     entries: list[InheritedEntry] = field(default_factory=list)
     _by_id: dict[str, InheritedEntry] = field(default_factory=dict)
     _unreadable: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+    _interfaces: dict[str, Layer] = field(default_factory=dict)
+    """The inputs, outputs and axes of models that generate, by the name of the file."""
 
     def add(self, file: ManifestFile) -> None:
+        if file.file.name.endswith(INTERFACE):
+            self._interfaces[file.file.name] = file.defaults
         self._unreadable.update(file.unreadable)
         for id, layer in file.entries.items():
             entry = InheritedEntry(id=id, entry=layer, defaults=file.defaults)
             self.entries.append(entry)
             self._by_id.setdefault(id, entry)
+
+    def add_interfaces(self, entry: InheritedEntry, report: ProblemCollector) -> Iterator[Layer]:
+        """Yield the layers of an entry, with its interface below the one that sets `generate`."""
+        for layer in self.list_layers(entry, report):
+            if layer.table.generate:
+                name = layer.file.name.rpartition("/")[0] + f"/{layer.path[-1]}{INTERFACE}"
+                if (interface := self._interfaces.get(name)) is None:
+                    message = f"needs {name}; run `exporter add {layer.table.source}`"
+                    report.add(layer.file.build_problem((*layer.path, "generate"), message))
+                    table = Settings.model_construct(set())
+                    interface = replace(layer, table=table, broken={"inputs": (), "outputs": ()})
+                yield interface
+            yield layer
 
     def list_layers(
         self, entry: InheritedEntry, report: ProblemCollector, children: tuple[str, ...] = ()
@@ -379,7 +402,7 @@ def load_layers(
     models = []
     for entry in graph.entries:
         entry_report = ProblemCollector()
-        layers = (*base, *graph.list_layers(entry, entry_report))
+        layers = (*base, *graph.add_interfaces(entry, entry_report))
         expanded = signature.expand_repeats(merge_layers(entry.id, layers, entry_report, context))
         models.append(signature.complete_input_names(expanded))
     for file in files:
@@ -427,7 +450,7 @@ def list_manifests(folder: Path) -> list[Path]:
 
 
 def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterator[ManifestFile]:
-    """Yield every manifest below the folder."""
+    """Yield every manifest and every interface below the folder."""
     base = root / folder
     paths = list_manifests(base)
     if not paths:
@@ -444,6 +467,8 @@ def _read_manifests(root: Path, folder: str, report: ProblemCollector) -> Iterat
         file = read_toml(path, name)
         if isinstance(file, Problem):
             report.add(file)
+        elif name.endswith(INTERFACE):
+            yield validate_interface(file, report)
         else:
             yield validate_manifest(file, report)
 

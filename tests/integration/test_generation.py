@@ -17,12 +17,27 @@ import torch
 import transformers
 
 
-def gpt2():
-    config = transformers.GPT2Config(
-        vocab_size=64, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0,
-        eos_token_id=0, pad_token_id=0,
+def llama():
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
     )
-    model = transformers.GPT2LMHeadModel(config)
+    return scale(transformers.LlamaForCausalLM(config))
+
+
+def bert():
+    config = transformers.BertConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=64,
+    )
+    return scale(transformers.BertModel(config))
+
+
+def sentences():
+    return {"input_ids": torch.randint(64, (2, 5)), "attention_mask": torch.ones(2, 5).long()}
+
+
+def scale(model):
     for parameter in model.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -44,7 +59,9 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
     (tmp_path / "manifests/nets.py").write_text(NETS)
-    (tmp_path / "manifests/nets.toml").write_text("format = 1\n" + "\n".join(entries))
+    entry, interface, component = entries
+    (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{component}")
+    (tmp_path / "manifests/llama.interface.toml").write_text(interface)
     return tmp_path
 
 
@@ -62,5 +79,22 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
         assert export.stdout.count("the package is not installed; install") == 2, export.stdout
         pytest.skip("transformers is not installed; run `nox -s zoo -- --components`")
     assert {record.status for record in cells.values()} == {Status.PASS}, export.stdout
-    checks = {each.check for each in cells["gpt2-decode/18/cpu"].checks}
-    assert "rollout" in checks
+    checks = {each.check: each for each in cells["llama/18/cpu"].checks}
+    assert checks["rollout"].metrics["steps"] == 3 * 32
+
+
+def test_add_writes_the_entry_and_the_interface(project: Path) -> None:
+    if find_spec("transformers") is None:
+        pytest.skip("transformers is not installed; run `nox -s zoo -- --components`")
+    written = (project / "manifests/llama.interface.toml").read_text()
+    for path in (project / "manifests").glob("*.toml"):
+        path.unlink()
+    added = run_exporter(project, "add", "manifests/nets.py:llama", "--yes")
+    assert "llama/18/cpu: pass" in added.stdout, added.stdout + added.stderr
+    assert (project / "manifests/llama.interface.toml").read_text() == written
+    entry = (project / "manifests/llama.toml").read_text().splitlines()
+    assert "generate = { steps = 32 }" in entry
+    assert "axes.total = { max = 64 }" in entry
+    assert run_exporter(project, "add", "manifests/nets.py:bert").stderr.endswith(
+        "BertModel does not generate; add --input x=2x3, or use the component 'model'\n"
+    )

@@ -6,6 +6,7 @@ Output: `COMPONENTS`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -129,6 +130,45 @@ def _feeds(token: str, attention: str = "") -> dict[str, str]:
     return {"logits": token, **{f"output.{name}": f"input.{name}" for name in names}}
 
 
+def _decoder(
+    name: str,
+    story: str,
+    source: str,
+    size: int,
+    verdict: Verdict = SOUND,
+    *,
+    loop: Rollout | None = None,
+    **fields: object,
+) -> Trap:
+    """Return the trap of an entry with `generate`, whose prompts begin with an empty cache."""
+    caches = [(f"{n}.{kind}", "batch", 2) for n in _LAYERS for kind in ("key", "value")]
+    signature = (
+        (
+            _tokens("input_ids", "batch", "length"),
+            _tokens("attention_mask", "batch", "total", fill=make_fill("mask", side="left")),
+            _tokens("position_ids", "batch", "length", fill=_EARLY),
+            *(declare_input(f"past_key_values.{n}", *dims, "past", size) for n, *dims in caches),
+        ),
+        (
+            declare_output("logits", "batch", "length", 64),
+            *(declare_output(f"present.{n}", *dims, "total", size) for n, *dims in caches),
+        ),
+    )
+    feeds = {f"present.{n}": f"past_key_values.{n}" for n, *_ in caches}
+    usual = Rollout(steps=32, feeds={"logits": "input_ids", **feeds}, positions=("position_ids",))
+    trap = _component(
+        name, story, source, Component(name="decoder"), signature, verdict,
+        rollout=loop or usual, **fields,
+    )  # fmt: skip
+    rule = SizeRule(kind="sum", operands=("past", "length"))
+    total = Axis(name="total", example=12, max=64, rule=rule)
+    axes = tuple(
+        total if axis.name == "total" else axis.model_copy(update={"min": axis.name != "past"})
+        for axis in trap.spec.axes
+    )
+    return replace(trap, spec=trap.spec.model_copy(update={"axes": axes}))
+
+
 def _change_weight(path: Path) -> None:
     """Scale one weight of the last layer; a constant would vanish in the normalization."""
     model = onnx.load(path)
@@ -216,7 +256,7 @@ COMPONENTS = (
         "gpt2",
         _DECODE,
         decode(8),
-        failed(Stage.SOURCE, "rollout: step 2 selects token"),
+        failed(Stage.SOURCE, "rollout: step 2 has other logits than `generate`"),
         rollout=GPT2_LOOP.model_copy(update={"positions": ()}),
     ),
     _component(
@@ -225,7 +265,7 @@ COMPONENTS = (
         "gpt2",
         _DECODE,
         decode(8),
-        failed(Stage.SOURCE, "rollout: step 2 selects token"),
+        failed(Stage.SOURCE, "rollout: step 2 has other logits than `generate`"),
         rollout=SWAPPED_LOOP,
     ),
     _component(
@@ -234,7 +274,7 @@ COMPONENTS = (
         "gpt2",
         _DECODE,
         decode(8),
-        failed(Stage.SOURCE, "rollout: step 2 selects token"),
+        failed(Stage.SOURCE, "rollout: step 2 has other logits than `generate`"),
         rollout=TOKENS_LOOP,
     ),
     _component(
@@ -289,6 +329,44 @@ COMPONENTS = (
         _SLIDING,
         limits={"past": 14},
     ),
+    _decoder(
+        "transformers: the decoder of Llama",
+        "one file for prompts and tokens, four prompts",
+        "llama",
+        4,
+    ),
+    _decoder(
+        "transformers: the decoder of Mistral past its window",
+        "a sliding window of 16, and a prompt of 19 tokens",
+        "mistral",
+        4,
+    ),
+    _decoder(
+        "transformers: the decoder of GPT-2 with another late token",
+        "only the loop reaches the positions at which the file is wrong",
+        "gpt2",
+        8,
+        parity("rollout", "of 96: the file selects token"),
+        init={"kind": "late"},
+    ),
+    _decoder(
+        "transformers: the decoder of GPT-2 without positions",
+        "every token has the position of the first one",
+        "gpt2",
+        8,
+        failed(Stage.SOURCE, "prompt 2 x 5, step 2 has other logits than `generate`"),
+        loop=Rollout(
+            steps=8,
+            feeds={
+                "logits": "input_ids",
+                **{
+                    f"present.{n}.{kind}": f"past_key_values.{n}.{kind}"
+                    for n in _LAYERS
+                    for kind in ("key", "value")
+                },
+            },
+        ),
+    ),
     _component(
         "transformers: prefill of T5",
         "the decoder's first tokens, with the states of the encoder",
@@ -326,7 +404,7 @@ COMPONENTS = (
         "transformers: an unknown component",
         "the message lists those of the model",
         "gpt2",
-        Component(name="decoder"),
+        Component(name="decoders"),
         decode(8),
         refused(Stage.SOURCE, "did you mean 'decode'?; use one of prefill, decode, model"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,12 +25,21 @@ class Cache:
         self.layers = layers
 
 
+class Config(SimpleNamespace):
+    def get_text_config(self) -> Config:
+        return self
+
+
 class PreTrainedModel(nn.Module):
     """A decoder with 64 tokens and positions, and two layers of two heads of size 8."""
 
+    main_input_name = "input_ids"
+
     def __init__(self) -> None:
         super().__init__()
-        self.config = SimpleNamespace(is_encoder_decoder=False)
+        self.config = Config(
+            is_encoder_decoder=False, vocab_size=64, max_position_embeddings=64, pad_token_id=0
+        )
         self.generation_config = GenerationConfig()
         self.tokens, self.positions = nn.Embedding(64, 16), nn.Embedding(64, 16)
         self.parts = nn.ModuleList(nn.Linear(16, 48) for _ in range(2))
@@ -39,7 +49,11 @@ class PreTrainedModel(nn.Module):
         return True
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor, past_key_values: Cache | None = None
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
     ) -> dict[str, Any]:
         hidden, layers = self.tokens(input_ids) + self.positions(position_ids), []
         for index, part in enumerate(self.parts):
@@ -52,19 +66,26 @@ class PreTrainedModel(nn.Module):
             layers.append(Layer(keys, values))
             shape = (query.shape[2], keys.shape[2])
             mask = torch.ones(shape, dtype=torch.bool).tril(keys.shape[2] - query.shape[2])
-            scores = nn.functional.scaled_dot_product_attention(query, keys, values, mask)
+            if attention_mask is not None:
+                mask = mask & attention_mask[:, None, None].bool()
+            scores = (query @ keys.mT).masked_fill(~mask, -1e9).softmax(-1) @ values
             hidden = hidden + scores.transpose(1, 2).flatten(2)
         return {"logits": hidden @ self.tokens.weight.T, "past_key_values": Cache(layers)}
 
-    def run_greedily(self, input_ids: Tensor, steps: int) -> tuple[list[dict], list[Tensor]]:
-        calls, logits, cache = [], [], None
-        ids, first = input_ids, 0
+    def run_greedily(
+        self, input_ids: Tensor, steps: int, attention_mask: Tensor | None = None
+    ) -> tuple[list[dict[str, Any]], list[Tensor]]:
+        calls: list[dict[str, Any]] = []
+        logits: list[Tensor] = []
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        ids, cache = input_ids, None
         for _ in range(steps):
-            positions = torch.arange(first, first + ids.shape[1]).repeat(len(ids), 1)
+            positions = (mask.cumsum(-1) - 1).clamp(0)[:, -ids.shape[1] :]
             calls.append({"input_ids": ids, "position_ids": positions})
+            calls[-1] |= {} if mask.all() else {"attention_mask": mask}
             calls[-1] |= {"past_key_values": cache} if cache else {}
             returned = self(**calls[-1])
-            cache, first = returned["past_key_values"], first + ids.shape[1]
+            cache, mask = returned["past_key_values"], nn.functional.pad(mask, (0, 1), value=1)
             logits.append(returned["logits"][:, -1])
             ids = logits[-1].argmax(-1, keepdim=True)
         return calls, logits
@@ -73,7 +94,9 @@ class PreTrainedModel(nn.Module):
         self, input_ids: Tensor, max_new_tokens: int, attention_mask: Tensor, **_: Any
     ) -> SimpleNamespace:
         assert attention_mask.shape == input_ids.shape
-        return SimpleNamespace(logits=self.run_greedily(input_ids, max_new_tokens)[1])
+        return SimpleNamespace(
+            logits=self.run_greedily(input_ids, max_new_tokens, attention_mask)[1]
+        )
 
 
 # The functions of the module `exporters.utils`.
@@ -95,8 +118,19 @@ def disambiguate_io_names(inputs: list[str], outputs: list[str]) -> tuple[list[s
     )
 
 
-def decompose_for_generation(model: PreTrainedModel, prompt: dict[str, Any]) -> dict[str, Any]:
-    calls, _ = model.run_greedily(prompt["input_ids"], 2)
+def apply_patches(backend: str) -> AbstractContextManager[None]:
+    assert backend == "dynamo"
+    return nullcontext()
+
+
+def decompose_for_generation(
+    model: PreTrainedModel, prompt: dict[str, Any], multi_token_decode: bool = False
+) -> dict[str, Any]:
+    calls, _ = model.run_greedily(**prompt, steps=3)
+    if multi_token_decode:
+        for name in ("input_ids", "position_ids"):
+            calls[1][name] = torch.cat([calls[1][name], calls[2][name]], 1)
+        calls[1] |= {k: v for k, v in calls[2].items() if k == "attention_mask"}
     return {"prefill": (model, calls[0]), "decode": (model, calls[1])}
 
 

@@ -118,6 +118,14 @@ class Component(Table):
     for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
 
 
+class Generate(Table):
+    """A decoder of transformers with a cache, proved by the tokens of `generate`."""
+
+    steps: Annotated[int, Field(ge=2, le=1000)] = 32
+    """The number of tokens after each prompt: two rows with padding on the left, one token, three
+    rows without padding, and a prompt longer than a sliding window."""
+
+
 class Rollout(Table):
     """A loop of a recurrent model, in PyTorch and with the file."""
 
@@ -204,7 +212,7 @@ class Keys(Table):
     ] = "auto"
     """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
     reason. `dynamo` below 18 converts the file down from 18, if that is possible. `transformers` is
-    the exporter of that package, for a `component`."""
+    the exporter of that package, for `generate` or a `component`."""
     capture: Annotated[CaptureName | None, Key(gate="nothing")] = None
     """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; only this
     capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
@@ -221,6 +229,10 @@ class Keys(Table):
     """With `exporter = "transformers"`: `{ name = "decode", prompt = "prompts.py:text" }`. The
     entry is this component of the model. Its inputs and outputs have the names of transformers; see
     `recipes.md`."""
+    generate: Annotated[Generate | None, DESCRIPTION] = None
+    """With `exporter = "transformers"`: `{ steps = 32 }`. The entry is the model's decoder, one
+    file with a cache that may be empty. `NAME.interface.toml` has its inputs, outputs and axes, and
+    `exporter add` writes it; see `recipes.md`."""
     rollout: Annotated[Rollout | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
     PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""

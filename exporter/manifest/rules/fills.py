@@ -7,7 +7,6 @@ from typing import Any
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.call import Axis, Case, Dim, Fill, InputsFrom
-from exporter.manifest.resolved.keys import Rollout
 from exporter.manifest.resolved.model import Comparator
 from exporter.manifest.rules.axes import find_size_problem, format_size_limits
 from exporter.manifest.rules.layers import EffectiveSettings
@@ -17,9 +16,8 @@ from exporter.manifest.schema.tables import (
     CaseTable,
     FillTable,
     InputTable,
-    OutputTable,
 )
-from exporter.manifest.syntax.fields import FLOATS, MAX_COPIES, MAX_SIZE, OMITTED, PLACEHOLDER
+from exporter.manifest.syntax.fields import FLOATS, MAX_SIZE, OMITTED
 from exporter.manifest.syntax.values import KeyPath, format_key, format_value, join_words, quote
 
 #: The smallest and the largest value of each integer dtype.
@@ -156,7 +154,7 @@ def check_masks(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) 
             message = "a list of tensors has no common positions; remove `masked_by` or `kind`"
             model.add_problem(path, message)
         elif problem := _find_mask_problem(inputs[name].dims, shapes["outputs", index].dims):
-            mask = f"the mask {quote(name)} {_format_dims(inputs[name].dims)}"
+            mask = f"the mask {quote(name)} {format_dims(inputs[name].dims)}"
             message = f"{mask} does not fit the output: {problem}; {_FIX}"
             model.add_problem(path, message)
 
@@ -210,88 +208,12 @@ def _find_comparator_problem(
             return f"no other output has the name {quote(name)}{suggest_name(name, names)}"
         other, text = shapes["outputs", names[name]].dims, ""
         if other[: len(leading)] != leading:
-            text = f"{quote(name)} {_format_dims(other)} lacks the rows {_format_dims(leading)}"
+            text = f"{quote(name)} {format_dims(other)} lacks the rows {format_dims(leading)}"
         elif model.settings.outputs[names[name]].compare:
             text = f"{quote(name)} has a comparator of its own; remove one of the two"
         if text:
             return text
     return ""
-
-
-def resolve_rollout(
-    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
-) -> Rollout | None:
-    """Return the rollout with a feed for each layer, and report feeds that do not fit."""
-    table = model.settings.rollout
-    if table is None:
-        return None
-    named = {(shape.is_input, shape.name): shape for shape in shapes.values()}
-    tables = {
-        (is_input, each.name): each
-        for is_input, items in ((True, model.settings.inputs), (False, model.settings.outputs))
-        for each in items
-    }
-    feeds: dict[str, str] = {}
-    for source, target in table.feeds.items():
-        path: KeyPath = ("rollout", "feeds", source)
-        pairs = [(source, target)]
-        if layer := PLACEHOLDER.search(source):
-            # A feed with a placeholder stands for the layers that exist.
-            numbers = map(str, range(MAX_COPIES))
-            pairs = [(source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers]
-            pairs = [
-                each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
-            ]
-        if not pairs:
-            model.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
-        for one, other in pairs:
-            keys = [(False, one), (True, other)]
-            missing = [key for key in keys if key not in named]
-            if missing:
-                is_input, name = missing[0]
-                known = [each for kind, each in named if kind == is_input]
-                kind = "input" if is_input else "output"
-                text = f"no {kind} has the name {quote(name)}{suggest_name(name, known)}"
-                model.add_problem(path, text)
-                continue
-            dtypes = [resolve_dtype(model.settings, tables[key]) for key in keys]
-            ranks = [len(named[key].dims) for key in keys]
-            is_greedy = "float" in dtypes[0] and "int" in dtypes[1]
-            if other in feeds.values():
-                model.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
-            elif dtypes[0] != dtypes[1] and not is_greedy:
-                text = f"{quote(one)} is {dtypes[0]}, and {quote(other)} is {dtypes[1]}"
-                model.add_problem(path, f"{text}; feed an output of the same dtype")
-            elif ranks[0] - is_greedy != ranks[1]:
-                shown = [_format_dims(named[key].dims) for key in keys]
-                text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
-                model.add_problem(path, f"{text}; feed an output with these dimensions")
-            feeds[one] = other
-    _check_positions(model, tables, feeds)
-    return Rollout(steps=table.steps, feeds=feeds, positions=table.positions) if feeds else None
-
-
-def _check_positions(
-    model: EffectiveSettings,
-    tables: Mapping[tuple[bool, str], InputTable | OutputTable],
-    feeds: Mapping[str, str],
-) -> None:
-    """Report positions that are no inputs of integers, or that an output feeds."""
-    names = model.settings.rollout.positions if model.settings.rollout else ()
-    for index, name in enumerate(names):
-        table = tables.get((True, name))
-        problem = ""
-        if table is None:
-            hint = suggest_name(name, [each for is_input, each in tables if is_input])
-            problem = f"no input has the name {quote(name)}{hint}"
-        elif name in feeds.values():
-            problem = f"{quote(name)} gets an output already; remove the feed or this name"
-        elif "int" not in (dtype := resolve_dtype(model.settings, table)):
-            problem = f"{quote(name)} is {dtype}, expected integers; remove it"
-        elif not table.shape:
-            problem = f"{quote(name)} is a scalar, expected an axis of tokens; feed it an output"
-        if problem:
-            model.add_problem(("rollout", "positions", index), problem)
 
 
 def _check_fills(model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]) -> None:
@@ -317,7 +239,7 @@ def _find_image_problem(dims: tuple[Dim, ...], channels: int) -> str:
     """Return why a picture does not fit an input, or ""."""
     form = '["batch", 3, "height", "width"]' if channels == 3 else '["batch", 1, "height", "width"]'
     if len(dims) < (3 if channels == 3 else 2):
-        return f"a picture does not fit the shape {_format_dims(dims)}; use, for example, {form}"
+        return f"a picture does not fit the shape {format_dims(dims)}; use, for example, {form}"
     if len(dims) > 2 and dims[-3] != channels:
         modes = 'mode "L" or "Y" has one channel' if channels == 1 else 'mode "RGB" has 3 channels'
         return f"{modes}, not {dims[-3]}; use, for example, the shape {form}, or another mode"
@@ -343,9 +265,9 @@ def _find_mask_problem(mask: tuple[Dim, ...], output: tuple[Dim, ...]) -> str:
         if dims.count(dim) > 1:
             return f"it has {_format_dim(dim)} twice"
         if dim not in output:
-            return f"{_format_dims(output)} lacks {_format_dim(dim)}"
+            return f"{format_dims(output)} lacks {_format_dim(dim)}"
         if output.count(dim) > 1:
-            return f"{_format_dims(output)} has {_format_dim(dim)} twice"
+            return f"{format_dims(output)} has {_format_dim(dim)} twice"
     return ""
 
 
@@ -353,7 +275,7 @@ def _format_dim(dim: Dim) -> str:
     return f"the axis {quote(dim)}" if isinstance(dim, str) else f"the size {dim}"
 
 
-def _format_dims(dims: tuple[Dim, ...]) -> str:
+def format_dims(dims: tuple[Dim, ...]) -> str:
     return f"[{', '.join(map(str, dims))}]"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 from exporter.core.frozen_model import Plain
-from exporter.manifest.resolved.keys import Component, CustomOp, Depends, Metric
+from exporter.manifest.resolved.keys import CustomOp, Depends, Metric
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
     ExporterName,
@@ -317,46 +317,6 @@ def resolve_metric(model: EffectiveSettings) -> Metric | None:
         return None
     call = model.check_function(("metric", "call"), table.call)
     return table.model_copy(update={"call": call})
-
-
-#: Keys that the exporter of transformers does not have, and its options.
-_NOT_OF_COMPONENTS = ("capture", "constants", "containers", "custom_ops", "parameters")
-_COMPONENT_OPTIONS = frozenset({"optimize", "external_data"})
-
-
-def resolve_component(model: EffectiveSettings) -> Component | None:
-    """Return the component with its checked prompt, or None if there is none."""
-    settings = model.settings
-    table, is_chosen = settings.component, settings.exporter == "transformers"
-    if not model.has_valid("exporter"):
-        return None
-    if is_chosen and table is None:
-        message = 'needs the key `component`, such as `component = { name = "decode" }`'
-        model.add_problem(("exporter",), message)
-    if table is None:
-        return None
-    # An invalid path names a finished file, too.
-    if not is_chosen and model.has_valid("artifact") and not settings.artifact:
-        message = 'is for exporter = "transformers"; set it, or remove this key'
-        model.add_problem(("component",), message)
-    names = [key for key in _NOT_OF_COMPONENTS if model.has_valid(key) and getattr(settings, key)]
-    paths: list[KeyPath] = [(key,) for key in names]
-    if model.has_valid("inputs"):
-        keys = [(index, each.model_fields_set) for index, each in enumerate(settings.inputs)]
-        wrong = [(index, used & {"at", "optional", "scalar"}) for index, used in keys]
-        paths += [("inputs", index, min(used)) for index, used in wrong if used]
-    if model.has_valid("options"):
-        options = settings.options.list_explicit()
-        paths += [("options", key) for key in options if key not in _COMPONENT_OPTIONS]
-    if model.has_valid("overrides"):
-        for index, override in enumerate(settings.overrides):
-            used = override.model_fields_set & {"exporter", "capture", "options"}
-            paths += [("overrides", index, key) for key in sorted(used)]
-    for path in paths:
-        message = "does not apply to a `component`, which transformers calls and exports; remove it"
-        model.add_problem(path, message)
-    prompt = table.prompt and model.check_function(("component", "prompt"), table.prompt)
-    return table.model_copy(update={"prompt": prompt})
 
 
 def check_saved_source(model: EffectiveSettings) -> None:

@@ -7,7 +7,7 @@ rules for several keys still check all others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -160,6 +160,10 @@ class ManifestFile:
     """The problems of entries that are not tables, by ID."""
 
 
+#: The end of the name of a file with the interface of a model that generates.
+INTERFACE = ".interface.toml"
+
+
 def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
     document, removed = validate(Document, file, (), report)
     # Without a valid version or a table of defaults, no entry of the file has a certain meaning.
@@ -183,6 +187,17 @@ def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
             if key[0] == "models" and len(key) == 2
         },
     )
+
+
+def validate_interface(file: TomlFile, report: ProblemCollector) -> ManifestFile:
+    """Return the interface of a model that generates as the defaults of a file without entries."""
+    if not isinstance(file.table.get("decoder"), dict):
+        report.add(file.build_problem((), "needs the table [decoder]; run `exporter add` again"))
+        file = replace(file, table={"decoder": {}})
+    table, removed = validate(Settings, file, ("decoder",), report)
+    broken = {str(key[0]): problems for key, problems in removed.items()}
+    layer = Layer(file=file, path=("decoder",), table=table, broken=broken)
+    return ManifestFile(file=file, defaults=layer, entries={}, unreadable={})
 
 
 def validate(

@@ -241,7 +241,9 @@ class _ModelPublisher:
     def _find_commit(self, candidate: Candidate) -> str:
         root = Path(self._project.root)
         names = (source.file for record in candidate.records for source in record.sources)
-        files = [root / name for name in dict.fromkeys(names) if (root / name).is_file()]
+        # The name of a list of modules may be longer than the system allows for a file.
+        paths = (root / name for name in dict.fromkeys(names) if "*" not in name)
+        files = [path for path in paths if path.is_file()]
         return str((files and find_last_change(files, self._options.environment)) or "")
 
     def _final_path(self, candidate: Candidate) -> Path:

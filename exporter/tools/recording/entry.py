@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import textwrap
@@ -14,12 +15,18 @@ from tomlkit.items import Array, InlineTable, Table
 
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
-from exporter.tools.recording.observation import Observation, ObservedTensor, ProbeResult
+from exporter.tools.recording.observation import (
+    Observation,
+    ObservedTensor,
+    ProbeResult,
+)
 from exporter.tools.recording.sources import Source
 
 #: The opset of `add`: the lowest one that both exporters write without a conversion.
 DEFAULT_OPSET = 18
 _WIDTH = 96
+#: The number of a layer in the name of a tensor.
+_LAYER = re.compile(r"\.\d+\.")
 
 
 def choose_id(observation: Observation, taken: Collection[str]) -> str:
@@ -61,6 +68,49 @@ def format_entry(
     models.add(id, table)
     document.add("models", models)
     return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
+
+
+def format_decoder(id: str, source: Source, measured: Mapping[str, Any]) -> str:
+    """Return the manifest file of a model that generates."""
+    lines = ["#:schema manifest.schema.json", "format = 1", "", f"[models.{id}]"]
+    lines += [f"source = {json.dumps(source.text)}", 'exporter = "transformers"']
+    if source.init:
+        lines.append(f"init = {_inline(source.init).as_string()}")
+    lines.append("generate = { steps = 32 }")
+    if limit := measured["limit"]:
+        lines.append(f"axes.total = {{ max = {limit} }}")
+    return "\n".join([*lines, f"opsets = {DEFAULT_OPSET}", ""])
+
+
+def format_interface(id: str, measured: Mapping[str, Any]) -> str:
+    """Return the file with the interface of a decoder; equal layers of the cache are one table."""
+    text = "a promise, which the gate compares key by key"
+    lines = [f"# The inputs and outputs of {id}: {text}.", "", "[decoder]"]
+    for key in ("inputs", "outputs"):
+        lines += [f"{key} = [", *_format_tensors(measured[key], measured), "]"]
+    axes = "past = { min = 0 }", 'total = { sum = ["past", "length"] }'
+    return "\n".join([*lines, "", "[decoder.axes]", *axes, ""])
+
+
+def _format_tensors(
+    tensors: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]
+) -> Iterator[str]:
+    forms: dict[str, list[Mapping[str, Any]]] = {}
+    for tensor in tensors:
+        forms.setdefault(_LAYER.sub(".{layer}.", tensor["name"]), []).append(tensor)
+    is_equal = all(len({(t["dtype"], *t["shape"]) for t in group}) == 1 for group in forms.values())
+    groups = forms if is_equal else {tensor["name"]: [tensor] for tensor in tensors}
+    for name, group in groups.items():
+        first, dtype = group[0], group[0]["dtype"]
+        words = [f'name = "{name}"', f"shape = {json.dumps(first['shape'])}"]
+        words += [] if dtype == "float32" else [f'dtype = "{dtype}"']
+        if name == "attention_mask":
+            words.append('fill = { mask = "left" }')
+        elif "int" in dtype and "." not in name:
+            rows = measured["limit"] or 64 if name == "position_ids" else measured["vocabulary"]
+            words.append(f"fill = {{ randint = [0, {rows}] }}")
+        words += [f"repeat = {{ layer = {len(group)} }}"] if "{" in name else []
+        yield f"  {{ {', '.join(words)} }},"
 
 
 def update_entry(

@@ -106,6 +106,8 @@ class Observation(FrozenModel):
     """The names of the outputs in the script's ONNX file, if it was read."""
     title: str = ""
     """The name of the script's ONNX file without its suffix, or ""."""
+    generates: bool = False
+    """Whether the entry is the decoder of a model that generates."""
     notes: Items[str] = ()
     """Facts that an entry cannot express."""
     problem: str = ""

@@ -10,22 +10,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.files import CELL_LIMIT, read_regular_file
 from exporter.core.text import format_requirement
 from exporter.manifest import ModelSpec, Project
-from exporter.manifest.loader import load_layers
+from exporter.manifest.loader import load_layers, make_empty_spec
 from exporter.manifest.syntax.python_source import UnreadableForward, find_class, find_module_file
 from exporter.processes.child_call import ChildFailure, call_in_child, describe_exit
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import run_program
 from exporter.tools.file_changes import FileChange, read_text
-from exporter.tools.recording.entry import choose_id, format_entry, update_entry
+from exporter.tools.recording.entry import (
+    choose_id,
+    format_decoder,
+    format_entry,
+    format_interface,
+    update_entry,
+)
 from exporter.tools.recording.observation import Observation, ProbeResult
 from exporter.tools.recording.sources import Source, list_sources
+
+T = TypeVar("T")
 
 _CHILD = "exporter.tools.recording.child"
 #: Seconds for the runs of one model at all sizes.
@@ -183,6 +192,8 @@ def _prepare(
         if text.partition(":")[0].endswith(".py"):
             text = os.path.relpath(target.parent / text, stage)
         staged.insert(0, Source(text=text, init=existing.init))
+    if observation.generates:
+        return _prepare_decoder(id, staged[0], finals[0], target, stage, context)
     for source, final in zip(staged, finals, strict=True) if not observation.problem else ():
         draft = format_entry(id, observation, source, None, str(stage))
         spec = _load(id, draft, source, stage, context)
@@ -212,6 +223,30 @@ def _prepare(
     return PreparedEntry(id=id, problem=reason), None
 
 
+def _prepare_decoder(
+    id: str, staged: Source, final: Source, target: Path, stage: Path, context: Context
+) -> tuple[PreparedEntry, ModelSpec | None]:
+    """Return the entry and the interface of a model that generates."""
+    manifest = (stage / "entry.toml").relative_to(context.root).as_posix()
+    spec = make_empty_spec(id, Location(file=manifest), ())
+    spec = spec.model_copy(update={"source": staged.text, "init": dict(staged.init)})
+    try:
+        measured = _call("measure_decoder", {"spec": spec}, dict[str, Any], context)
+    except ChildFailure as failure:
+        measured = {"problem": f"the process of the model {failure}"}
+    if problem := measured.get("problem"):
+        return PreparedEntry(id=id, problem=problem), None
+    name = f"{id}.interface.toml"
+    interface = format_interface(id, measured)
+    (stage / name).write_text(interface, encoding="utf-8")
+    contract = _load(id, format_decoder(id, staged, measured), staged, stage, context)
+    if isinstance(contract, str):
+        return PreparedEntry(id=id, problem=contract), None
+    texts = {target: format_decoder(id, final, measured), target.with_name(name): interface}
+    changes = [FileChange(path=p, text=text, before=read_text(p)) for p, text in texts.items()]
+    return PreparedEntry(id=id, changes=tuple(changes)), contract
+
+
 def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> ModelSpec | str:
     """Return the contract of an entry in the temporary folder, or its problems."""
     (stage / "entry.toml").write_text(text, encoding="utf-8")
@@ -226,17 +261,18 @@ def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> 
 
 
 def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:
-    environment = make_worker_environment(context.environment, context.project.environment)
     try:
-        return call_in_child(
-            f"{_CHILD}.probe:probe",
-            {"spec": spec, "root": str(context.root), "observation": observation},
-            ProbeResult,
-            environment,
-            seconds=_PROBE_SECONDS,
-        )
+        return _call("probe", {"spec": spec, "observation": observation}, ProbeResult, context)
     except ChildFailure as failure:
         return ProbeResult(problem=f"the process of the model {failure}")
+
+
+def _call(function: str, arguments: Mapping[str, object], type: type[T], context: Context) -> T:
+    """Return the result of a function of the module `probe` in a process of its own."""
+    environment = make_worker_environment(context.environment, context.project.environment)
+    arguments = {**arguments, "root": str(context.root)}
+    name = f"{_CHILD}.probe:{function}"
+    return call_in_child(name, arguments, type, environment, seconds=_PROBE_SECONDS)
 
 
 def find_builders(

@@ -213,6 +213,8 @@ def describe_source(
         at = f"args[{index}]" if is_positional or not parameters else f"kwargs.{name}"
         dtype = match[3] or "float32"
         tensors.append(ObservedTensor(at=at, name=name, dtype=dtype, shape=tuple(shape)))
+    if not tensors and parameters[:1] in ([], ["input_ids"]):  # a decoder, perhaps
+        return _add_class(Observation(generates=True), construction, root)
     if not tensors:
         names = " ".join(f"--input {name}=2x3" for name in parameters) or "--input x=2x3"
         raise _wrong(

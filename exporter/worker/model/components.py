@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import importlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
 from exporter.manifest import Component, ModelSpec
+from exporter.manifest.rules.generation import DECODER
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
@@ -26,8 +29,22 @@ _PACKAGE = "transformers"
 _FIRST_RELEASE = "5.13"
 #: The component that is the complete model, called with the prompt.
 WHOLE_MODEL = "model"
+#: A tensor of a layer of the cache, and the kinds that are inputs: others are scalars of a window.
+_LAYER = re.compile(r"(?:input\.|output\.)?past_key_values\.layers\.(\d+)\.(\w+)")
+_KINDS = {"keys": "key", "values": "value"}
 #: The shape of a declared tensor in an entry's key `dynamic_shapes` of the exporter.
 _Shapes = Iterator[Sequence[int | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of PyTorch, which the file repeats."""
+
+    name: str
+    inputs: Tensors
+    """The inputs of the first step, by the names of the contract."""
+    request: Mapping[str, Any]
+    """The arguments of `generate` for the same tokens; empty if nothing is compared with it."""
 
 
 # `transformers.exporters` runs `generate` and records the call of each component. The recorded call
@@ -36,7 +53,15 @@ _Shapes = Iterator[Sequence[int | str]]
 class ComponentModule(torch.nn.Module):
     """Calls a component with the tensors of its contract, and returns tensors by name."""
 
-    def __init__(self, part: torch.nn.Module, call: dict[str, Any], flags: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        part: torch.nn.Module,
+        call: dict[str, Any],
+        flags: dict[str, Any],
+        request: dict[str, Any],
+        *,
+        is_decoder: bool = False,
+    ) -> None:
         super().__init__()
         self.part = part
         self.train(part.training)
@@ -44,17 +69,23 @@ class ComponentModule(torch.nn.Module):
         """The keyword arguments of `forward` as `generate` passed them."""
         self.flags = flags
         """Arguments such as `use_cache`, which the exporter stores in the configuration."""
-        self.request: dict[str, Any] = {}
-        """The arguments with which `generate` continues after the recorded call; empty if the
-        component does not generate."""
-        self.inputs = _name_tensors(call)
+        self.request = request
+        """The arguments with which `generate` continues after the recorded call of `decode`."""
+        self.leaves = _name_tensors(call)
+        """Every tensor of the call in the order of the exporter, also those that are no inputs."""
+        self.is_decoder = is_decoder
         with torch.no_grad():
             returned = _name_tensors(self._run(self.fill_call({})))
         # The exporter distinguishes a state before and after the call by a prefix.
-        names = importlib.import_module(f"{_PACKAGE}.exporters.utils").disambiguate_io_names
-        inputs, outputs = names(list(self.inputs), list(returned))
-        self.inputs = dict(zip(inputs, self.inputs.values(), strict=True))
-        self.outputs: dict[str, torch.Tensor] = dict(zip(outputs, returned.values(), strict=True))
+        inputs, outputs = _utils().disambiguate_io_names([*self.leaves], [*returned])
+        self.leaves = dict(zip(inputs, self.leaves.values(), strict=True))
+        self.input_names = {name: self._rename(name, "past_key_values") for name in inputs}
+        """The name in the contract of each tensor of the call; "" for a constant."""
+        self.output_names = {name: self._rename(name, "present") for name in outputs}
+        pairs = zip(self.input_names.values(), self.leaves.values(), strict=True)
+        self.inputs = {name: each for name, each in pairs if name}
+        pairs = zip(self.output_names.values(), returned.values(), strict=True)
+        self.outputs: dict[str, torch.Tensor] = {name: each for name, each in pairs if name}
         self.order: tuple[str, ...] = tuple(self.inputs)
         """The names of the positional arguments of `forward`."""
 
@@ -62,37 +93,48 @@ class ComponentModule(torch.nn.Module):
         """Return the tensors of the component's result, also those in a cache."""
         named = dict(zip(self.order, tensors, strict=True))
         returned = self._run(self.fill_call(named))
-        return dict(zip(self.outputs, _name_tensors(returned).values(), strict=True))
+        pairs = zip(self.output_names.values(), _name_tensors(returned).values(), strict=True)
+        return {name: each for name, each in pairs if name}
+
+    def _rename(self, name: str, prefix: str) -> str:
+        """Return `past_key_values.0.key` for a tensor of a decoder's cache, "" for its scalars."""
+        if not self.is_decoder or (layer := _LAYER.fullmatch(name)) is None:
+            return name
+        kind = _KINDS.get(layer[2])
+        return f"{prefix}.{layer[1]}.{kind}" if kind else ""
 
     def fill_call(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Return a copy of the recorded call with other tensors."""
         memo: dict[int, Any] = {id(self.inputs[name]): each for name, each in tensors.items()}
         filled: dict[str, Any] = copy.deepcopy(self.call, memo)
-        for layer in getattr(filled.get("past_key_values"), "layers", ()):
-            # A sliding window also counts its tokens in a number, which a file does not have.
-            if getattr(layer, "cumulative_length", 0):
-                layer.cumulative_length = layer.keys.shape[-2]
         return filled
 
-    def generate_logits(self, steps: int) -> tuple[torch.Tensor, ...]:
+    def list_loops(self, spec: ModelSpec) -> Iterator[Loop]:
+        """Yield the loops of the rollout: the recorded call, or each prompt with an empty cache."""
+        if not self.is_decoder:
+            inputs = {item.name: self.inputs[item.name] for item in spec.inputs}
+            yield Loop("", inputs, self.request)
+            return
+        with use_seed(spec.seed), torch.no_grad():
+            for prompt in _draw_prompts(self.part):
+                _, call = _decompose(self.part, prompt)["prefill"]
+                rows, length = prompt["input_ids"].shape
+                given = {**_name_tensors(call), "attention_mask": prompt["attention_mask"]}
+                for name in self.inputs.keys() - given.keys():  # of the cache
+                    given[name] = self.inputs[name][:1, :, :0].expand(rows, -1, -1, -1)
+                inputs = {item.name: given[item.name] for item in spec.inputs}
+                yield Loop(f"prompt {rows} x {length}, ", inputs, prompt)
+
+    def generate_logits(self, request: Mapping[str, Any], steps: int) -> tuple[torch.Tensor, ...]:
         """Return the logits of greedy `generate` for each of the next tokens.
 
         Returns:
-            A tensor `[batch, vocabulary]` for each step, before the rules of a generation
-            configuration: no end, no forced and no suppressed tokens. () if the component does not
-            generate.
+            A tensor `[batch, vocabulary]` for each step.
         """
-        if not self.request:
-            return ()
-        model: Any = copy.copy(self.part)
-        usual = model.generation_config
-        names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
-        model.generation_config = type(usual)(
-            **{name: getattr(usual, name, None) for name in names}
-        )
+        model = _simplify_generation(self.part)
         with wrap_errors(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
-                **copy.deepcopy(self.request),
+                **copy.deepcopy(dict(request)),
                 max_new_tokens=steps,
                 do_sample=False,
                 output_logits=True,
@@ -110,13 +152,17 @@ class ComponentModule(torch.nn.Module):
         return _limit(dynamo.get_auto_dynamic_shapes(self.fill_call({})), shapes)
 
     def _run(self, call: dict[str, Any]) -> Any:
-        return self.part(**call, **self.flags)
+        with _utils().apply_patches("dynamo"):  # a sliding window keeps all tokens, as in the file
+            return self.part(**call, **self.flags)
+
+
+def _utils() -> Any:
+    return importlib.import_module(f"{_PACKAGE}.exporters.utils")
 
 
 def _name_tensors(value: Any) -> dict[str, torch.Tensor]:
     """Return the tensors by their path: `past_key_values.layers.0.keys`."""
-    utils = importlib.import_module(f"{_PACKAGE}.exporters.utils")
-    named: dict[str, torch.Tensor] = utils.get_leaf_tensors(value)
+    named: dict[str, torch.Tensor] = _utils().get_leaf_tensors(value)
     return named
 
 
@@ -198,7 +244,7 @@ def convert_component(
         exporters = importlib.import_module(f"{_PACKAGE}.exporters")
         shapes = {item.name: item.shape for item in spec.inputs}
         is_dynamic = any(isinstance(dim, str) for shape in shapes.values() for dim in shape)
-        in_order = iter([shapes[name] for name in model.inputs])
+        in_order = iter([shapes.get(name, ()) for name in model.input_names.values()])
         config = exporters.OnnxConfig(
             dynamic_shapes=model.limit_dynamic_shapes(in_order) if is_dynamic else None,
             opset_version=opset,
@@ -207,7 +253,26 @@ def convert_component(
         call = model.fill_call({name: each.clone() for name, each in inputs.items()})
         graph: ir.Model
         graph, _ = exporters.OnnxExporter().export_program(model.part, call | model.flags, config)
+        if model.is_decoder:
+            _rename_values(graph.graph, model)
     return graph
+
+
+def _rename_values(graph: ir.Graph, model: ComponentModule) -> None:
+    """Give inputs and outputs the names of the contract; others become constants, or end."""
+    for value in tuple(graph.outputs):
+        if name := model.output_names[str(value.name)]:
+            value.name = name
+        else:
+            graph.outputs.remove(value)
+    for value in tuple(graph.inputs):
+        original = str(value.name)
+        if name := model.input_names[original]:
+            value.name = name
+        else:
+            graph.inputs.remove(value)
+            value.const_value = ir.tensor(model.leaves[original].numpy(), name=original)
+            graph.register_initializer(value)
 
 
 def require_package() -> None:
@@ -236,13 +301,17 @@ def _split_model(
             f"{spec.source} is a {type(model).__name__}, but exporter = '{_PACKAGE}' needs a "
             f"{_PACKAGE}.PreTrainedModel; use exporter = 'dynamo' without `component`",
         )
-    utils = importlib.import_module(f"{_PACKAGE}.exporters.utils")
     with use_seed(spec.seed), torch.no_grad():
-        prompt = _make_prompt(model, component, folder)
+        is_decoder = component.name == DECODER
+        if is_decoder:
+            model = _simplify_generation(_require_decoder(model))
+            prompt = next(_draw_prompts(model))
+        else:
+            prompt = _make_prompt(model, component, folder)
         parts: dict[str, Any] = {WHOLE_MODEL: (model, prompt)}
         if component.name != WHOLE_MODEL:
             try:
-                parts = utils.decompose_for_generation(model, prompt) | parts
+                parts = _decompose(model, prompt, multi_token_decode=is_decoder) | parts
             except Exception as error:
                 raise Failure(
                     Stage.SOURCE,
@@ -250,6 +319,8 @@ def _split_model(
                     f"by `generate`: {format_error(error)}; correct the prompt, or use the "
                     f"component '{WHOLE_MODEL}'",
                 ) from error
+    if is_decoder:
+        parts[DECODER] = parts["decode"]
     if component.name not in parts:
         hint = suggest_nearest(component.name, parts)
         raise Failure(
@@ -257,39 +328,122 @@ def _split_model(
             f"component '{component.name}': {type(model).__name__} has no such component{hint}; "
             f"use one of {join_names([*parts], 99)}",
         )
-    part, call = parts[component.name]
-    request = _continue_prompt(model, component.name, prompt, parts)
-    part, call, flags = utils.prepare_for_export(part, dict(call))
-    module = ComponentModule(part, call, flags)
-    module.request = request
-    return module
+    request = _continue_prompt(model, prompt, parts) if component.name == "decode" else {}
+    return _build_module(parts[component.name], request, is_decoder=is_decoder)
+
+
+def _build_module(
+    part: tuple[Any, Any], request: dict[str, Any], *, is_decoder: bool
+) -> ComponentModule:
+    module, call, flags = _utils().prepare_for_export(part[0], dict(part[1]))
+    return ComponentModule(module, call, flags, request, is_decoder=is_decoder)
+
+
+def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str, Any]:
+    with _utils().apply_patches("dynamo"):
+        parts: dict[str, Any] = _utils().decompose_for_generation(model, prompt, **options)
+    return parts
+
+
+def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
+    """Return the inputs and outputs of a decoder; one run for each axis shows its dimensions.
+
+    Raises:
+        Failure: Stage `source`, if the model is no decoder that `generate` supports.
+    """
+    modules = []
+    with wrap_errors(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
+        model = _simplify_generation(_require_decoder(model))
+        require_package()
+        for rows, length, is_long in ((2, 5, True), (3, 5, True), (2, 7, True), (2, 5, False)):
+            prompt = _draw_prompt(model, rows, length)
+            part = _decompose(model, prompt, multi_token_decode=is_long)["decode"]
+            modules.append(_build_module(part, {}, is_decoder=True))
+    if "past_key_values.0.key" not in modules[0].inputs:
+        text = f"`generate`: {type(model).__name__} has no cache of keys and values"
+        raise Failure(Stage.SOURCE, f"{text}; use the components prefill and decode")
+
+    def describe(name: str, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+        shape = [_name_dim(*sizes) for sizes in zip(*(t.shape for t in tensors), strict=True)]
+        dtype = str(tensors[0].dtype).removeprefix("torch.")
+        return {"name": name, "shape": shape, "dtype": dtype}
+
+    config = model.config.get_text_config()
+    return {
+        "inputs": [describe(n, [m.inputs[n] for m in modules]) for n in modules[0].inputs],
+        "outputs": [describe(n, [m.outputs[n] for m in modules]) for n in modules[0].outputs],
+        "vocabulary": config.vocab_size,
+        "limit": getattr(config, "max_position_embeddings", None),
+    }
+
+
+def _name_dim(base: int, more_rows: int, longer: int, single: int) -> str | int:
+    """Return the axis of a dimension by its sizes: with more rows, a longer cache and one token."""
+    if more_rows != base:
+        return "batch"
+    if longer != base:
+        return "past" if single == base else "total"
+    return base if single == base else "length"
+
+
+def _simplify_generation(model: Any) -> Any:
+    """Return the model with a greedy `generate`: no end, no forced and no suppressed tokens."""
+    model = copy.copy(model)
+    usual = model.generation_config
+    names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
+    model.generation_config = type(usual)(**{name: getattr(usual, name, None) for name in names})
+    return model
+
+
+def _require_decoder(model: Any) -> Any:
+    """Return a model that is a decoder of tokens, or fail."""
+    name, problem = type(model).__name__, ""
+    if not (hasattr(model, "can_generate") and model.can_generate()):
+        problem = "does not generate; add --input x=2x3, or use the component 'model'"
+    elif model.config.is_encoder_decoder or model.main_input_name != "input_ids":
+        problem = "is no decoder only; use an entry with `component` for each of its parts"
+    if problem:
+        raise Failure(Stage.SOURCE, f"`generate`: {name} {problem}", status=Status.FAIL)
+    return model
+
+
+def _draw_prompts(model: Any) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield prompts of random tokens, without those for padding and the end.
+
+    Two rows of which one has padding on the left, one token, three rows, and a row that is longer
+    than a sliding window.
+    """
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    for rows, length in ((2, 5), (1, 1), (3, 9), *(((1, window + 3),) if window else ())):
+        yield _draw_prompt(model, rows, length, padding=2 if rows == 2 else 0)
+
+
+def _draw_prompt(model: Any, rows: int, length: int, padding: int = 2) -> dict[str, torch.Tensor]:
+    config = model.config.get_text_config()
+    names = ("pad_token_id", "bos_token_id", "eos_token_id")
+    values = [getattr(config, name, None) for name in names]
+    special = {each for value in values for each in (value if isinstance(value, list) else [value])}
+    tokens = torch.tensor([each for each in range(config.vocab_size) if each not in special])
+    mask = torch.ones(rows, length, dtype=torch.int64)
+    mask[0, :padding] = 0
+    chosen = torch.randint(len(tokens), (rows, length))
+    return {"input_ids": tokens[chosen], "attention_mask": mask}
 
 
 def _continue_prompt(
-    model: Any, name: str, prompt: Mapping[str, Any], parts: Mapping[str, Any]
+    model: Any, prompt: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a `generate` that begins with the recorded call of a component.
-
-    Returns:
-        The prompt, for `decode` with the token that the prefill selected. Empty if the component
-        makes no tokens, such as an encoder.
-    """
-    if name not in ("prefill", "decode", WHOLE_MODEL) or not model.can_generate():
-        return {}
+    """Return the arguments of a `generate` that begins with the recorded call of `decode`."""
     is_translation = model.config.is_encoder_decoder
     key = "decoder_input_ids" if is_translation else "input_ids"
     _, first = parts.get("prefill", (None, prompt))
-    call = parts[name][1]
-    ids = first.get(key, prompt.get(key))
-    if ids is None:
-        return {}
-    if name == "decode":
-        ids = torch.cat([ids, call[key]], 1)
-    request = {**prompt, key: ids}
-    if not is_translation:  # without a mask, `generate` would derive one from the padding token
-        mask = call.get("attention_mask")
-        request["attention_mask"] = torch.ones_like(ids) if mask is None else mask
-    return request
+    _, call = parts["decode"]
+    ids = torch.cat([first[key] if key in first else prompt[key], call[key]], 1)
+    if is_translation:
+        return {**prompt, key: ids}
+    # Without a mask, `generate` would derive one from the padding token.
+    mask = call.get("attention_mask")
+    return {**prompt, key: ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
 
 
 def _make_prompt(model: Any, component: Component, folder: Path) -> dict[str, Any]:

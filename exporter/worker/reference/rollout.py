@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +14,9 @@ from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec, Output
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
-from exporter.worker.model.components import ComponentModule
+from exporter.worker.model.components import ComponentModule, Loop
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, format_message
+from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     Outputs,
@@ -33,8 +35,8 @@ def compute_rollout(
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs; () without rollout.
 
-    The steps of a component begin with the call that `generate` made after the prompt, and they
-    have its tokens.
+    The steps of a component begin with the call that `generate` made after the prompt, those of a
+    decoder with each prompt and an empty cache. They have the tokens of `generate`.
 
     Raises:
         Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs, or if the
@@ -42,56 +44,101 @@ def compute_rollout(
     """
     if spec.rollout is None:
         return ()
-    generated: tuple[torch.Tensor, ...] = ()
+    loops = [Loop("", inputs, {})]
     if isinstance(model, ComponentModule):
-        inputs = {item.name: model.inputs[item.name] for item in spec.inputs}
-        generated = model.generate_logits(spec.rollout.steps)
-    else:
+        with wrap_errors(Stage.SOURCE):
+            loops = [*model.list_loops(spec)]
+    if not loops[0].request:
         _require_no_generator(model)
-    buffers, (wide_model, _) = BufferSnapshot(model), build_float64_model(model)
-    wide_inputs, samples = dict(inputs), []
-    for index in range(spec.rollout.steps):
-        try:
-            outputs = run_model(model, spec, inputs)
-        except Failure as failure:
-            fix = "correct `feeds`, or the sizes that the model accepts"
-            message = f"rollout: PyTorch fails at step {index + 1}: {failure.message}; {fix}"
-            status = Status.FAIL if index else Status.ERROR
-            raise Failure(Stage.SOURCE, format_message(message), status=status) from failure
-        buffers.restore()
-        exact = run_in_float64(wide_model, spec, wide_inputs)
-        write_sample(
-            folder.rollout(index),
-            [to_numpy(inputs[item.name]) for item in spec.inputs],
-            [to_value(output) for output in outputs],
-            [to_value(output) for output in exact or ()],
-        )
-        noise = compute_noise([(outputs, exact)])
-        samples.append(
-            Sample(
-                index=index,
-                name=f"step {index + 1}",
-                kind="rollout",
-                axes=measure_sizes(spec.inputs, inputs),
-                scales=tuple(compute_scale(output) for output in outputs),
-                exact=exact is not None,
-                noise=noise.shares,
-                large_noise=noise.large,
-                sha256=hash_sample(folder.rollout(index)),
+    wide_model, _ = build_float64_model(model)
+    samples: list[Sample] = []
+    for loop in loops:
+        steps = _count_steps(spec, loop)
+        generated: tuple[torch.Tensor, ...] = ()
+        if isinstance(model, ComponentModule) and loop.request and steps:
+            generated = model.generate_logits(loop.request, steps)
+        inputs = loop.inputs
+        wide_inputs = dict(inputs)
+        for number in range(steps):
+            index = len(samples)
+            outputs, exact = _run_step((model, wide_model), spec, (inputs, wide_inputs), index)
+            sample = _write_step(folder.rollout(index), spec, inputs, outputs, exact)
+            name = f"{loop.name}step {index + 1}"
+            samples.append(
+                sample.model_copy(update={"index": index, "name": name, "begins": number == 0})
             )
-        )
-        following = advance_inputs(spec, inputs, outputs)
-        if generated:
-            _require_generated(spec, index, outputs, generated[index])
-            following |= _take_tokens(spec, following, generated[index])
-        # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
-        wide_inputs = dict(following)
-        for source, target in spec.rollout.feeds.items():
-            if exact is not None and following[target].is_floating_point():
-                position = [output.name for output in spec.outputs].index(source)
-                wide_inputs[target] = _require_tensor(exact[position])
-        inputs = following
+            if generated:
+                outputs = _require_generated(spec, name, outputs, generated[number])
+            following = advance_inputs(spec, inputs, outputs)
+            # The float64 run gets its own states and PyTorch's tokens, so its choices are the same.
+            wide_inputs = dict(following)
+            for source, target in spec.rollout.feeds.items():
+                if exact is not None and following[target].is_floating_point():
+                    position = [output.name for output in spec.outputs].index(source)
+                    wide_inputs[target] = _require_tensor(exact[position])
+            inputs = following
+    if not samples:
+        message = "rollout: no prompt is within the sizes of the axes; allow a batch of 1, "
+        raise Failure(Stage.SOURCE, f"{message}`past` of 0 and `length` of 1", status=Status.FAIL)
     return tuple(samples)
+
+
+def _count_steps(spec: ModelSpec, loop: Loop) -> int:
+    """Return the steps of a loop that the sizes of the axes allow; 0 if its prompt is none."""
+    steps = spec.rollout.steps if spec.rollout else 0
+    if not loop.name:
+        return steps
+    for item in spec.inputs:
+        for dim, size in zip(item.shape, loop.inputs[item.name].shape, strict=True):
+            if isinstance(dim, int):
+                steps = steps if dim == size else 0
+            elif not (axis := spec.find_axis(dim)).allows(size):
+                steps = 0
+            elif axis.rule and axis.max is not None:  # the total grows by a token in each step
+                steps = min(steps, axis.max - size + 1)
+    return steps
+
+
+def _run_step(
+    models: tuple[Model, Model | None],
+    spec: ModelSpec,
+    inputs: tuple[Tensors, Tensors],
+    index: int,
+) -> tuple[Outputs, Outputs | None]:
+    """Return the outputs of a step, and those in float64, which have inputs of their own."""
+    buffers = BufferSnapshot(models[0])
+    try:
+        outputs = run_model(models[0], spec, inputs[0])
+    except Failure as failure:
+        fix = "correct `feeds`, or the sizes that the model accepts"
+        message = f"rollout: PyTorch fails at step {index + 1}: {failure.message}; {fix}"
+        status = Status.FAIL if index else Status.ERROR
+        raise Failure(Stage.SOURCE, format_message(message), status=status) from failure
+    buffers.restore()
+    return outputs, run_in_float64(models[1], spec, inputs[1])
+
+
+def _write_step(
+    folder: Path, spec: ModelSpec, inputs: Tensors, outputs: Outputs, exact: Outputs | None
+) -> Sample:
+    write_sample(
+        folder,
+        [to_numpy(inputs[item.name]) for item in spec.inputs],
+        [to_value(output) for output in outputs],
+        [to_value(output) for output in exact or ()],
+    )
+    noise = compute_noise([(outputs, exact)])
+    return Sample(
+        index=0,
+        name="",
+        kind="rollout",
+        axes=measure_sizes(spec.inputs, inputs),
+        scales=tuple(compute_scale(output) for output in outputs),
+        exact=exact is not None,
+        noise=noise.shares,
+        large_noise=noise.large,
+        sha256=hash_sample(folder),
+    )
 
 
 def _require_no_generator(model: Model) -> None:
@@ -100,42 +147,28 @@ def _require_no_generator(model: Model) -> None:
         can_generate: Any = getattr(part, "can_generate", None)
         if callable(can_generate) and can_generate():
             message = f"rollout: {type(part).__name__} generates, and nothing compares this loop "
-            message += "with `generate`; use exporter = 'transformers' with a `component`"
+            message += "with `generate`; use exporter = 'transformers' with the key `generate`"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
 
 
 def _require_generated(
-    spec: ModelSpec, index: int, outputs: Outputs, expected: torch.Tensor
-) -> None:
-    """Compare the logits of a step with those of `generate`, `[batch, vocabulary]`.
+    spec: ModelSpec, name: str, outputs: Outputs, expected: torch.Tensor
+) -> Outputs:
+    """Return the outputs of a step with the logits of `generate`, `[batch, vocabulary]`.
 
     Raises:
         Failure: If they differ by more than rounding.
     """
     position = [output.name for output in spec.outputs].index("logits")
     value = _require_tensor(outputs[position])
-    share = LARGEST_NOISE.get(value.dtype, 1e-3)
-    value, expected = value[:, -1].double(), expected.double()
-    problem = f"has logits {[*value.shape]}, `generate` has {[*expected.shape]}"
-    if value.shape == expected.shape:
-        error, scale = float((value - expected).abs().max()), float(expected.abs().max())
-        if error <= share * scale:
-            return
-        tokens, right = value.argmax(-1), expected.argmax(-1)
-        row = int((tokens != right).int().argmax())
-        pair = f"token {int(tokens[row])}, and `generate` selects {int(right[row])}"
-        problem = f"selects {pair}; the logits differ by up to {error:.3g} of {scale:.3g}"
-    message = f"rollout: step {index + 1} {problem}; correct `feeds` and `positions`"
-    raise Failure(Stage.SOURCE, message, status=Status.FAIL)
-
-
-def _take_tokens(spec: ModelSpec, following: Tensors, logits: torch.Tensor) -> Tensors:
-    """Return the token of `generate` as the next input, which may differ among equal logits."""
-    target = spec.rollout.feeds.get("logits") if spec.rollout else None
-    if target is None:
-        return {}
-    tokens = following[target]
-    return {target: logits.argmax(-1).reshape(tokens.shape).to(tokens.dtype)}
+    error, scale = math.inf, float(expected.abs().max())
+    if value[:, -1].shape == expected.shape:
+        error = float((value[:, -1].double() - expected.double()).abs().max())
+    if not error <= LARGEST_NOISE.get(value.dtype, 1e-3) * scale:
+        message = f"rollout: {name} has other logits than `generate`, by up to {error:.3g} of "
+        message += f"{scale:.3g}; correct `feeds` and `positions`"
+        raise Failure(Stage.SOURCE, message, status=Status.FAIL)
+    return (*outputs[:position], expected[:, None].to(value.dtype), *outputs[position + 1 :])
 
 
 def measure_sizes(items: Sequence[Input], inputs: Tensors) -> dict[str, int]:
@@ -165,7 +198,9 @@ def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensor
     sizes = spec.complete_sizes(measure_sizes(spec.inputs, inputs) | sizes)
     for item in spec.inputs:
         if spec.rollout and item.name in spec.rollout.positions:
-            following[item.name] = inputs[item.name] + inputs[item.name].shape[-1]
+            last = inputs[item.name][..., -1:]
+            count = sizes.get(str(item.shape[-1]), last.shape[-1])
+            following[item.name] = last + 1 + torch.arange(count, dtype=last.dtype)
         elif item not in targets:
             following[item.name] = _resize(inputs[item.name], item, sizes)
     return following

@@ -35,6 +35,12 @@ ENTRY_PART = {
     "passes": '["net.py:function"]',
     "metric": '{ call = "net.py:function", least = 0.5 }',
     "component": '{ name = "decode" }\nexporter = "transformers"',
+    "generate": '{ steps = 8 }\nexporter = "transformers"\n'
+    "inputs = [{ name = 'input_ids', shape = ['b', 1], dtype = 'int64', fill = 'ones' }, "
+    "{ name = 'past_key_values.0.key', shape = ['b', 4] }, "
+    "{ name = 'past_key_values.0.value', shape = ['b', 4] }]\n"
+    "outputs = [{ name = 'logits', shape = ['b', 1, 9] }, "
+    "{ name = 'present.0.key', shape = ['b', 4] }, { name = 'present.0.value', shape = ['b', 4] }]",
     "rollout": "{ steps = 4, feeds = { y = 'x' } }",
     "ir_version": "8",
     "inputs": '[{ name = "z", shape = ["batch", 3] }]',
@@ -82,7 +88,7 @@ PARTS = {
 
 
 #: The first value of keys that cannot be absent.
-FIRST = {"component": '{ name = "prefill" }'}
+FIRST = {"component": '{ name = "prefill" }', "generate": "{ steps = 4 }"}
 
 
 def load(root: Path, *lines: str) -> ModelSpec:
@@ -91,6 +97,7 @@ def load(root: Path, *lines: str) -> ModelSpec:
     text = "\n".join(f"{key} = {value}" for key, value in keys.items())
     files = {
         "manifests/net.toml": f"format = 1\n[models.net]\n{text}\n",
+        "manifests/net.interface.toml": "[decoder]\n",
         "manifests/net.py": "class Net: ...\nclass Other: ...\ndef function(*_): ...\n",
         "manifests/net.onnx": "",
         "manifests/net.safetensors": "",

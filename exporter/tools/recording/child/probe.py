@@ -16,11 +16,16 @@ from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim
 from exporter.tools.recording.child.call_description import list_tensors, read_state
-from exporter.tools.recording.observation import Observation, ProbedOutput, ProbeResult
+from exporter.tools.recording.observation import (
+    Observation,
+    ProbedOutput,
+    ProbeResult,
+)
 from exporter.worker.inputs.call import build_tensor_call
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import register_output_classes, wrap_with_call_objects
+from exporter.worker.model.components import measure_interface
 from exporter.worker.model.source_loader import Model, find_names, load_model, read_weights
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import call_model, list_named_leaves
@@ -69,6 +74,15 @@ def probe(spec: ModelSpec, root: str, observation: Observation) -> ProbeResult:
         return ProbeResult(problem=redact(str(failure), limit=400))
     except Exception as error:  # of the model
         return ProbeResult(problem=redact(f"{type(error).__name__}: {error}", limit=400))
+
+
+def measure_decoder(spec: ModelSpec, root: str) -> dict[str, Any]:
+    """Return the interface of a model that generates, or its `problem`; see `components`."""
+    try:
+        with torch.no_grad():
+            return measure_interface(load_model(spec, Path(root)), spec)
+    except Failure as failure:
+        return {"problem": redact(str(failure), limit=400)}
 
 
 def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation) -> ProbeResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ rollout = { steps = 4, feeds = { logits = "input_ids" }, positions = ["position_
         (
             'component = { name = "decode", prompt = "nets.py:prompt" }',
             "",
-            "needs the key `component`",
+            "needs the key `generate`, .* or `component`",
         ),
         ('exporter = "transformers"', "", 'is for exporter = "transformers"; set it'),
         ("nets.py:prompt", "nets.py:prompts", "prompts"),
@@ -108,3 +109,73 @@ rollout = {{ steps = 4, feeds = {{ logits = "input_ids" }}, positions = ["{name}
     with pytest.raises(ExporterError) as caught:
         load(tmp_path, text)
     assert message in caught.value.problems[0].message.replace('"', "'")
+
+
+GENERATE = """
+format = 1
+[models.net]
+source = "nets.py:prompt"
+exporter = "transformers"
+generate = { steps = 8 }
+axes.total.max = 16
+opsets = 18
+[models.small]
+extends = "net"
+axes.total.max = 12
+"""
+INTERFACE = """
+[decoder]
+inputs = [
+  { name = "input_ids", shape = ["batch", "length"], dtype = "int64", fill = { randint = [0, 9] } },
+  { name = "position_ids", shape = ["batch", "length"], dtype = "int64", fill = "ones" },
+  { name = "past_key_values.{layer}.key", shape = ["batch", "past"], repeat = { layer = 2 } },
+  { name = "past_key_values.{layer}.value", shape = ["batch", "past"], repeat = { layer = 2 } },
+]
+outputs = [
+  { name = "logits", shape = ["batch", "length", 9] },
+  { name = "present.{layer}.key", shape = ["batch", "total"], repeat = { layer = 2 } },
+  { name = "present.{layer}.value", shape = ["batch", "total"], repeat = { layer = 2 } },
+]
+axes = { past = { min = 0 }, total = { sum = ["past", "length"] } }
+"""
+
+
+def load_decoder(root: Path, entry: str, interface: str | None) -> dict[str, ModelSpec]:
+    files = {"manifests/nets.py": "def prompt(): ...\n", "manifests/net.toml": entry}
+    files |= {} if interface is None else {"manifests/net.interface.toml": interface}
+    return {spec.id: spec for spec in load_project(make_project(root, files)).models}
+
+
+def test_an_entry_has_its_interface_and_its_loop(tmp_path: Path) -> None:
+    specs = load_decoder(tmp_path, GENERATE, INTERFACE)
+    spec = specs["net"]
+    assert spec.component == Component(name="decoder")
+    assert (spec.find_axis("total").max, specs["small"].find_axis("total").max) == (16, 12)
+    assert (spec.find_axis("past").min, spec.find_axis("total").rule is None) == (0, False)
+    assert spec.rollout is not None
+    assert (spec.rollout.steps, spec.rollout.positions) == (8, ("position_ids",))
+    assert spec.rollout.feeds["present.1.value"] == "past_key_values.1.value"
+    assert specs["small"].inputs == spec.inputs
+
+
+@pytest.mark.parametrize(
+    ("entry", "interface", "message"),
+    [
+        (GENERATE, None, "needs manifests/net.interface.toml; run `exporter add nets.py:prompt`"),
+        (GENERATE, "inputs = []", "needs the table .decoder.; run `exporter add` again"),
+        (GENERATE, INTERFACE.replace("input_ids", "ids"), "no input has the name 'input_ids'"),
+        (
+            GENERATE.replace("[models.small]", 'component = { name = "decode" }\n[models.small]'),
+            INTERFACE,
+            "has its own loop; remove `component` and `rollout`",
+        ),
+        (GENERATE.replace('exporter = "transformers"\n', ""), INTERFACE, "is for exporter"),
+    ],
+)
+def test_what_does_not_fit_a_decoder(
+    tmp_path: Path, entry: str, interface: str | None, message: str
+) -> None:
+    with pytest.raises(ExporterError) as caught:
+        load_decoder(tmp_path, entry, interface)
+    texts = [problem.message.replace('"', "'") for problem in caught.value.problems]
+    assert any(re.search(message, text) for text in texts), texts

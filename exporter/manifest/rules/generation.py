@@ -1,0 +1,152 @@
+"""Models that generate: the component that an entry names, and the loop of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from exporter.core.errors import suggest_name
+from exporter.manifest.resolved.keys import Component, Rollout
+from exporter.manifest.rules.fills import format_dims
+from exporter.manifest.rules.layers import EffectiveSettings
+from exporter.manifest.rules.signature import NamedShape, resolve_dtype
+from exporter.manifest.schema.tables import InputTable, OutputTable
+from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
+from exporter.manifest.syntax.values import KeyPath, quote
+
+#: Keys that the exporter of transformers does not have, and its options.
+_NOT_OF_COMPONENTS = ("capture", "constants", "containers", "custom_ops", "parameters")
+#: The component of an entry with `generate`: a decoder whose cache may be empty.
+DECODER = "decoder"
+_COMPONENT_OPTIONS = frozenset({"optimize", "external_data"})
+
+
+def _make_decoder(model: EffectiveSettings) -> Component:
+    """Return the component of an entry with `generate`, and report another loop."""
+    if model.settings.component or model.settings.rollout:
+        model.add_problem(("generate",), "has its own loop; remove `component` and `rollout`")
+    return Component(name=DECODER)
+
+
+def resolve_component(model: EffectiveSettings) -> Component | None:
+    """Return the component with its checked prompt, or None if there is none."""
+    settings = model.settings
+    table, is_chosen = settings.component, settings.exporter == "transformers"
+    if not model.has_valid("exporter"):
+        return None
+    if settings.generate:
+        table = _make_decoder(model)
+    elif is_chosen and table is None:
+        message = "needs the key `generate`, such as `generate = { steps = 32 }`, or `component`"
+        model.add_problem(("exporter",), message)
+    if table is None:
+        return None
+    # An invalid path names a finished file, too.
+    if not is_chosen and model.has_valid("artifact") and not settings.artifact:
+        message = 'is for exporter = "transformers"; set it, or remove this key'
+        model.add_problem(("generate" if settings.generate else "component",), message)
+    names = [key for key in _NOT_OF_COMPONENTS if model.has_valid(key) and getattr(settings, key)]
+    paths: list[KeyPath] = [(key,) for key in names]
+    if model.has_valid("inputs"):
+        keys = [(index, each.model_fields_set) for index, each in enumerate(settings.inputs)]
+        wrong = [(index, used & {"at", "optional", "scalar"}) for index, used in keys]
+        paths += [("inputs", index, min(used)) for index, used in wrong if used]
+    if model.has_valid("options"):
+        options = settings.options.list_explicit()
+        paths += [("options", key) for key in options if key not in _COMPONENT_OPTIONS]
+    if model.has_valid("overrides"):
+        for index, override in enumerate(settings.overrides):
+            used = override.model_fields_set & {"exporter", "capture", "options"}
+            paths += [("overrides", index, key) for key in sorted(used)]
+    for path in paths:
+        message = "does not apply to a `component`, which transformers calls and exports; remove it"
+        model.add_problem(path, message)
+    prompt = table.prompt and model.check_function(("component", "prompt"), table.prompt)
+    return table.model_copy(update={"prompt": prompt})
+
+
+#: The feeds of an entry with `generate`, whose names are the templates of ONNX Runtime GenAI.
+_DECODER_FEEDS = {
+    "logits": "input_ids",
+    "present.{layer}.key": "past_key_values.{layer}.key",
+    "present.{layer}.value": "past_key_values.{layer}.value",
+}
+
+
+def resolve_rollout(
+    model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
+) -> Rollout | None:
+    """Return the rollout with a feed for each layer, and report feeds that do not fit."""
+    table = model.settings.rollout
+    if model.settings.generate:
+        positions = [item.name for item in model.settings.inputs if item.name == "position_ids"]
+        steps = model.settings.generate.steps
+        table = Rollout(steps=steps, feeds=_DECODER_FEEDS, positions=tuple(positions))
+    if table is None:
+        return None
+    named = {(shape.is_input, shape.name): shape for shape in shapes.values()}
+    tables = {
+        (is_input, each.name): each
+        for is_input, items in ((True, model.settings.inputs), (False, model.settings.outputs))
+        for each in items
+    }
+    feeds: dict[str, str] = {}
+    for source, target in table.feeds.items():
+        path: KeyPath = ("rollout", "feeds", source)
+        pairs = [(source, target)]
+        if layer := PLACEHOLDER.search(source):
+            # A feed with a placeholder stands for the layers that exist.
+            numbers = map(str, range(MAX_COPIES))
+            pairs = [(source.replace(layer[0], n), target.replace(layer[0], n)) for n in numbers]
+            pairs = [
+                each for each in pairs if (False, each[0]) in named and (True, each[1]) in named
+            ]
+        if not pairs:
+            model.add_problem(path, f"no layer has both {quote(source)} and {quote(target)}")
+        for one, other in pairs:
+            keys = [(False, one), (True, other)]
+            missing = [key for key in keys if key not in named]
+            if missing:
+                is_input, name = missing[0]
+                known = [each for kind, each in named if kind == is_input]
+                kind = "input" if is_input else "output"
+                text = f"no {kind} has the name {quote(name)}{suggest_name(name, known)}"
+                model.add_problem(path, text)
+                continue
+            dtypes = [resolve_dtype(model.settings, tables[key]) for key in keys]
+            ranks = [len(named[key].dims) for key in keys]
+            is_greedy = "float" in dtypes[0] and "int" in dtypes[1]
+            if other in feeds.values():
+                model.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
+            elif dtypes[0] != dtypes[1] and not is_greedy:
+                text = f"{quote(one)} is {dtypes[0]}, and {quote(other)} is {dtypes[1]}"
+                model.add_problem(path, f"{text}; feed an output of the same dtype")
+            elif ranks[0] - is_greedy != ranks[1]:
+                shown = [format_dims(named[key].dims) for key in keys]
+                text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
+                model.add_problem(path, f"{text}; feed an output with these dimensions")
+            feeds[one] = other
+    _check_positions(model, table.positions, tables, feeds)
+    return Rollout(steps=table.steps, feeds=feeds, positions=table.positions) if feeds else None
+
+
+def _check_positions(
+    model: EffectiveSettings,
+    names: Sequence[str],
+    tables: Mapping[tuple[bool, str], InputTable | OutputTable],
+    feeds: Mapping[str, str],
+) -> None:
+    """Report positions that are no inputs of integers, or that an output feeds."""
+    for index, name in enumerate(names):
+        table = tables.get((True, name))
+        problem = ""
+        if table is None:
+            hint = suggest_name(name, [each for is_input, each in tables if is_input])
+            problem = f"no input has the name {quote(name)}{hint}"
+        elif name in feeds.values():
+            problem = f"{quote(name)} gets an output already; remove the feed or this name"
+        elif "int" not in (dtype := resolve_dtype(model.settings, table)):
+            problem = f"{quote(name)} is {dtype}, expected integers; remove it"
+        elif not table.shape:
+            problem = f"{quote(name)} is a scalar, expected an axis of tokens; feed it an output"
+        if problem:
+            model.add_problem(("rollout", "positions", index), problem)
