@@ -13,6 +13,7 @@ from exporter.api.evidence import attach_evidence, find_evidence_path
 from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExporterError
+from exporter.core.files import write_bytes
 from exporter.core.git import find_head, list_versions
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.contract_changes import describe_states
@@ -35,6 +36,7 @@ from exporter.report.pages.templates import (
     find_packaged_templates,
     is_up_to_date,
     list_written_pages,
+    render_site,
     save_up_to_date_key,
 )
 from exporter.report.report_files import (
@@ -120,6 +122,23 @@ def write_reports(
         write_files(paths.reports, files)
         save_up_to_date_key(paths.note, key, paths.reports, files)
     return warnings
+
+
+def write_site(
+    manifest: Manifest, run: RunRecord, folder: Path, git_environment: Mapping[str, str]
+) -> None:
+    """Write the report as a static site, with the commit and the day of the results.
+
+    Raises:
+        ExporterError: ENVIRONMENT, if a file cannot be written.
+    """
+    paths = ReportPaths(manifest.project)
+    run = attach_evidence(run, manifest.project)
+    head = find_head(Path(paths.project.root), git_environment)
+    stamp = f"commit {head}" if head else ""
+    history = AcceptanceHistory(_read_acceptance(paths).baseline, commit=stamp)
+    for name, content in render_site(_render(manifest, run, history), stamp).items():
+        write_bytes(folder / name, content.encode() if isinstance(content, str) else content)
 
 
 def preload_pages(project: Project) -> None:

@@ -152,6 +152,16 @@ def test_the_docs_list_every_part_of_a_page(function: str, page: Row) -> None:
     assert read_documented_names(f"(`{function}` in") == page.keys()
 
 
+def test_the_site_has_the_tables_and_leaves_the_reports(project: Path) -> None:
+    before = render(project)
+    ran = run_exporter(project, "report", "--site", "site")
+    assert ran.returncode == 0, ran.stderr
+    assert "Compatibility" in (project / "site/COMPATIBILITY.html").read_text("utf-8")
+    assert (project / "site/index.html").is_file()
+    assert (project / "site/models/net.html").is_file()
+    assert render(project) == before
+
+
 def test_the_docs_list_every_filter() -> None:
     default_filters = jinja2.Environment().filters
     project_filters = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from exporter.api.gate_run import read_results
-from exporter.api.report_pages import write_reports
+from exporter.api.report_pages import write_reports, write_site
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import make_summary, open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line, print_summary
@@ -26,12 +26,21 @@ from exporter.report.rows.cells import group_by_opset
     is_flag=True,
     help="Add the commit and trends over commits from git, for pages that are not committed.",
 )
-def report(root: Path, *, commits: bool) -> int:
+@click.option(
+    "--site",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a static site with the commit into this folder instead, for example for Pages.",
+)
+def report(root: Path, *, commits: bool, site: Path | None) -> int:
     """Write the tables and the pages of the models."""
     manifest = open_project(root)
     current = read_results(manifest)
     print_result_notes(current)
     run = current.results.run
+    if site:
+        write_site(manifest, run, site, os.environ)
+        print_line(f"{pluralize(len(run.records), 'cell')}: {site}/index.html")
+        return ExitCode.OK
     for warning in write_reports(manifest, run, os.environ if commits else None):
         print_error(warning)
     cells = pluralize(len(run.records), "cell")

@@ -8,11 +8,13 @@ done it.
 from __future__ import annotations
 
 import hashlib
+import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +133,35 @@ def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> N
 def render_html(name: str, folder: Path | None, **values: object) -> str:
     """Render a template for HTML; each value that is no `Markup` is escaped."""
     return _render(_create_html_environment(folder), name, values)
+
+
+def render_site(pages: Mapping[str, str | bytes], stamp: str) -> dict[str, str | bytes]:
+    """Return the files of a static site: each page of markdown as HTML, other files unchanged.
+
+    `stamp`: The commit and the day of the results, for the foot of each page.
+    """
+    from markdown_it import MarkdownIt
+
+    parser, site = MarkdownIt("commonmark", {"html": True}).enable("table"), {**pages}
+    for name in sorted(name for name in pages if name.endswith(".md")):
+        tokens = parser.parse(str(site.pop(name)))
+        for heading, content in pairwise(tokens):
+            if heading.type == "heading_open":  # the anchors of GitHub
+                title = "".join(each.content for each in content.children or ())
+                anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+                heading.attrSet("id", anchor)
+        body = parser.renderer.render(tokens, parser.options, {})
+        body = re.sub(r'(href="[^":]+)\.md(["#])', r"\1.html\2", body)
+        path = name.removesuffix(".md")
+        site[f"{path}.html"] = render_html(
+            "site.html",
+            None,
+            body=Markup(body),  # noqa: S704 - pages of templates, which escape each text
+            title=path.rpartition("/")[2],
+            root="../" * name.count("/"),
+            stamp=stamp,
+        )
+    return site
 
 
 def render_script(name: str, **values: object) -> str:

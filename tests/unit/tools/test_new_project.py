@@ -45,7 +45,10 @@ def test_an_empty_folder_becomes_a_valid_project(tmp_path: Path) -> None:
     assert [model.id for model in load_project(tmp_path).models] == ["example"]
     assert (tmp_path / ".gitignore").read_text() == "build/\n"
     workflow = yaml.safe_load((tmp_path / ".github/workflows/onnx.yml").read_text())
-    checkout, action = workflow["jobs"]["onnx"]["steps"]
+    checkout, action, site, upload = workflow["jobs"]["onnx"]["steps"]
+    assert site["run"].split()[-1] == upload["with"]["path"] == "build/site"
+    assert site["if"] == upload["if"] == workflow["jobs"]["pages"]["if"]
+    assert "github.ref == 'refs/heads/main' && vars.ONNX_PAGES == 'on'" in site["if"]
     assert checkout["with"] == {"fetch-depth": 0, "persist-credentials": False}
     assert action["uses"] == "OWNER/onnx-exporter-matrix@COMMIT"
     assert action["with"]["packages"].endswith("https://download.pytorch.org/whl/cpu")

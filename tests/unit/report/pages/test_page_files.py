@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import cProfile
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from exporter.records.record import (
 )
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import MARK, render_gate, render_pages
+from exporter.report.pages.templates import render_site
 from exporter.report.report_files import render_exports
 from exporter.report.rows.failures import GateContext
 from tests.unit.factory import (
@@ -238,6 +240,23 @@ def test_the_page_of_a_model_has_the_code_of_each_red_cell() -> None:
     assert files["models/dcgan.md"].count("- code: `E-") == 2
     assert "- code:" not in files["models/alexnet.md"]
     assert '"code":"E-convert"' in files["index.html"].replace('": "', '":"')
+
+
+def test_each_link_of_the_site_has_a_target() -> None:
+    text = "<script>alert(1)</script> [x](https://evil.example)"
+    records = [make_record("dcgan/18/cpu", "fail", message=text)]
+    site = render_site(render_pages(MANIFEST, make_run(*records)), "commit abc of 2026-11-24")
+    assert not [name for name in site if name.endswith(".md")]
+    for name in ("COMPATIBILITY.html", "models/dcgan.html"):
+        page = str(site[name])
+        assert "<footer>commit abc of 2026-11-24</footer>" in page
+        assert "<script>" not in page
+        assert 'evil.example"' not in page
+        for link in re.findall(r'href="([^"]+)"', page):
+            target, _, anchor = link.partition("#")
+            path = os.path.normpath(Path(name).parent / target) if target else name
+            assert path in site, link
+            assert not anchor or f'id="{anchor}"' in str(site[path])
 
 
 def test_every_link_has_a_target() -> None:
