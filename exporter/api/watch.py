@@ -59,7 +59,11 @@ class WatchedFiles:
         self._stamps = self._read_stamps()
         new = states.keys() - before.keys()
         after = {name: stamp for name, stamp in self._stamps.items() if name not in new}
-        differ = [name for name in new if read_source_state(self._root / name) != states[name]]
+        differ = [
+            name
+            for name in new
+            if any(read_source_state(self._root / name, old) != old for old in states[name])
+        ]
         return sorted({*differ, *_compare(before, after)})
 
     def wait(self) -> list[str]:
@@ -110,13 +114,15 @@ def _compare(before: dict[str, object], after: dict[str, object]) -> list[str]:
     return sorted(name for name in names if before.get(name) != after.get(name))
 
 
-def _list_sources(result: ExportResult) -> dict[str, str]:
-    """Return the recorded state of each dependency of the selected cells, by its path."""
+def _list_sources(result: ExportResult) -> dict[str, set[str]]:
+    """Return the recorded states of each dependency of the selected cells, by its path."""
     stored = StoredRecords(BuildFolder.from_project(result.manifest.project))
-    states: dict[str, str] = {}
+    states: dict[str, set[str]] = {}
     for record in filter(None, (stored.get(planned.cell) for planned in result.plan.selected)):
-        states |= {source.file: source.state for source in record.sources}
+        for source in record.sources:
+            states.setdefault(source.file, set()).add(source.state)
         # Files outside of the project.
         outside = {name: state for name, state in record.packages.items() if "/" in name}
-        states |= {name: state.removeprefix("file ") for name, state in outside.items()}
+        for name, state in outside.items():
+            states.setdefault(name, set()).add(state.removeprefix("file "))
     return states

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from exporter.cache.code_blocks import find_changed_block
 from exporter.cache.states import (
     LISTING,
     MISSING,
@@ -174,7 +175,7 @@ class CurrentState:
     def __init__(self, root: Path, overlay: str = "") -> None:
         self._root = root
         self._overlay = overlay
-        self._states: dict[str, str] = {}
+        self._states: dict[Source, str] = {}
         self._packages: dict[str, str] = {}
 
     def find_staleness_reason(self, record: Record, parts: Mapping[str, str]) -> str:
@@ -192,9 +193,10 @@ class CurrentState:
         for source in record.sources:
             if not source.state:
                 return f"{source.file} changed {DURING_EXPORT}"
-            if source.file not in self._states:
-                self._states[source.file] = read_source_state(self._root / source.file)
-            if (state := self._states[source.file]) != source.state:
+            if source not in self._states:
+                path = self._root / source.file
+                self._states[source] = read_source_state(path, source.state)
+            if (state := self._states[source]) != source.state:
                 return _describe_source(source, state)
         for name, state in record.variables.items():
             if read_variable_state(name) != state:
@@ -232,7 +234,8 @@ def _describe_source(source: Source, state: str) -> str:
         return f"{folder} has other {'modules' if pattern == LISTING else 'files'}"
     if MISSING in (source.state, state):
         return f"{source.file} {'was added' if source.state == MISSING else 'is missing'}"
-    return f"{source.file} changed"
+    block = find_changed_block(source.state, state)
+    return f"{source.file}: {block} changed" if block else f"{source.file} changed"
 
 
 def _describe_change(name: str, before: str, after: str) -> str:

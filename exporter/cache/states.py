@@ -21,6 +21,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from exporter.cache.code_blocks import BLOCKS, read_current_blocks
 from exporter.core.files import hash_file
 from exporter.core.import_object import SHADOWS
 from exporter.core.text import DISTRIBUTION
@@ -293,12 +294,15 @@ def _read_version_state(name: str, overlay: str) -> str:
     return (state.partition(" ")[0] if editable else state) or MISSING
 
 
-def read_source_state(path: Path) -> str:
+def read_source_state(path: Path, before: str = "") -> str:
     """Return the state of a path that a job used.
+
+    `before`: An earlier state. If it has blocks of code, the result has those that still exist.
 
     Returns:
         `link TEXT` for a symlink, `folder`, `missing`, the SHA-256 of the content or listing,
-        `modules NAMES` for a listing with names, or "" if the file cannot be read.
+        `modules NAMES` for a listing with names, `blocks NAME=HASH,...` for a module of which only
+        these blocks count, or "" if the file cannot be read.
     """
     if split_listing(str(path)):
         return hash_source(path)
@@ -312,7 +316,8 @@ def read_source_state(path: Path) -> str:
         return ""
     if stat.S_ISDIR(mode):
         return FOLDER
-    return hash_source(path) if stat.S_ISREG(mode) else ""  # a pipe has no content
+    state = hash_source(path) if stat.S_ISREG(mode) else ""  # a pipe has no content
+    return read_current_blocks(path, before, state) if before.startswith(BLOCKS) else state
 
 
 def hash_source(path: Path) -> str:

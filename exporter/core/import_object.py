@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import cache
 from importlib.abc import PathEntryFinder
 from importlib.machinery import (
@@ -25,7 +27,7 @@ from importlib.machinery import (
 )
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 #: Paths without a suffix for which imports searched folders outside of installed packages.
@@ -33,6 +35,10 @@ SEARCHED: dict[str, None] = {}
 #: A name in `SEARCHED` that represents the names of all modules that Python and packages have. A
 #: module in a folder of `sys.path` can replace them, also those that were loaded before.
 SHADOWS = "@"
+#: Functions that receive the path, the source and the code of each imported module before it runs.
+LISTENERS: list[Callable[[str, bytes, CodeType], None]] = []
+#: A flag without an effect on files: it distinguishes an import from other readers of a source.
+IMPORT_FLAG = getattr(os, "O_NOCTTY", 0)
 
 
 def load_attribute(source: str, folder: Path) -> Any:
@@ -81,9 +87,16 @@ def _import_file(path: Path, relative: str) -> ModuleType:
 class _SourceOnlyLoader(SourceFileLoader):
     """A loader that neither reads nor writes bytecode."""
 
-    def path_stats(self, path: str) -> Any:
-        """Raise an error: Python ignores bytecode if the age of the source is unknown."""
-        raise OSError(f"{path}: bytecode is not used")
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the module from its source."""
+        path = self.get_filename(fullname)
+        descriptor = os.open(path, os.O_RDONLY | (IMPORT_FLAG if LISTENERS else 0))
+        with os.fdopen(descriptor, "rb") as file:
+            source = file.read()
+        code: CodeType = self.source_to_code(source, path)
+        for listener in LISTENERS:
+            listener(path, source, code)
+        return code
 
 
 def ignore_project_bytecode() -> None:

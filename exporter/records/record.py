@@ -224,7 +224,8 @@ class Source(FrozenModel):
     """`folder/*.py` means the list of the modules in the folder, `folder/*` all its names.
     `folder/*.py?a,b` means the modules that an import of `a` or `b` finds there."""
     state: str
-    """The SHA-256 of the content or list, `modules NAMES`, `link TEXT`, `folder` or `missing`.
+    """The SHA-256 of the content or list, `modules NAMES`, `link TEXT`, `folder` or `missing`;
+    `blocks NAME=HASH,...` for a module of which only these functions ran, and `*` for its text.
     Empty if the file changed while the job ran."""
 
 

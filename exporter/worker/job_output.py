@@ -16,6 +16,7 @@ from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
 from exporter.planning.plan import apply_expectations
 from exporter.records.record import WITHHELD_NOTE, CellId, Record, Stage, Status
+from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
@@ -27,6 +28,7 @@ from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
 from exporter.worker.process.failure import Failure, quote_line
 from exporter.worker.process.fork_call import collect_in_fork
 from exporter.worker.process.setup import mark_resource_failures, redirect_output
+from exporter.worker.torch_private.internals import has_interpreted_bytecode
 
 #: Stages that serve all opsets of the job.
 _SHARED_STAGES = (Stage.SOURCE, Stage.CAPTURE)
@@ -178,8 +180,16 @@ class JobOutput:
             self.folder.temporary,
             *(path.parents[1] for path in sorted(interpreters)),
         )
+        text = record.to_json()
+        if has_interpreted_bytecode():
+            EXECUTED.add_all()
         dependencies = digest_dependencies(
-            self.root, self.start, accesses, ignored=ignored, declared=(*declared, *files)
+            self.root,
+            self.start,
+            accesses,
+            ignored=ignored,
+            declared=(*declared, *files),
+            is_mentioned=lambda file: record.status is not Status.PASS or Path(file).name in text,
         )
         root = self.root.resolve()
         used = (*(source.file for source in dependencies.sources), *dependencies.external)

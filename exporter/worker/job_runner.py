@@ -19,6 +19,7 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
+from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
@@ -114,9 +115,12 @@ def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> Non
         if not can_fork():
             samples = step(samples)
             continue
+        runs = EXECUTED.copy_runs()
         with output.opened.separate():
             run_in_fork(partial(step, samples))
         reference = Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT))
+        if reference == samples.reference:  # else the code of the step added samples
+            EXECUTED.restore_runs(runs)
         samples = Samples(reference, SampleCache())
     last(samples)
 
@@ -268,6 +272,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
             write_json(output.folder.record(record.cell), record)
     if opsets:
         watch_searches(output.root)
+        EXECUTED.watch()
         with output.opened.watch():
             _export_opsets(output, tuple(opsets), cache)
 

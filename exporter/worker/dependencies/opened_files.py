@@ -15,16 +15,18 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from exporter.core.import_object import SEARCHED, RecordingFinder
+from exporter.core.import_object import IMPORT_FLAG, SEARCHED, RecordingFinder
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
 from exporter.worker.dependencies.access_tracer import Access, AccessTracer
+from exporter.worker.dependencies.executed_code import EXECUTED
 
 #: The folders of the standard library and of this package.
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
@@ -105,6 +107,8 @@ class FileAccesses:
 
     read: tuple[str, ...] = ()
     """Files that were opened for reading before the job wrote them, if it did."""
+    texts: tuple[str, ...] = ()
+    """Those that this process did not only import."""
     written: frozenset[str] = frozenset()
     """Files that the job wrote before it read them."""
     tested: tuple[str, ...] = ()
@@ -183,8 +187,8 @@ class OpenedFiles:
     def list_accesses(self) -> FileAccesses:
         """Return everything that was used until now, also by children that reported it."""
         accesses = self._list_process_accesses()
-        for other in self._others:
-            keys = ("read", "tested", "listed", "searched", "imports", "untracked")
+        for other in (replace(each, texts=each.read) for each in self._others):
+            keys = ("read", "texts", "tested", "listed", "searched", "imports", "untracked")
             merged: dict[str, Any] = {
                 key: tuple(dict.fromkeys((*getattr(accesses, key), *getattr(other, key))))
                 for key in keys
@@ -202,6 +206,7 @@ class OpenedFiles:
         untracked = dict(self._untracked)
         other_listings = self._listings[Caller.IMPORT].keys() | self._listings[Caller.TOOL].keys()
         read: dict[str, None] = {}
+        texts: dict[str, None] = {}
         written: set[str] = set()
         for access in accesses:
             path = access.path
@@ -214,8 +219,11 @@ class OpenedFiles:
                 written.add(path)
             elif not access.is_write and path not in written:
                 read[path] = None
+                if not access.flags & IMPORT_FLAG:
+                    texts[path] = None
         return FileAccesses(
             read=tuple(read),
+            texts=tuple(texts),
             written=frozenset(written),
             tested=tuple(path for path in self._tested if path not in read),
             listed=tuple(listed),
@@ -264,7 +272,9 @@ class _AuditHook:
     def _handle(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.watchers:
             return
-        if event == "open":
+        if event in ("object.__getattr__", "code.__new__", "os.fork"):
+            _handle_code(event, arguments)
+        elif event == "open":
             name, mode, flags = arguments
             if isinstance(mode, str):  # the flags of `io.open` do not contain the mode
                 access = os.O_RDWR if "+" in mode else os.O_RDONLY if "r" in mode else os.O_WRONLY
@@ -318,6 +328,22 @@ class _AuditHook:
 
 
 _HOOK = _AuditHook()
+
+
+def _handle_code(event: str, arguments: tuple[Any, ...]) -> None:
+    """Record that something reads or copies the bytecode of a function, or runs it in a fork."""
+    if event == "object.__getattr__":
+        function, name = arguments
+        # An access to `frame.f_code` is such an event, too.
+        if name == "__code__" and isinstance(function, FunctionType):
+            frame = inspect.currentframe()
+            while frame and frame.f_code.co_filename == __file__:
+                frame = frame.f_back
+            if frame is not None:
+                path = function.__globals__.get("__file__")
+                EXECUTED.add_reader(frame.f_code.co_filename, str(path))
+    elif event == "code.__new__" or find_caller() is not Caller.TOOL:
+        EXECUTED.add_all()
 
 
 def _find_folder(argument: object) -> object:

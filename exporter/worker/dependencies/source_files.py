@@ -13,7 +13,7 @@ import stat
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
+from exporter.cache.code_blocks import TEXT, format_blocks
 from exporter.cache.states import (
     ALL_FILES,
     COMMON_MODULES,
@@ -35,6 +36,7 @@ from exporter.cache.states import (
 from exporter.core.import_object import SHADOWS
 from exporter.environments import read_shared_packages
 from exporter.records.record import Source
+from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import FileAccesses
 
 #: Folders of the operating system. A change of the system is not detected.
@@ -265,15 +267,24 @@ def digest_dependencies(
     *,
     ignored: Iterable[Path],
     declared: Iterable[Path] = (),
+    is_mentioned: Callable[[str], bool] = bool,
 ) -> Dependencies:
     """Return the states of all files and folders that a job used.
 
     If a file changed after the start of the job, its state is empty, because the loaded content may
     be another. The ignored folders are those of the job and of its devices' environments.
+
+    `is_mentioned`: Whether the record has the name of a file, perhaps with the number of a line.
     """
     real_root = resolve_root(root)
     folders = [str(folder.resolve()) for folder in ignored]
-    collector = _Collector(real_root, folders, since, accesses.written)
+    texts = {resolve_path(path).path for path in (*accesses.texts, *map(str, declared))}
+    blocks = {
+        real: states | ({TEXT: hash_source(Path(real))} if is_mentioned(real) else {})
+        for path, states in EXECUTED.list_blocks(lambda file: is_model_code(file, root)).items()
+        if (real := resolve_path(path).path) not in texts
+    }
+    collector = _Collector(real_root, folders, since, accesses.written, blocks)
     for path in list_module_files():
         if not _is_foreign(path, real_root):
             collector.add_file(path)
@@ -354,12 +365,18 @@ class _Collector:
     """The states of paths by their names in a record."""
 
     def __init__(
-        self, root: str, ignored: list[str], since: JobStart, written: frozenset[str]
+        self,
+        root: str,
+        ignored: list[str],
+        since: JobStart,
+        written: frozenset[str],
+        blocks: Mapping[str, dict[str, str]],
     ) -> None:
         self._root = root
         self._checkout = f"{find_checkout(root)}/"
         self._ignored = tuple(f"{folder}/" for folder in ignored)
         self._since = since
+        self._blocks = blocks
         self._written = frozenset(resolve_path(path).path for path in written)
         self._sources: dict[str, str] = {}
         self._external: dict[str, str] = {}
@@ -376,6 +393,8 @@ class _Collector:
             if state not in (MISSING, FOLDER) and real not in self._written:
                 self._add_external(real, self._protect(real, state))
         elif state != MISSING or real not in self._written:
+            if real in self._blocks and state not in (MISSING, FOLDER, ""):
+                state = format_blocks(self._blocks[real])
             self._sources[self._name(real)] = self._protect(real, state)
 
     def add_test(self, path: str) -> None:

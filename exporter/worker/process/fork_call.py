@@ -26,6 +26,7 @@ from exporter.processes.child_call import describe_exit
 from exporter.processes.lifetime import CpuLimit, die_with_parent, list_descendants
 from exporter.runtimes.runtime_registry import uses_accelerator
 from exporter.runtimes.session import end_runtime_processes
+from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.process.setup import dump_stack_at_time_limit, flush_output
 
 
@@ -41,7 +42,17 @@ def compute_in_fork(function: Callable[[], Any]) -> Any | None:
 
     It is None if the function raises an exception, or if its process ends.
     """
-    items, problem = _read_fork(lambda: [function()], math.inf)
+    count = EXECUTED.count()
+
+    def compute() -> Iterator[Any]:
+        try:
+            yield function()
+        finally:
+            EXECUTED.share(count)
+
+    items, problem = _read_fork(compute, math.inf)
+    if problem:
+        EXECUTED.add_all()
     return items[0] if items and not problem else None
 
 
@@ -140,12 +151,14 @@ def run_in_fork(function: Callable[[], object]) -> None:
         function()
         return
     flush_output()
+    count = EXECUTED.count()
     with _keep_exit_status():
         pid = _fork()
         if pid == 0:
             code = 1
             try:
                 function()
+                EXECUTED.share(count)
                 code = 0
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "TreeSpec",
     "count_writes",
     "create_fake_mode",
+    "has_interpreted_bytecode",
     "is_fake",
     "keystr",
     "read_schema",
@@ -39,6 +41,12 @@ __all__ = [
     "tree_structure",
     "tree_unflatten",
 ]
+
+
+def has_interpreted_bytecode() -> bool:
+    """Return True if Dynamo read the bytecode of a function in this process."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    return module is not None and getattr(module, "FRAME_COUNTER", 1) > 0
 
 
 def read_schema(operator: Any) -> Any:
