@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
+import re
 from collections.abc import Iterator
 from functools import cache
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -26,6 +29,12 @@ _DECORATORS = frozenset(
         *("property", "staticmethod", "wraps"),
     }
 )
+#: Names of docstrings, lines of the source and bytecode.
+_TEXT_NAMES = re.compile(r"__doc__|getdoc|lineno|^(co_.*|dis|marshal|traceback)$")
+_TEXT_MARK = "!"
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BLOCK_NODES = (*_DEFINITIONS, ast.Lambda, *_COMPREHENSIONS)
 #: Fields of an inner block that its function shows: `inspect` reads them from the signature.
 _VISIBLE = (
     *("co_name", "co_qualname", "co_flags", "co_argcount", "co_posonlyargcount"),
@@ -62,12 +71,14 @@ def digest_blocks(source: bytes) -> dict[str, str]:
         SyntaxError: if the source is not Python, and ValueError if it is not text.
     """
     tree = ast.parse(source)
-    for node in ast.walk(tree):
-        _remove_docstring(node)
-        # Python adds instructions for lines without code, where a debugger may stop.
-        vars(node).update(lineno=1, end_lineno=1, col_offset=0, end_col_offset=0)
+    _normalize(tree, 1, itertools.count(2))
     code = compile(tree, "", "exec", dont_inherit=True, optimize=0)
     return {name: _digest(block) for name, block in list_blocks(code)}
+
+
+def reads_text(digest: str) -> bool:
+    """Return True if a block can read docstrings, numbers of lines or bytecode."""
+    return digest.endswith(_TEXT_MARK)
 
 
 def format_blocks(states: dict[str, str]) -> str:
@@ -112,23 +123,43 @@ def _read_blocks(path: Path, _text: str) -> dict[str, str]:
     return digest_blocks(path.read_bytes())
 
 
+def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:
+    """Remove docstrings and give each block one line.
+
+    Python adds instructions for a debugger between lines, and merges equal blocks of one line.
+    """
+    _remove_docstring(node)
+    if isinstance(node, _BLOCK_NODES):
+        line = next(lines)
+    vars(node).update(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
+    for child in ast.iter_child_nodes(node):
+        _normalize(child, line, lines)
+
+
 def _remove_docstring(node: ast.AST) -> None:
     """Remove a docstring that no unknown decorator or metaclass receives."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    if not isinstance(node, kinds) or ast.get_docstring(node, clean=False) is None:
+    if (
+        not isinstance(node, (ast.Module, *_DEFINITIONS))
+        or ast.get_docstring(node, clean=False) is None
+    ):
         return
     for decorator in getattr(node, "decorator_list", ()):
         function = decorator.func if isinstance(decorator, ast.Call) else decorator
         if getattr(function, "attr", getattr(function, "id", "")) not in _DECORATORS:
             return
-    if not getattr(node, "keywords", ()):
+    names = (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    if not getattr(node, "keywords", ()) and "__doc__" not in names:
         node.body[:1] = [] if len(node.body) > 1 else [ast.Pass(lineno=1, col_offset=0)]
 
 
 def _digest(code: CodeType) -> str:
     fields = [_to_text(getattr(code, name)) for name in _FIELDS]
     fields += map(_to_text, code.co_consts)
-    return hashlib.sha256("\n".join(fields).encode(errors="surrogatepass")).hexdigest()[:16]
+    digest = hashlib.sha256("\n".join(fields).encode(errors="surrogatepass")).hexdigest()[:16]
+    names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))}
+    if not code.co_flags & CO_OPTIMIZED and code.co_name != "<module>":
+        names.discard("__doc__")  # a class, which defines its own
+    return digest + (_TEXT_MARK if any(map(_TEXT_NAMES.search, names)) else "")
 
 
 def _to_text(value: Any) -> str:

@@ -12,18 +12,15 @@ import inspect
 import linecache
 import mmap
 import os
-import re
 import sys
 from collections.abc import Callable
 from importlib.util import decode_source
 from types import CodeType
 from typing import Any
 
-from exporter.cache.code_blocks import digest_blocks, list_blocks
+from exporter.cache.code_blocks import digest_blocks, list_blocks, reads_text
 from exporter.core.import_object import LISTENERS
 
-#: Names in a source that read docstrings, numbers of lines or bytecode: all texts count then.
-_READERS = re.compile(rb"__doc__|getdoc|lineno|traceback|marshal|\bco_|\bdis\b")
 #: The place and first value of a counter in code objects of Python 3.11. The first run changes it.
 _COUNTER, _UNUSED = 52, -8
 #: The number of blocks whose runs forks can report.
@@ -93,20 +90,20 @@ class ExecutedCode:
         `is_reader`: Whether a file is of a model, and so may use the bytecode that it reads.
         """
         states: dict[str, dict[str, str]] = {}
-        if any(_READERS.search(source) for _, source, _ in self._modules):
-            return states
-        read = self._read | {path for reader, path in self._readers if is_reader(reader)}
+        texts = self._read | {path for reader, path in self._readers if is_reader(reader)}
         numbers = {id(block): number for number, block in enumerate(self._blocks, 1)}
         for path, source, code in self._modules:
             hashes, blocks = digest_blocks(source), dict(list_blocks(code))
-            if path in read or hashes.keys() != blocks.keys():
-                continue
-            states[path] = states.get(path, {}) | {
-                name: hashes[name]
+            if hashes.keys() != blocks.keys():
+                texts.add(path)
+            states.setdefault(path, {}).update(
+                (name, hashes.get(name, ""))
                 for name, block in blocks.items()
                 if self._shared[0] or self._has_run(block, numbers[id(block)])
-            }
-        return states
+            )
+        if any(reads_text(each) for ran in states.values() for each in ran.values()):
+            return {}
+        return {path: ran for path, ran in states.items() if path not in texts}
 
     def _add_module(self, path: str, source: bytes, code: CodeType) -> None:
         # Otherwise a traceback would read the file.

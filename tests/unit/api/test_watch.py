@@ -29,8 +29,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def watched(project: Path, monkeypatch: pytest.MonkeyPatch) -> WatchedFiles:
     names = ("net.py", "weights.npy", "*.py")
-    states = {name: read_source_state(project / name) for name in names}
-    assert states["weights.npy"] == MISSING
+    states = {name: {read_source_state(project / name)} for name in names}
+    assert states["weights.npy"] == {MISSING}
     monkeypatch.setattr(watch, "_list_sources", lambda result: states)
     files = WatchedFiles(project)
     assert files.update(RESULT) == []

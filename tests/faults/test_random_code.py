@@ -1,0 +1,321 @@
+"""After random edits of random code, a result that counts as current equals that of a new run.
+
+Each run is a fork that imports a random project and calls it, with the trackers of a real worker,
+and without torch. `nox -s faults` is the long form: it sets `FAULTS=long`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.cache.code_blocks import BLOCKS
+from exporter.cache.states import read_source_state
+from exporter.core.import_object import ignore_project_bytecode, load_attribute
+from exporter.worker.dependencies.executed_code import EXECUTED
+from exporter.worker.dependencies.opened_files import OpenedFiles
+from exporter.worker.dependencies.source_files import JobStart, digest_dependencies
+from tests.faults import campaign
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
+
+IS_LONG = os.environ.get("FAULTS") == "long"
+PROJECTS, EDITS = (40, 50) if IS_LONG else (2, 12)
+
+#: Definitions with a number N, a name A, and the calls X and Y of other functions.
+KINDS = {
+    "function": "def A(x):\n    return x * N + X",
+    "branch": "def A(x):\n    if x % 2:\n        return X + N\n    return Y",
+    "default": "def A(x, by=N):\n    return x + by + X",
+    "keyword": "def A(x, *, by=N, **others):\n    return x + by",
+    "nested": "def A(x):\n    def inner(y):\n        return y + N\n    return inner(x) + X",
+    "unused_nested": "def A(x):\n    def inner(y):\n        return y + N\n    return x if inner else X",
+    "lambda": "A = lambda x: x - N",
+    "generator": "def A(x):\n    def items():\n        yield N\n        yield X\n    return sum(items())",
+    "comprehension": "def A(x):\n    return sum(i * N for i in range(x % 4))",
+    "cached": "import functools\n@functools.cache\ndef A(x):\n    return X + N",
+    "wrapped": (
+        "def make_A(by):\n    def wrap(f):\n        def call(x):\n            return f(x) + by\n"
+        "        return call\n    return wrap\n@make_A(N)\ndef A(x):\n    return X"
+    ),
+    "method": (
+        "class K_A:\n    size = N\n    def run(self, x):\n        return x + self.size\n"
+        "    def other(self, x):\n        return x - N\ndef A(x):\n    return K_A().run(x) + X"
+    ),
+    "inherited": (
+        "class B_A:\n    def run(self, x):\n        return x * N\nclass K_A(B_A):\n"
+        "    def run(self, x):\n        return super().run(x) + 1\ndef A(x):\n    return K_A().run(x)"
+    ),
+    "property": (
+        "class K_A:\n    @property\n    def value(self):\n        return N\n    @value.setter\n"
+        "    def value(self, to):\n        self.kept = to + N\ndef A(x):\n    return K_A().value + X"
+    ),
+    "getattr": (
+        "class K_A:\n    def __getattr__(self, name):\n        return len(name) + N\n"
+        "def A(x):\n    return K_A().some + X"
+    ),
+    "metaclass": (
+        "class M_A(type):\n    def __new__(meta, name, bases, space):\n"
+        "        space['size'] = N\n        return super().__new__(meta, name, bases, space)\n"
+        "class K_A(metaclass=M_A):\n    pass\ndef A(x):\n    return K_A.size + X"
+    ),
+    "dataclass": (
+        "import dataclasses\n@dataclasses.dataclass\nclass K_A:\n    a: int = N\n"
+        "    def twice(self):\n        return self.a * 2\ndef A(x):\n    return K_A().twice() + X"
+    ),
+    "global": "STATE_A = N\ndef A(x):\n    return x + STATE_A",
+    "set_global": "def A(x):\n    global SEEN\n    SEEN = N\n    return X + SEEN",
+    "patch": "import F\nF.PATCHED = lambda x: x + N\ndef A(x):\n    return F.PATCHED(x)",
+    "replace": (
+        "def A(x):\n    return x + N\ndef other_A(x):\n    return A(x) - N\n"
+        "if N % 2:\n    A.__code__ = other_A.__code__.replace(co_name='A') if N % 3 == 0 else A.__code__"
+    ),
+    "source": (
+        "import inspect\ndef read_A(x):\n    return N  # number N\ndef A(x):\n"
+        "    return sum(map(ord, inspect.getsource(read_A))) + X"
+    ),
+    "text": "def A(x):\n    with open(__file__) as file:\n        return len(file.read()) + N",
+    "loader": "def A(x):\n    return len(__loader__.get_source(__name__)) + N",
+    "bytecode": "def code_A(x):\n    return x + N\ndef A(x):\n    return hash(code_A.__code__.co_consts) % 99",
+    "copied": (
+        "def code_A(x):\n    return x + N\ndef A(x):\n"
+        "    import types\n    copy = types.FunctionType(code_A.__code__.replace(co_name='copy'), {})\n"
+        "    return copy(x) + X"
+    ),
+    "line": "import sys\ndef A(x):\n    return sys._getframe().f_lineno + N",
+    "doc": 'def doc_A():\n    """Text N"""\ndef A(x):\n    return len(doc_A.__doc__) + sum(map(ord, doc_A.__doc__))',
+    "decorator_doc": (
+        'def count_A(f):\n    words = len(getattr(f, "__do" + "c__") or "")\n    return lambda x: f(x) + words\n'
+        '@count_A\ndef A(x):\n    """Text of A."""\n    return X + N'
+    ),
+    "thread": (
+        "import threading\ndef work_A(kept):\n    kept.append(N)\ndef A(x):\n    kept = []\n"
+        "    thread = threading.Thread(target=work_A, args=(kept,))\n    thread.start()\n"
+        "    thread.join()\n    return kept[0] + X"
+    ),
+    "fork": (
+        "import os\ndef work_A():\n    return N % 100\ndef A(x):\n    pid = os.fork()\n"
+        "    if pid == 0:\n        os._exit(work_A())\n    return os.waitpid(pid, 0)[1] + X"
+    ),
+    "exec": "def A(x):\n    space = {}\n    exec('def made(x): return x + N', space)\n    return space['made'](x)",
+    "run_path": (
+        "import runpy\ndef far_A():\n    return N\ndef A(x):\n    return runpy.run_path(__file__)['far_A']()"
+        " if x % 2 and __name__ != '<run_path>' else far_A()"
+    ),
+    "coroutine": (
+        "async def work_A(x):\n    return x + N\ndef A(x):\n    try:\n        work_A(x).send(None)\n"
+        "    except StopIteration as end:\n        return end.value"
+    ),
+    "unstarted": "def items_A():\n    yield N\ndef A(x):\n    return X if items_A() else 0",
+    "kind": "import inspect\ndef work_A(x):\n    return N\ndef A(x):\n    return inspect.isgeneratorfunction(work_A) + X",
+    "signature": "import inspect\ndef work_A(x, y=N):\n    return N\ndef A(x):\n    return len(str(inspect.signature(work_A)))",
+    "hints": "import typing\ndef work_A(x: 'int', y: typing.Literal[N] = 1):\n    return N\ndef A(x):\n    return typing.get_type_hints(work_A)['y'].__args__[0] + X",
+    "names": "def A(x):\n    return len([name for name in sorted(globals()) if not name.startswith('__')]) + N",
+    "lazy": "def A(x):\n    import F as other\n    return len(other.__name__) + X",
+    "star": "from F import *\ndef A(x):\n    return x + N",
+    "raise": "def A(x):\n    if x % 5 == 3:\n        raise ValueError(N)\n    return X",
+    "fallback": "def A(x):\n    try:\n        return X\n    except ValueError as error:\n        return error.args[0]",
+    "data": "from pathlib import Path\ndef A(x):\n    return int(Path(__file__).with_name('data.txt').read_text()) + N",
+    "singledispatch": (
+        "import functools\n@functools.singledispatch\ndef A(x):\n    return -1\n@A.register\n"
+        "def _(x: int):\n    return x + N\n@A.register\ndef _(x: str):\n    return N"
+    ),
+    "delete": "class K_A:\n    def __del__(self):\n        KEPT_A.append(N)\nKEPT_A = []\ndef A(x):\n    K_A()\n    return sum(KEPT_A) + X",
+    "pickle": (
+        "import pickle\nclass K_A:\n    def __reduce__(self):\n        return restore_A, (1,)\n"
+        "def restore_A(y):\n    return y + N\ndef A(x):\n    return pickle.loads(pickle.dumps(K_A())) + X"
+    ),
+    "conditional": "if N % 2:\n    def A(x):\n        return x + N\nelse:\n    def A(x):\n        return x - N",
+    "assertion": "def A(x):\n    assert x != N, 'text'\n    return X",
+}
+
+
+@dataclasses.dataclass
+class Item:
+    kind: str
+    name: str
+    number: int
+    calls: tuple[str, str]
+    module: str
+    """A module without a dependency on this one, which some kinds import."""
+    comment: str = ""
+    docstring: str = ""
+
+    def to_text(self) -> str:
+        text = KINDS[self.kind]
+        for letter, value in zip("XY", self.calls, strict=True):
+            text = text.replace(letter, value) if letter in text else text
+        words = {"N": str(self.number), "A": self.name, "F": self.module}
+        for letter, value in words.items():
+            for before in ("", "make_", "K_", "B_", "M_", "STATE_", "KEPT_"):
+                text = _replace_word(text, before + letter, before + value)
+            for before in ("read_", "code_", "doc_", "work_", "count_", "other_", "far_", "items_", "restore_"):
+                text = _replace_word(text, before + letter, before + value)
+        if self.docstring and self.kind in ("function", "branch", "default"):
+            head, _, body = text.partition("\n")
+            text = f'{head}\n    """{self.docstring}"""\n{body}'
+        return f"{self.comment}{text}\n"
+
+
+def _replace_word(text: str, word: str, by: str) -> str:
+    import re
+
+    return re.sub(rf"(?<![A-Za-z0-9_]){word}(?![A-Za-z0-9_])", by, text)
+
+
+class RandomProject:
+    """Modules m0, m1 and so on, whose functions call those of modules with a lower number."""
+
+    def __init__(self, root: Path, draw: random.Random) -> None:
+        self.root, self.draw = root, draw
+        self.modules: dict[str, list[Item]] = {}
+        self.data = 5
+        #: Some kinds make the texts of all modules count, so each project has other ones.
+        self.kinds = draw.sample(list(KINDS), 12) + ["function", "method", "branch"] * 2
+        self.count = 0
+        for number in range(draw.randint(2, 5)):
+            name = f"m{number}"
+            self.modules[name] = []
+            for _ in range(draw.randint(2, 6)):
+                self.add_item(name)
+
+    def add_item(self, module: str, at: int | None = None) -> None:
+        earlier = [m for m in self.modules if int(m[1:]) < int(module[1:])]
+        items = self.modules[module]
+        at = len(items) if at is None else at
+        calls = []
+        for _ in range(2):
+            places = [f"{m}.{i.name}(x + 1)" for m in earlier for i in self.modules[m]]
+            places += [f"{item.name}(x + 1)" for item in items[:at]]
+            calls.append(self.draw.choice(places) if places and self.draw.random() < 0.8 else "x")
+        kinds = [k for k in self.kinds if k not in ("patch", "lazy", "star") or earlier]
+        self.count += 1
+        item = Item(
+            kind=self.draw.choice(kinds),
+            name=f"f{self.count}",
+            number=self.draw.randint(2, 60),
+            calls=(calls[0], calls[1]),
+            module=self.draw.choice(earlier) if earlier else "m0",
+        )
+        items.insert(at, item)
+
+    def write(self) -> None:
+        for path in self.root.glob("*.*"):
+            path.unlink()
+        for name, items in self.modules.items():
+            imports = "".join(f"import {m}\n" for m in self.modules if int(m[1:]) < int(name[1:]))
+            text = imports + "\n".join(item.to_text() for item in items)
+            (self.root / f"{name}.py").write_text(text)
+        (self.root / "data.txt").write_text(str(self.data))
+        last = list(self.modules)[-1]
+        (self.root / "main.py").write_text(
+            f"import {last}\n\n\ndef run():\n    return [{last}.{self.modules[last][-1].name}(x) for x in (2, 7)]\n"
+        )
+
+    def edit(self) -> str:
+        draw = self.draw
+        module = draw.choice(list(self.modules))
+        items = self.modules[module]
+        item = draw.choice(items)
+        kinds = ("number", "number", "number", "comment", "docstring", "add", "swap", "kind", "data", "numbers", "call")
+        kind = draw.choice(kinds)
+        if kind == "number":
+            item.number = draw.randint(2, 60)
+        elif kind == "comment":
+            item.comment = draw.choice(("", "# a comment\n", "\n\n", "# type: ignore\n"))
+        elif kind == "docstring":
+            item.docstring = draw.choice(("", "A text.", "Another text."))
+        elif kind == "add":
+            self.add_item(module, draw.randint(0, len(items)))
+        elif kind == "swap":
+            other = draw.choice(items)
+            item.kind, other.kind = other.kind, item.kind
+        elif kind == "kind":
+            item.kind = draw.choice([k for k in self.kinds if k not in ("patch", "lazy", "star")])
+        elif kind == "data":
+            self.data = draw.randint(1, 9)
+        elif kind == "call":
+            item.calls = (item.calls[1], item.calls[0])
+        else:
+            item.number, items[-1].number = items[-1].number, item.number
+        return f"{kind} of {item.kind} {item.name} in {module}"
+
+
+def run_project(root: Path, job: Path) -> dict[str, Any]:
+    """Return the result and the states of its dependencies, from a fork."""
+    job.mkdir(exist_ok=True)
+    (job / "job").touch()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            report = _run_here(root, job)
+            with os.fdopen(writer, "w") as file:
+                json.dump(report, file)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    assert text, "the fork ended early"
+    return json.loads(text)
+
+
+def _run_here(root: Path, job: Path) -> dict[str, Any]:
+    ignore_project_bytecode()
+    sys.path[:] = [each for each in sys.path if "site-packages" in each or "python3" in each]
+    start = JobStart.measure(job / "job")
+    opened = OpenedFiles(trace=True)
+    EXECUTED.watch()
+    is_red = False
+    with opened.watch():
+        try:
+            result: Any = load_attribute("main.py:run", root)()
+        except Exception as error:
+            result, is_red = f"{type(error).__name__}: {error}", True
+    found = digest_dependencies(
+        root, start, opened.list_accesses(), ignored=[job], is_mentioned=lambda _: is_red
+    )
+    states = {source.file: source.state for source in found.sources}
+    return {"result": repr(result), "states": states}
+
+
+def find_changes(root: Path, states: dict[str, str]) -> list[str]:
+    return [name for name, old in states.items() if read_source_state(root / name, old) != old]
+
+
+@pytest.mark.parametrize("seed", range(PROJECTS))
+def test_a_current_result_equals_that_of_a_new_run(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    root, job = tmp_path / "project", tmp_path / "job"
+    root.mkdir()
+    project = RandomProject(root, draw)
+    project.write()
+    kept = run_project(root, job)
+    counts: Counter[str] = Counter()
+    for _ in range(EDITS):
+        edits = [project.edit() for _ in range(draw.choice((1, 1, 2)))]
+        project.write()
+        changes = find_changes(root, kept["states"])
+        new = run_project(root, job)
+        is_same = kept["result"] == new["result"]
+        counts[("current" if not changes else "stale") + ("" if is_same else ", other result")] += 1
+        assert changes or is_same, (seed, edits, kept, new)
+        if not changes:
+            for name, state in kept["states"].items():
+                assert sorted(state.split(",")) == sorted(new["states"][name].split(",")), (seed, edits, name, set(state.split(",")) ^ set(new["states"][name].split(",")))
+            assert kept == new, (seed, edits)
+        kept = new
+    campaign.print_counts(f"seed {seed}: {EDITS} edits of code: {dict(counts)}")
