@@ -30,7 +30,7 @@ _DECORATORS = frozenset(
     }
 )
 #: Names of docstrings, lines of the source and bytecode.
-_TEXT_NAMES = re.compile(r"__doc__|getdoc|lineno|^(co_.*|dis|marshal|traceback)$")
+_TEXT_NAMES = re.compile(r"__doc__|getdoc|(?<!first)lineno|^(co_.*|dis|marshal|traceback)$")
 _TEXT_MARK = "!"
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -12,13 +12,11 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from exporter.cache.code_blocks import BLOCKS
 from exporter.cache.states import read_source_state
 from exporter.core.import_object import ignore_project_bytecode, load_attribute
 from exporter.worker.dependencies.executed_code import EXECUTED
@@ -158,7 +156,17 @@ class Item:
         for letter, value in words.items():
             for before in ("", "make_", "K_", "B_", "M_", "STATE_", "KEPT_"):
                 text = _replace_word(text, before + letter, before + value)
-            for before in ("read_", "code_", "doc_", "work_", "count_", "other_", "far_", "items_", "restore_"):
+            for before in (
+                "read_",
+                "code_",
+                "doc_",
+                "work_",
+                "count_",
+                "other_",
+                "far_",
+                "items_",
+                "restore_",
+            ):
                 text = _replace_word(text, before + letter, before + value)
         if self.docstring and self.kind in ("function", "branch", "default"):
             head, _, body = text.partition("\n")
@@ -226,7 +234,19 @@ class RandomProject:
         module = draw.choice(list(self.modules))
         items = self.modules[module]
         item = draw.choice(items)
-        kinds = ("number", "number", "number", "comment", "docstring", "add", "swap", "kind", "data", "numbers", "call")
+        kinds = (
+            "number",
+            "number",
+            "number",
+            "comment",
+            "docstring",
+            "add",
+            "swap",
+            "kind",
+            "data",
+            "numbers",
+            "call",
+        )
         kind = draw.choice(kinds)
         if kind == "number":
             item.number = draw.randint(2, 60)
@@ -315,7 +335,12 @@ def test_a_current_result_equals_that_of_a_new_run(tmp_path: Path, seed: int) ->
         assert changes or is_same, (seed, edits, kept, new)
         if not changes:
             for name, state in kept["states"].items():
-                assert sorted(state.split(",")) == sorted(new["states"][name].split(",")), (seed, edits, name, set(state.split(",")) ^ set(new["states"][name].split(",")))
+                assert sorted(state.split(",")) == sorted(new["states"][name].split(",")), (
+                    seed,
+                    edits,
+                    name,
+                    set(state.split(",")) ^ set(new["states"][name].split(",")),
+                )
             assert kept == new, (seed, edits)
         kept = new
     campaign.print_counts(f"seed {seed}: {EDITS} edits of code: {dict(counts)}")

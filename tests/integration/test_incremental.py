@@ -139,7 +139,7 @@ def test_changes_of_new_modules_and_of_late_imports_run_the_cells(project: Path)
         "        return self.linear(x)",
         "        from helper import FACTOR\n        return FACTOR * self.linear(x)",
     )
-    assert plan_lines(project)[1].endswith("manifests/models.py changed")
+    assert plan_lines(project)[1].endswith("manifests/models.py: Good.forward changed")
     assert run_exporter(project, "export").returncode == 0
     assert plan_lines(project)[0].startswith("0 cells to run")
     (project / "manifests/helper.py").write_text("FACTOR = 3.0\n")

@@ -90,7 +90,12 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
         Path.unlink,
         "good/17/cpu restore: from the store: ",
     ),
-    "source": ("manifests/models.py", edit, "good/16..17/cpu run: manifests/models.py changed"),
+    "comment": ("manifests/models.py", edit, ""),
+    "source": (
+        "manifests/models.py",
+        lambda path: path.write_text(f"{path.read_text()}more = 1\n"),
+        "good/16..17/cpu run: manifests/models.py changed",
+    ),
     "new module": (
         "manifests/onnxruntime.py",
         Path.touch,

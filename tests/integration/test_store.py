@@ -76,7 +76,7 @@ def test_after_an_undone_edit_the_same_bytes_are_restored(first: Path) -> None:
     stored = sorted(shared.rglob("*"))
     edited = run_exporter(first, "export", "--explain", "wide", EXPORTER_STORE_READONLY="1")
     assert edited.returncode == 0, edited.stdout + edited.stderr
-    assert edited.stdout.count(" runs: manifests/models.py changed") == 1
+    assert edited.stdout.count(" runs: manifests/models.py: Wide.forward changed") == 1
     # A read-only store is reported once and not changed.
     assert edited.stdout.count("results are not stored: the store is read-only") == 1
     assert sorted(shared.rglob("*")) == stored
@@ -90,7 +90,8 @@ def test_after_an_undone_edit_the_same_bytes_are_restored(first: Path) -> None:
     assert undone.returncode == 1
     assert " runs: " not in undone.stdout
     assert (
-        "wide/17..18/cpu is restored from the store: manifests/models.py changed" in undone.stdout
+        "wide/17..18/cpu is restored from the store: manifests/models.py: Wide.forward changed"
+        in undone.stdout
     )
     assert "4 cells: 2 pass, 2 error, 2 of them restored from the store" in undone.stdout
     assert read_files(first) == before

@@ -82,7 +82,7 @@ def test_each_change_gives_the_verdict_of_an_export(tmp_path: Path) -> None:
         # The file has one output element more than the entry promises.
         models.write_text(code.replace("nn.Linear(4, 3)", "nn.Linear(4, 2)"))
         shown = watched.wait_for()
-        assert "good/16..17/cpu runs: manifests/models.py changed" in shown
+        assert "good/16..17/cpu runs: manifests/models.py: Good.__init__ changed" in shown
         assert "2 cells: 2 fail" in shown
         seen = read_verdicts(root)
         assert start(root, "good", "--force", "--no-store").wait() == 1

@@ -11,7 +11,7 @@ import ctypes
 import inspect
 import linecache
 import mmap
-import os
+import re
 import sys
 from collections.abc import Callable
 from importlib.util import decode_source
@@ -25,8 +25,10 @@ from exporter.core.import_object import LISTENERS
 _COUNTER, _UNUSED = 52, -8
 #: The number of blocks whose runs forks can report.
 _SIZE = 1 << 20
-#: Modules of Python that show lines of a source to people only.
-_PRINTERS = tuple(f"{os.sep}{name}.py" for name in ("linecache", "traceback", "warnings"))
+#: Modules that show lines of a source to people only.
+_PRINTERS = re.compile(
+    r"[/\\](traceback\.py|warnings\.py|torch[/\\]_(?:dynamo|library)[/\\][^/\\]*)$"
+)
 _MONITORING: Any = getattr(sys, "monitoring", None)
 
 
@@ -132,9 +134,11 @@ class ExecutedCode:
         def record(filename: str, module_globals: Any = None) -> list[str]:
             frame = inspect.currentframe()
             frame = frame.f_back if frame else None
-            while frame and frame.f_code.co_filename.endswith(_PRINTERS[0]):
+            is_source = False
+            while frame and frame.f_code.co_filename in (linecache.__file__, inspect.__file__):
+                is_source |= frame.f_code.co_name == "getsourcelines"
                 frame = frame.f_back
-            if frame is None or not frame.f_code.co_filename.endswith(_PRINTERS):
+            if is_source or frame is None or not _PRINTERS.search(frame.f_code.co_filename):
                 self._read.add(filename)
             return get_lines(filename, module_globals)
 

@@ -339,7 +339,8 @@ def _handle_code(event: str, arguments: tuple[Any, ...]) -> None:
             frame = inspect.currentframe()
             while frame and frame.f_code.co_filename == __file__:
                 frame = frame.f_back
-            if frame is not None:
+            # The guards of Dynamo are generated code, which has the name of no file.
+            if frame and not frame.f_code.co_filename.startswith("<"):
                 path = function.__globals__.get("__file__")
                 EXECUTED.add_reader(frame.f_code.co_filename, str(path))
     elif event == "code.__new__" or find_caller() is not Caller.TOOL:

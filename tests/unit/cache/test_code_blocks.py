@@ -1,0 +1,118 @@
+"""The blocks of a module: which edit changes which of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.cache.code_blocks import digest_blocks, format_blocks, reads_text
+from exporter.cache.states import read_source_state
+
+SOURCE = '''
+"""Models."""
+
+import functools
+
+
+@functools.cache
+def scale(x, by=2.0):
+    """Scale x."""
+    return x * by
+
+
+class Net:
+    """A net."""
+
+    size = 3
+
+    def forward(self, x):
+        def inner(y):
+            return y + 1
+
+        return [inner(each) for each in x if each]
+
+    @property
+    def value(self):
+        return 0.0
+
+    @value.setter
+    def value(self, to):
+        self.kept = to
+
+
+@register
+def other(x):
+    """Other."""
+    return lambda: x in {1, 2, "a"}
+'''
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        # Comments, docstrings and formatting.
+        ('"""Models."""', "# Models", set()),
+        ('    """Scale x."""\n', "", set()),
+        ("size = 3", "size = (  # a comment\n        3\n    )", set()),
+        ('    """A net."""\n', '    """Another net."""\n\n\n', set()),
+        ("def scale(x, by=2.0):", "def scale(\n    x,\n    by=2.0,\n):", set()),
+        ("for each in x if each", "\n    for each\n    in x\n    if each", set()),
+        ('{1, 2, "a"}', '{"a", 1, 2}', set()),
+        # A decorator that may read the docstring.
+        ('"""Other."""', '"""Another."""', {"other"}),
+        # Code, signatures and the kind of a function.
+        ("x * by", "x + by", {"scale"}),
+        ("x * by", "(yield)", {"", "scale"}),
+        ("by=2.0", "by=2", {""}),
+        ("by=2.0", "of=2.0", {"", "scale"}),
+        ("return 0.0", "return -0.0", {"Net.value"}),
+        ("= to", "= to + 1", {"Net.value#2"}),
+        ("y + 1", "y + 2", {"Net.forward.<locals>.inner"}),
+        ("if each", "if not each", {"Net.forward.<locals>.<listcomp>"}),
+        ("size = 3", "size = 4", {"Net"}),
+        ("import functools", "import functools, json", {""}),
+        ("lambda: x in", "lambda: x not in", {"other.<locals>.<lambda>"}),
+    ],
+)
+def test_an_edit_changes_the_blocks_that_contain_it(
+    before: str, after: str, changed: set[str]
+) -> None:
+    assert before in SOURCE
+    old = digest_blocks(SOURCE.encode())
+    new = digest_blocks(SOURCE.replace(before, after).encode())
+    assert {name for name in old if new.get(name) != old[name]} == changed
+
+
+@pytest.mark.parametrize(
+    ("code", "readers"),
+    [
+        ("def a(): return a.__doc__", {"a"}),
+        ("def a(): return sys._getframe().f_lineno", {"a"}),
+        ("text = __doc__", {""}),
+        ("class A:\n    '''A text.'''\n    size = 3", set()),
+        (
+            "class A:\n    '''A text.'''\n    def run(self): return getattr(self, '__doc__')",
+            {"A.run"},
+        ),
+        ("def a(): '''Of lines, not of traceback.'''", set()),
+    ],
+)
+def test_blocks_that_read_docstrings_or_lines_are_marked(code: str, readers: set[str]) -> None:
+    blocks = digest_blocks(code.encode())
+    assert {name for name, digest in blocks.items() if reads_text(digest)} == readers
+
+
+def test_a_state_has_the_recorded_blocks_only(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(SOURCE)
+    blocks = digest_blocks(SOURCE.encode())
+    state = format_blocks({name: blocks[name] for name in ("", "scale")})
+    assert read_source_state(path, state) == state
+    for text, is_current in ((f"{SOURCE}# more", True), (SOURCE.replace("x * by", "x"), False)):
+        path.write_text(text)
+        assert (read_source_state(path, state) == state) is is_current
+    path.write_text("def broken(:")  # it is no state of blocks
+    assert len(read_source_state(path, state)) == 64
+    path.unlink()
+    assert read_source_state(path, state) == "missing"
