@@ -52,18 +52,18 @@ class WatchedFiles:
         Returns:
             The files that changed since the export read them.
         """
-        states = _list_sources(result) if result else {}
+        states = _list_sources(result) if result else set()
         before = self._stamps
-        self._sources |= states.keys()
+        self._sources |= {name for name, _ in states}
         # A file that changes after this line is found in the next comparison.
         self._stamps = self._read_stamps()
-        new = states.keys() - before.keys()
+        new = {name for name, _ in states} - before.keys()
         after = {name: stamp for name, stamp in self._stamps.items() if name not in new}
-        differ = [
+        differ = {
             name
-            for name in new
-            if any(read_source_state(self._root / name, old) != old for old in states[name])
-        ]
+            for name, state in states
+            if name in new and read_source_state(self._root / name, state) != state
+        }
         return sorted({*differ, *_compare(before, after)})
 
     def wait(self) -> list[str]:
@@ -114,15 +114,13 @@ def _compare(before: dict[str, object], after: dict[str, object]) -> list[str]:
     return sorted(name for name in names if before.get(name) != after.get(name))
 
 
-def _list_sources(result: ExportResult) -> dict[str, set[str]]:
-    """Return the recorded states of each dependency of the selected cells, by its path."""
+def _list_sources(result: ExportResult) -> set[tuple[str, str]]:
+    """Return the path and the recorded state of each dependency of the selected cells."""
     stored = StoredRecords(BuildFolder.from_project(result.manifest.project))
-    states: dict[str, set[str]] = {}
+    states: set[tuple[str, str]] = set()
     for record in filter(None, (stored.get(planned.cell) for planned in result.plan.selected)):
-        for source in record.sources:
-            states.setdefault(source.file, set()).add(source.state)
+        states |= {(source.file, source.state) for source in record.sources}
         # Files outside of the project.
         outside = {name: state for name, state in record.packages.items() if "/" in name}
-        for name, state in outside.items():
-            states.setdefault(name, set()).add(state.removeprefix("file "))
+        states |= {(name, state.removeprefix("file ")) for name, state in outside.items()}
     return states

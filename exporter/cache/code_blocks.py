@@ -1,7 +1,7 @@
 """The blocks of a module: its own code, and that of each function and class in it.
 
 A result depends on the blocks that ran. The hash of a block contains neither comments, docstrings
-nor the place of its lines. Of an inner block it contains only what a caller can see: name and kind.
+nor the place of its lines. Of an inner block it contains only what `inspect` shows of a signature.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
@@ -21,34 +21,23 @@ from typing import Any
 BLOCKS = "blocks "
 #: The name of the whole text, if a record depends on it, too.
 TEXT = "*"
-#: Decorators that do not read the docstring of what they decorate.
-_DECORATORS = frozenset(
-    {
-        *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager"),
-        *("dataclass", "final", "lru_cache", "no_grad", "inference_mode", "overload", "override"),
-        *("property", "staticmethod", "wraps"),
-    }
-)
 #: Names of docstrings, lines of the source and bytecode.
-_TEXT_NAMES = re.compile(r"__doc__|getdoc|(?<!first)lineno|^(co_.*|dis|marshal|traceback)$")
-_TEXT_MARK = "!"
+_TEXT_NAMES = re.compile(r"__(doc|code)__|getdoc|(?<!first)lineno|^(co_.*|dis|marshal|traceback)$")
+#: The last character of a hash if a block uses one of them.
+TEXT_MARK = "!"
+#: Decorators that do not read the docstring of what they decorate.
+_DECORATORS = re.compile(r"\b(cache|(class|static)method|dataclass|no_grad|property|setter)\b")
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_BLOCK_NODES = (*_DEFINITIONS, ast.Lambda, *_COMPREHENSIONS)
-#: Fields of an inner block that its function shows: `inspect` reads them from the signature.
-_VISIBLE = (
-    *("co_name", "co_qualname", "co_flags", "co_argcount", "co_posonlyargcount"),
-    *("co_kwonlyargcount", "co_freevars"),
-)
-#: The other fields, without the constants and all that describes lines.
-_FIELDS = (
-    *(*_VISIBLE, "co_code", "co_names", "co_varnames", "co_cellvars", "co_nlocals"),
-    *("co_stacksize", "co_exceptiontable"),
-)
+_BLOCK_NODES = (*_DEFINITIONS, *_COMPREHENSIONS, ast.Lambda)
+#: The fields of code that an inner block shows, and the others without those of lines.
+_COUNTS = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount")
+_VISIBLE = ("co_name", "co_qualname", "co_flags", "co_freevars", *_COUNTS)
+_FIELDS = (*_VISIBLE, "co_code", "co_names", "co_varnames", "co_cellvars", "co_exceptiontable")
 
 
 def list_blocks(code: CodeType) -> Iterator[tuple[str, CodeType]]:
-    """Yield the name and code of a module and of all its blocks, in the order of their text.
+    """Yield the name and code of a module and of all its blocks.
 
     The names are those of Python, such as `Net.forward`, with a number from the second one with
     the same name, and "" for the module.
@@ -58,8 +47,8 @@ def list_blocks(code: CodeType) -> Iterator[tuple[str, CodeType]]:
     while pending:
         block = pending.pop()
         name = "" if block is code else block.co_qualname
-        count = counts[name] = counts.get(name, 0) + 1
-        yield (name if count == 1 else f"{name}#{count}"), block
+        counts[name] = counts.get(name, 0) + 1
+        yield (name if counts[name] == 1 else f"{name}#{counts[name]}"), block
         pending += [each for each in reversed(block.co_consts) if isinstance(each, CodeType)]
 
 
@@ -76,50 +65,35 @@ def digest_blocks(source: bytes) -> dict[str, str]:
     return {name: _digest(block) for name, block in list_blocks(code)}
 
 
-def reads_text(digest: str) -> bool:
-    """Return True if a block can read docstrings, numbers of lines or bytecode."""
-    return digest.endswith(_TEXT_MARK)
-
-
-def format_blocks(states: dict[str, str]) -> str:
+def format_blocks(states: Mapping[str, str]) -> str:
     """Return the state of a source of which these blocks ran."""
     return BLOCKS + ",".join(f"{name}={state}" for name, state in sorted(states.items()))
 
 
 def read_blocks(state: str) -> dict[str, str]:
-    """Return the names and hashes of a state of blocks."""
+    """Return the names and hashes in a state of blocks."""
     pairs = (item.rpartition("=") for item in state.removeprefix(BLOCKS).split(","))
     return {name: digest for name, _, digest in pairs}
 
 
-def find_changed_block(before: str, after: str) -> str:
-    """Return the first block with another hash, or "" if that is the module or its text."""
+def find_changed_block(before: str, after: str) -> str | None:
+    """Return the first block with another hash, or None if no block of both states has one."""
     old, new = read_blocks(before), read_blocks(after)
-    changed = (name for name in old if new.get(name, old[name]) != old[name])
-    return next(changed, "").replace(TEXT, "")
-
-
-def have_same_blocks(before: str, after: str) -> bool:
-    """Return True for equal states, also if other blocks of the same code ran."""
-    old, new = read_blocks(before), read_blocks(after)
-    return before == after or (
-        before.startswith(BLOCKS)
-        and after.startswith(BLOCKS)
-        and all(new.get(name, old[name]) == old[name] for name in old if name != TEXT)
-    )
+    names = (name for name in old.keys() - {TEXT} if new.get(name, old[name]) != old[name])
+    return min(names, default=None)
 
 
 def read_current_blocks(path: Path, before: str, text: str) -> str:
     """Return the current state of the blocks in a state; `text` is the hash of the file."""
     try:
-        current = {**_read_blocks(path, text), TEXT: text}
+        current = {**_read_file(path, text), TEXT: text}
     except (OSError, SyntaxError, ValueError, RecursionError):
         return text
     return format_blocks({name: current.get(name, "") for name in read_blocks(before)})
 
 
 @cache
-def _read_blocks(path: Path, _text: str) -> dict[str, str]:
+def _read_file(path: Path, _text: str) -> dict[str, str]:
     return digest_blocks(path.read_bytes())
 
 
@@ -128,7 +102,8 @@ def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:
 
     Python adds instructions for a debugger between lines, and merges equal blocks of one line.
     """
-    _remove_docstring(node)
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        _remove_docstring(node)
     if isinstance(node, _BLOCK_NODES):
         line = next(lines)
     vars(node).update(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
@@ -136,30 +111,27 @@ def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:
         _normalize(child, line, lines)
 
 
-def _remove_docstring(node: ast.AST) -> None:
+def _remove_docstring(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+) -> None:
     """Remove a docstring that no unknown decorator or metaclass receives."""
-    if (
-        not isinstance(node, (ast.Module, *_DEFINITIONS))
-        or ast.get_docstring(node, clean=False) is None
-    ):
+    decorators = map(ast.unparse, getattr(node, "decorator_list", ()))
+    is_given = getattr(node, "keywords", ()) or not all(map(_DECORATORS.search, decorators))
+    if is_given or ast.get_docstring(node, clean=False) is None:
         return
-    for decorator in getattr(node, "decorator_list", ()):
-        function = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if getattr(function, "attr", getattr(function, "id", "")) not in _DECORATORS:
-            return
-    names = (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
-    if not getattr(node, "keywords", ()) and "__doc__" not in names:
+    # A class that reads its own one keeps it.
+    if not any(isinstance(each, ast.Name) and each.id == "__doc__" for each in ast.walk(node)):
         node.body[:1] = [] if len(node.body) > 1 else [ast.Pass(lineno=1, col_offset=0)]
 
 
 def _digest(code: CodeType) -> str:
-    fields = [_to_text(getattr(code, name)) for name in _FIELDS]
-    fields += map(_to_text, code.co_consts)
-    digest = hashlib.sha256("\n".join(fields).encode(errors="surrogatepass")).hexdigest()[:16]
+    values = [*(getattr(code, name) for name in _FIELDS), *code.co_consts]
+    text = "\n".join(map(_to_text, values)).encode(errors="surrogatepass")
     names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))}
     if not code.co_flags & CO_OPTIMIZED and code.co_name != "<module>":
         names.discard("__doc__")  # a class, which defines its own
-    return digest + (_TEXT_MARK if any(map(_TEXT_NAMES.search, names)) else "")
+    mark = TEXT_MARK if any(map(_TEXT_NAMES.search, names)) else ""
+    return hashlib.sha256(text).hexdigest()[:16] + mark
 
 
 def _to_text(value: Any) -> str:
@@ -167,8 +139,7 @@ def _to_text(value: Any) -> str:
     if isinstance(value, CodeType):
         count = value.co_argcount + value.co_kwonlyargcount
         return repr([*(getattr(value, name) for name in _VISIBLE), value.co_varnames[:count]])
-    if isinstance(value, tuple):
-        return f"({','.join(map(_to_text, value))})"
-    if isinstance(value, frozenset):  # its order changes from process to process
-        return f"{{{','.join(sorted(map(_to_text, value)))}}}"
+    if isinstance(value, tuple | frozenset):  # the order of a set changes from process to process
+        texts = [*map(_to_text, value)]
+        return f"{type(value).__name__}{texts if isinstance(value, tuple) else sorted(texts)}"
     return repr(value)

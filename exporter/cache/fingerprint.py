@@ -235,7 +235,7 @@ def _describe_source(source: Source, state: str) -> str:
     if MISSING in (source.state, state):
         return f"{source.file} {'was added' if source.state == MISSING else 'is missing'}"
     block = find_changed_block(source.state, state)
-    return f"{source.file}: {block} changed" if block else f"{source.file} changed"
+    return f"{source.file}{f': {block}' if block else ''} changed"
 
 
 def _describe_change(name: str, before: str, after: str) -> str:

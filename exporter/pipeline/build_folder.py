@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from exporter.cache.code_blocks import have_same_blocks
+from exporter.cache.code_blocks import BLOCKS, find_changed_block
 from exporter.cache.fingerprint import is_transient
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import (
@@ -521,7 +521,9 @@ def describe_flakiness(before: Record, after: Record) -> str:
     first, second = sorted(states, key=len)
     is_partial = Status.ERROR in (before.status, after.status)
     has_same_inputs = (is_partial or len(first) == len(second)) and all(
-        have_same_blocks(state, second.get(name, "")) for name, state in first.items()
+        state == second.get(name)
+        or (state.startswith(BLOCKS) and find_changed_block(state, second.get(name, "=")) is None)
+        for name, state in first.items()
     )
     if before.fingerprint != after.fingerprint or not has_same_inputs:
         return ""

@@ -115,12 +115,9 @@ def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> Non
         if not can_fork():
             samples = step(samples)
             continue
-        runs = EXECUTED.copy_runs()
         with output.opened.separate():
             run_in_fork(partial(step, samples))
         reference = Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT))
-        if reference == samples.reference:  # else the code of the step added samples
-            EXECUTED.restore_runs(runs)
         samples = Samples(reference, SampleCache())
     last(samples)
 

@@ -1,8 +1,7 @@
 """The blocks of code that ran in a job, for the modules that the import of this tool loaded.
 
 Python counts the first runs of each code object, or reports the first one. Code that is read or
-compiled instead of run counts as a whole: the text of a module if something read it, and all of
-its blocks if an interpreter of bytecode such as Dynamo or another process may have used them.
+interpreted by others counts as a whole.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ import linecache
 import mmap
 import re
 import sys
-from collections.abc import Callable
 from importlib.util import decode_source
 from types import CodeType
 from typing import Any
 
-from exporter.cache.code_blocks import digest_blocks, list_blocks, reads_text
+from exporter.cache.code_blocks import TEXT_MARK, digest_blocks, list_blocks
 from exporter.core.import_object import LISTENERS
 
 #: The place and first value of a counter in code objects of Python 3.11. The first run changes it.
@@ -26,9 +24,7 @@ _COUNTER, _UNUSED = 52, -8
 #: The number of blocks whose runs forks can report.
 _SIZE = 1 << 20
 #: Modules that show lines of a source to people only.
-_PRINTERS = re.compile(
-    r"[/\\](traceback\.py|warnings\.py|torch[/\\]_(?:dynamo|library)[/\\][^/\\]*)$"
-)
+_PRINTERS = re.compile(r"[/\\](traceback|warnings)\.py$")
 _MONITORING: Any = getattr(sys, "monitoring", None)
 
 
@@ -39,8 +35,7 @@ class ExecutedCode:
         self._modules: list[tuple[str, bytes, CodeType]] = []
         self._blocks: list[CodeType] = []
         self._started: set[int] = set()
-        self._read: set[str] = set()
-        self._readers: set[tuple[str, str]] = set()
+        self._texts: set[str] = set()
         #: A byte for each block that ran, after one for all. The forks of a job share it.
         self._shared = mmap.mmap(-1, 1)
         self._tool = 0
@@ -51,28 +46,25 @@ class ExecutedCode:
         if _MONITORING is not None:
             self._tool = next(each for each in (4, 3, 5) if not _MONITORING.get_tool(each))
             _MONITORING.use_tool_id(self._tool, "exporter")
-            event = _MONITORING.events.PY_START
-            _MONITORING.register_callback(self._tool, event, self._start)
+            _MONITORING.register_callback(self._tool, _MONITORING.events.PY_START, self._start)
         elif not _can_count():
             self.add_all()
         LISTENERS.append(self._add_module)
-        linecache.getlines = self._record_lines(linecache.getlines)
+        get_lines = linecache.getlines
+
+        def record(filename: str, module_globals: Any = None) -> list[str]:
+            frame = inspect.currentframe()
+            while frame and frame.f_code.co_filename in (__file__, linecache.__file__):
+                frame = frame.f_back
+            if frame is None or not _PRINTERS.search(frame.f_code.co_filename):
+                self._texts.add(filename)
+            return get_lines(filename, module_globals)
+
+        linecache.getlines = record
 
     def add_all(self) -> None:
         """Record that something may have used all blocks without running them."""
         self._shared[0] = 1
-
-    def add_reader(self, reader: str, path: str) -> None:
-        """Record that a file with code read the bytecode of a module."""
-        self._readers.add((reader, path))
-
-    def copy_runs(self) -> bytes:
-        """Return what forks reported until now."""
-        return self._shared[: len(self._blocks) + 1]
-
-    def restore_runs(self, runs: bytes) -> None:
-        """Forget what forks reported after `copy_runs`."""
-        self._shared[: len(runs)] = runs
 
     def count(self) -> int:
         """Return the number of blocks of the loaded modules."""
@@ -83,16 +75,13 @@ class ExecutedCode:
         if count != len(self._blocks):
             self.add_all()  # the parent may load other modules
         for number, block in enumerate(self._blocks[:count], 1):
-            if self._has_run(block, number):
-                self._shared[number] = 1
+            self._shared[number] |= self._has_run(block)
 
-    def list_blocks(self, is_reader: Callable[[str], bool]) -> dict[str, dict[str, str]]:
-        """Return the hashes of the blocks that ran by path, without paths whose text counts.
-
-        `is_reader`: Whether a file is of a model, and so may use the bytecode that it reads.
-        """
+    def list_blocks(self) -> dict[str, dict[str, str]]:
+        """Return the hashes of the blocks that ran by path, without paths whose text counts."""
         states: dict[str, dict[str, str]] = {}
-        texts = self._read | {path for reader, path in self._readers if is_reader(reader)}
+        texts = set(self._texts)
+        is_all = self._shared[0] or "numba" in sys.modules
         numbers = {id(block): number for number, block in enumerate(self._blocks, 1)}
         for path, source, code in self._modules:
             hashes, blocks = digest_blocks(source), dict(list_blocks(code))
@@ -101,9 +90,9 @@ class ExecutedCode:
             states.setdefault(path, {}).update(
                 (name, hashes.get(name, ""))
                 for name, block in blocks.items()
-                if self._shared[0] or self._has_run(block, numbers[id(block)])
+                if is_all or self._shared[numbers[id(block)]] or self._has_run(block)
             )
-        if any(reads_text(each) for ran in states.values() for each in ran.values()):
+        if any(each.endswith(TEXT_MARK) for ran in states.values() for each in ran.values()):
             return {}
         return {path: ran for path, ran in states.items() if path not in texts}
 
@@ -116,33 +105,15 @@ class ExecutedCode:
             self._blocks.append(block)
             if _MONITORING is not None:
                 _MONITORING.set_local_events(self._tool, block, _MONITORING.events.PY_START)
-        if len(self._blocks) >= _SIZE:
-            raise MemoryError(f"{path}: the project has more than {_SIZE} functions")
 
     def _start(self, code: CodeType, _offset: int) -> Any:
         self._started.add(id(code))
         return _MONITORING.DISABLE
 
-    def _has_run(self, block: CodeType, number: int) -> bool:
+    def _has_run(self, block: CodeType) -> bool:
         if _MONITORING is not None:
-            has_started = id(block) in self._started
-        else:
-            has_started = _read_counter(block) != _UNUSED
-        return has_started or bool(self._shared[number])
-
-    def _record_lines(self, get_lines: Callable[..., list[str]]) -> Callable[..., list[str]]:
-        def record(filename: str, module_globals: Any = None) -> list[str]:
-            frame = inspect.currentframe()
-            frame = frame.f_back if frame else None
-            is_source = False
-            while frame and frame.f_code.co_filename in (linecache.__file__, inspect.__file__):
-                is_source |= frame.f_code.co_name == "getsourcelines"
-                frame = frame.f_back
-            if is_source or frame is None or not _PRINTERS.search(frame.f_code.co_filename):
-                self._read.add(filename)
-            return get_lines(filename, module_globals)
-
-        return record
+            return id(block) in self._started
+        return _read_counter(block) != _UNUSED
 
 
 def _read_counter(code: CodeType) -> int:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from exporter.core.import_object import IMPORT_FLAG, SEARCHED, RecordingFinder
@@ -86,6 +85,8 @@ def _find_owner(file: str) -> Caller | None:
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 #: Functions of `os` that test a path or read its link.
 _TESTS = ("stat", "lstat", "access", "readlink")
+#: Events after which code runs that is not observed: in a copy of its object, or in a fork.
+_CODE_EVENTS = frozenset({"code.__new__", "os.fork"})
 _NETWORK_EVENT = "socket.connect"
 #: Addresses of this machine.
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -272,8 +273,8 @@ class _AuditHook:
     def _handle(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.watchers:
             return
-        if event in ("object.__getattr__", "code.__new__", "os.fork"):
-            _handle_code(event, arguments)
+        if event in _CODE_EVENTS and find_caller() is not Caller.TOOL:
+            EXECUTED.add_all()
         elif event == "open":
             name, mode, flags = arguments
             if isinstance(mode, str):  # the flags of `io.open` do not contain the mode
@@ -328,23 +329,6 @@ class _AuditHook:
 
 
 _HOOK = _AuditHook()
-
-
-def _handle_code(event: str, arguments: tuple[Any, ...]) -> None:
-    """Record that something reads or copies the bytecode of a function, or runs it in a fork."""
-    if event == "object.__getattr__":
-        function, name = arguments
-        # An access to `frame.f_code` is such an event, too.
-        if name == "__code__" and isinstance(function, FunctionType):
-            frame = inspect.currentframe()
-            while frame and frame.f_code.co_filename == __file__:
-                frame = frame.f_back
-            # The guards of Dynamo are generated code, which has the name of no file.
-            if frame and not frame.f_code.co_filename.startswith("<"):
-                path = function.__globals__.get("__file__")
-                EXECUTED.add_reader(frame.f_code.co_filename, str(path))
-    elif event == "code.__new__" or find_caller() is not Caller.TOOL:
-        EXECUTED.add_all()
 
 
 def _find_folder(argument: object) -> object:

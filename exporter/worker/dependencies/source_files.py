@@ -281,7 +281,7 @@ def digest_dependencies(
     texts = {resolve_path(path).path for path in (*accesses.texts, *map(str, declared))}
     blocks = {
         real: states | ({TEXT: hash_source(Path(real))} if is_mentioned(real) else {})
-        for path, states in EXECUTED.list_blocks(lambda file: is_model_code(file, root)).items()
+        for path, states in EXECUTED.list_blocks().items()
         if (real := resolve_path(path).path) not in texts
     }
     collector = _Collector(real_root, folders, since, accesses.written, blocks)

@@ -29,8 +29,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def watched(project: Path, monkeypatch: pytest.MonkeyPatch) -> WatchedFiles:
     names = ("net.py", "weights.npy", "*.py")
-    states = {name: {read_source_state(project / name)} for name in names}
-    assert states["weights.npy"] == {MISSING}
+    states = {(name, read_source_state(project / name)) for name in names}
+    assert ("weights.npy", MISSING) in states
     monkeypatch.setattr(watch, "_list_sources", lambda result: states)
     files = WatchedFiles(project)
     assert files.update(RESULT) == []
@@ -105,7 +105,7 @@ def test_a_change_during_the_export_is_reported(
 def test_a_change_of_a_new_dependency_during_the_export_is_reported(
     project: Path, watched: WatchedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_list_sources", lambda result: {"notes.txt": "0" * 64})
+    monkeypatch.setattr(watch, "_list_sources", lambda result: {("notes.txt", "0" * 64)})
     assert watched.update(RESULT) == ["notes.txt"]
 
 
