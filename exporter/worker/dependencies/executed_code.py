@@ -10,9 +10,10 @@ import ctypes
 import inspect
 import linecache
 import mmap
-import re
+import os
 import sys
 from importlib.util import decode_source
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -23,8 +24,9 @@ from exporter.core.import_object import LISTENERS
 _COUNTER, _UNUSED = 52, -8
 #: The number of blocks whose runs forks can report.
 _SIZE = 1 << 20
-#: Modules that show lines of a source to people only.
-_PRINTERS = re.compile(r"[/\\](traceback|warnings)\.py$")
+#: Modules that show lines of a source to people only; this tool does so in messages of red cells.
+_PRINTERS = (f"{os.sep}traceback.py", f"{os.sep}warnings.py")
+_OWN_PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 _MONITORING: Any = getattr(sys, "monitoring", None)
 
 
@@ -53,10 +55,10 @@ class ExecutedCode:
         get_lines = linecache.getlines
 
         def record(filename: str, module_globals: Any = None) -> list[str]:
-            frame = inspect.currentframe()
-            while frame and frame.f_code.co_filename in (__file__, linecache.__file__):
-                frame = frame.f_back
-            if frame is None or not _PRINTERS.search(frame.f_code.co_filename):
+            frame, reader = inspect.currentframe(), __file__
+            while frame and reader in (__file__, linecache.__file__, inspect.__file__):
+                frame, reader = frame.f_back, frame.f_code.co_filename
+            if not reader.endswith(_PRINTERS) and not reader.startswith(_OWN_PACKAGE):
                 self._texts.add(filename)
             return get_lines(filename, module_globals)
 
