@@ -28,7 +28,7 @@ from exporter.core.git import find_git_folder
 from exporter.core.text import join_names
 from exporter.jobs import Reference
 from exporter.manifest import Manifest
-from exporter.manifest.cell_settings import format_toml_value
+from exporter.manifest.syntax.values import format_toml_value
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning import Selection
 from exporter.processes import ProcessStarter

@@ -84,6 +84,7 @@ class ExportOptions:
     ) -> BuildOptions:
         store = open_store(manifest.project, environment) if self.use_store else None
         return BuildOptions(
+            before_wait=partial(preload_pages, manifest.project),
             force=self.force,
             thorough=self.thorough,
             store=store,
@@ -238,11 +239,13 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     return BuildPlan(plan=selected, decisions=decisions, notes=notes)
 
 
-class _ForwardingObserver(BuildObserver):
-    """Forwards all events; a subclass adds to some."""
+class FailFastObserver(BuildObserver):
+    """Forwards all events, and stops the build after the first model with a red cell."""
 
     def __init__(self, observer: BuildObserver) -> None:
         self._observer = observer
+        self._red: CellId | None = None
+        self._is_stopping = False
 
     def on_decisions(self, decisions: Decisions) -> None:
         self._observer.on_decisions(decisions)
@@ -250,27 +253,12 @@ class _ForwardingObserver(BuildObserver):
     def on_announcement(self, announcement: Announcement) -> None:
         self._observer.on_announcement(announcement)
 
-    def on_cell_done(self, record: Record) -> None:
-        self._observer.on_cell_done(record)
-
-    def on_model_done(self, model: str) -> None:
-        self._observer.on_model_done(model)
-
     def on_note(self, message: str) -> None:
         self._observer.on_note(message)
 
-
-class FailFastObserver(_ForwardingObserver):
-    """Stops the build after the first model with a red cell."""
-
-    def __init__(self, observer: BuildObserver) -> None:
-        super().__init__(observer)
-        self._red: CellId | None = None
-        self._is_stopping = False
-
     def on_cell_done(self, record: Record) -> None:
         """Store the first red cell."""
-        super().on_cell_done(record)
+        self._observer.on_cell_done(record)
         if record.status.is_red and self._red is None:
             self._red = record.cell
 
@@ -280,23 +268,10 @@ class FailFastObserver(_ForwardingObserver):
         Raises:
             StoppedByFailure: once, if the model has a red cell.
         """
-        super().on_model_done(model)
+        self._observer.on_model_done(model)
         if self._red and self._red.model == model and not self._is_stopping:
             self._is_stopping = True  # the engine reports the models that it ends
             raise StoppedByFailure(str(self._red))
-
-
-class _PreloadingObserver(_ForwardingObserver):
-    """Loads the templates while the first workers start, which takes seconds."""
-
-    def __init__(self, observer: BuildObserver, project: Project) -> None:
-        super().__init__(observer)
-        self._project = project
-
-    def on_decisions(self, decisions: Decisions) -> None:
-        super().on_decisions(decisions)
-        if decisions.to_run:
-            preload_pages(self._project)
 
 
 _DASK = "dask"
@@ -397,9 +372,7 @@ def export(
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
     today = noop_snapshot.get_today()
-    results = run_plan(
-        manifest, plan, engine, _PreloadingObserver(observer, project), today, build_options
-    )
+    results = run_plan(manifest, plan, engine, observer, today, build_options)
     inputs = None
     # The tables of a part would lack the results of all other cells.
     has_tables = options.selection.is_everything or not results.missing

@@ -1,6 +1,5 @@
 """Read the manifests of a project."""
 
-from exporter.manifest.cell_settings import explain_cell
 from exporter.manifest.loader import (
     LoadedProject,
     load_layers,
@@ -87,7 +86,6 @@ __all__ = [
     "Style",
     "Tolerance",
     "Toolchain",
-    "explain_cell",
     "load_layers",
     "load_project",
     "load_settings",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +13,7 @@ from exporter.manifest.resolved.model import MEASURED, ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
 from exporter.manifest.syntax.table import Table
-from exporter.manifest.syntax.values import KeyPath, format_key
+from exporter.manifest.syntax.values import KeyPath, format_key, format_toml_value
 
 _Overrides = Sequence[tuple[KeyPath, OverrideTable]]
 
@@ -131,21 +129,3 @@ def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting
 def _find_origin(model: EffectiveSettings, path: KeyPath) -> str:
     layer = model.find_layer(path)
     return str(layer.file.build_problem((*layer.path, *path), "").location)
-
-
-def format_toml_value(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case dt.date() | dt.time():
-            return value.isoformat()
-        case str():
-            return json.dumps(value, ensure_ascii=False)
-        case list() | tuple():
-            return f"[{', '.join(format_toml_value(item) for item in value)}]"
-        case dict():
-            items = (f"{format_key((str(k),))} = {format_toml_value(v)}" for k, v in value.items())
-            return f"{{ {', '.join(items)} }}" if value else "{}"
-        case float() if value.is_integer():
-            return f"{value:.1f}"
-    return repr(value)

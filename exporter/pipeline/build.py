@@ -206,6 +206,8 @@ def run_plan(
         if store and decisions.hits:
             decisions = _restore_hits(manifest, plan, store, stored, validator, decisions)
         observer.on_decisions(decisions)
+        if decisions.to_run:
+            options.before_wait()
         _report(observer, (*notes, *(store.take_notes() if store else ())))
         to_build = tuple(planned for planned in decisions.to_run if build.owns(planned.cell))
         try:

@@ -320,6 +320,8 @@ class BuildOptions:
     """The environment variables of exports with other packages."""
     read_sizes: Callable[[], Mapping[str, int]] = dict
     """Return the accepted nodes of each model: the order of those without earlier times."""
+    before_wait: Callable[[], object] = tuple
+    """Do work for later while the first workers start, which takes seconds."""
 
 
 DEFAULT_OPTIONS = BuildOptions()

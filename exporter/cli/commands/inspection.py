@@ -36,8 +36,8 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import pluralize
-from exporter.manifest import Manifest, explain_cell, load_layers, load_project
-from exporter.manifest.cell_settings import Setting
+from exporter.manifest import Manifest, load_layers, load_project
+from exporter.manifest.cell_settings import Setting, explain_cell
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import require_own_checkout, require_packages

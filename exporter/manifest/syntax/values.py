@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -494,3 +495,21 @@ def _find_node(root: _Node[T], path: _Path) -> _Node[T]:
             raise ValueError(f"{path} is inside another value")
         node = child
     return node
+
+
+def format_toml_value(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dt.date() | dt.time():
+            return value.isoformat()
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case list() | tuple():
+            return f"[{', '.join(format_toml_value(item) for item in value)}]"
+        case dict():
+            items = (f"{format_key((str(k),))} = {format_toml_value(v)}" for k, v in value.items())
+            return f"{{ {', '.join(items)} }}" if value else "{}"
+        case float() if value.is_integer():
+            return f"{value:.1f}"
+    return repr(value)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.manifest import ModelSpec
-from exporter.manifest.cell_settings import format_toml_value
-from exporter.manifest.syntax.values import format_opset_run
+from exporter.manifest.syntax.values import format_opset_run, format_toml_value
 from exporter.planning.plan import CellFailure, list_failures
 from exporter.records.record import Record, Status
 

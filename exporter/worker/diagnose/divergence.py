@@ -46,8 +46,8 @@ from exporter.worker.export.write_onnx import (
 from exporter.worker.inputs.call import Tensors, build_tensor_call, from_numpy, to_numpy
 from exporter.worker.process.failure import Failure, find_node_line
 from exporter.worker.process.setup import apply_state
+from exporter.worker.reference.operator_calls import FunctionMode
 from exporter.worker.reference.python_state import ModelSnapshot
-from exporter.worker.reference.rounding_runs import FunctionMode
 
 UNOPTIMIZED = {"optimize": False}
 #: The highest opset of TorchScript's exporter.

@@ -41,8 +41,8 @@ from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
+from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.reference.python_state import ModelSnapshot, PythonState
-from exporter.worker.reference.rounding_runs import FunctionMode, create_mode
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 

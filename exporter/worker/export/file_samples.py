@@ -38,8 +38,8 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 from exporter.worker.reference.noise import is_repeatable
+from exporter.worker.reference.operator_calls import create_mode
 from exporter.worker.reference.reference_run import run_further_sets
-from exporter.worker.reference.rounding_runs import create_mode
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 

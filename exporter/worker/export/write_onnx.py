@@ -44,7 +44,7 @@ from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
-from exporter.worker.reference.rounding_runs import record_storages
+from exporter.worker.reference.operator_calls import record_storages
 
 #: Models with more bytes of weights use external data, so another opset needs only kilobytes.
 _INLINE_LIMIT = 1 << 20

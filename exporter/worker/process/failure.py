@@ -20,6 +20,7 @@ from typing import Any
 from exporter.core.text import pluralize, redact, shorten
 from exporter.records.record import Attempt, Stage, Status
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
+from exporter.worker.torch_private import STACK_TRACE_KEY
 
 #: `File "/x/models.py", line 8, in forward`, outermost first: dynamo's metadata.
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -50,8 +51,6 @@ def find_source_line(trace: str, root: Path) -> str:
 
 def find_node_line(node: Any, root: Path) -> str:
     """Return the line of the model behind a node of any graph, or "" if the node has none."""
-    from exporter.worker.torch_private.export_speedups import STACK_TRACE_KEY  # loads torch
-
     if hasattr(node, "metadata_props"):  # of a file; TorchScript writes it as documentation
         trace = node.metadata_props.get(STACK_TRACE_KEY) or node.doc_string or ""
     elif hasattr(node, "meta"):  # of a captured program

@@ -27,7 +27,7 @@ from exporter.worker.inputs.inputs_from import select_inputs_function
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import Outputs, find_output_lines, run_model, to_value
-from exporter.worker.reference.rounding_runs import OperatorCall, log_operators
+from exporter.worker.reference.operator_calls import OperatorCall, log_operators
 from exporter.worker.torch_private import internals
 
 _SHOWN_INPUTS = 3

@@ -40,7 +40,7 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.process.setup import apply_state
-from exporter.worker.reference.rounding_runs import compute_in_float64, create_mode, log_operators
+from exporter.worker.reference.operator_calls import compute_in_float64, create_mode, log_operators
 from exporter.worker.torch_private import internals
 from exporter.worker.torch_private.internals import read_schema
 

@@ -48,13 +48,12 @@ from exporter.worker.reference.noise import (
     measure_all_samples,
     read_call,
 )
+from exporter.worker.reference.operator_calls import create_mode, record_operators
 from exporter.worker.reference.rounding_runs import (
     PLAIN_OPERATORS,
     QUANTIZING,
     STEPS,
     compute_plainly,
-    create_mode,
-    record_operators,
     round_differently,
 )
 from exporter.worker.torch_private.internals import read_schema

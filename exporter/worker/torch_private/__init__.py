@@ -24,3 +24,6 @@ more than a speed-up. Without `capture`, recurrent layers over a dynamic sequenc
 as loops, and values that depend on a size can have other names. Without `operators`, records
 contain no counts and only the first missing operator.
 """
+
+#: The metadata of a node of dynamo with the lines of the source.
+STACK_TRACE_KEY = "pkg.torch.onnx.stack_trace"

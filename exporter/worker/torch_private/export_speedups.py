@@ -28,10 +28,9 @@ from onnx_ir.tensor_adapters import TorchTensor
 from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator, OperatorBase
 
+from exporter.worker.torch_private import STACK_TRACE_KEY
 from exporter.worker.torch_private.guards import is_enabled, replace_attribute
 
-#: The metadata key of a node for the lines of its source.
-STACK_TRACE_KEY = "pkg.torch.onnx.stack_trace"
 #: Namespaces of Python's own functions.
 _PYTHON = ("_operator", "math")
 

@@ -12,11 +12,9 @@ from exporter.api import export_run
 from exporter.api.export_run import ExportOptions, FailFastObserver, select_engine
 from exporter.cache.states import read_source_state
 from exporter.cli import entry_point
-from exporter.cli.output.progress import LineProgress
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.manifest import EngineSettings, Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
-from exporter.pipeline.decisions import Decisions
 from exporter.planning import Selection
 from exporter.planning.plan import Shard, make_plan
 from exporter.records.record import Source, Status
@@ -28,14 +26,10 @@ MANIFEST = make_manifest(make_spec("a", opsets=(17, 18)))
 PLAN = make_plan(MANIFEST)
 
 
-def test_templates_are_loaded_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_are_loaded_before_the_build_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
     monkeypatch.setattr(export_run, "preload_pages", lambda project: loaded.append(project.reports))
-    observer = export_run._PreloadingObserver(LineProgress(), MANIFEST.project)
-    observer.on_decisions(Decisions(to_run=(), reasons={}))
-    assert loaded == []
-    reasons = {planned.cell: "no result" for planned in PLAN.to_run}
-    observer.on_decisions(Decisions(to_run=PLAN.to_run, reasons=reasons))
+    ExportOptions(use_store=False).make_build_options(MANIFEST, {}).before_wait()
     assert loaded == ["reports"]
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from exporter.cli.commands.inspection import explain
-from exporter.manifest import explain_cell, load_layers
-from exporter.manifest.cell_settings import format_toml_value
+from exporter.manifest import load_layers
+from exporter.manifest.cell_settings import explain_cell
+from exporter.manifest.syntax.values import format_toml_value
 from tests.unit.manifest.projects import ENTRY, make_project
 
 SETTINGS = """[tool.exporter]

@@ -70,6 +70,13 @@ def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "build/a/18.onnx").exists()
 
 
+def test_work_before_the_wait_is_done_only_if_a_cell_runs(tmp_path: Path) -> None:
+    project, done = manifest(tmp_path, spec("a")), list[int]()
+    for _ in range(2):
+        export(project, FakeEngine(finish), before_wait=lambda: done.append(1))
+    assert done == [1]
+
+
 def test_a_record_that_is_stale_after_its_own_export_is_reported_as_a_bug(tmp_path: Path) -> None:
     def work(of: Job) -> JobResult:
         write_reference(of, "same")

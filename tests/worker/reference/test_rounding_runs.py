@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from exporter.worker.reference.operator_calls import compute_in_float64, record_storages
 from exporter.worker.reference.rounding_runs import (
     PLAIN_OPERATORS,
-    compute_in_float64,
     compute_plainly,
-    record_storages,
     round_differently,
 )
 

@@ -21,9 +21,8 @@ from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 from torch.onnx._internal.fx.passes import type_promotion
 
 from exporter.manifest import ModelSpec
-from exporter.worker.torch_private import export_speedups, guards
+from exporter.worker.torch_private import STACK_TRACE_KEY, export_speedups, guards
 from exporter.worker.torch_private.export_speedups import (
-    STACK_TRACE_KEY,
     RegistryCache,
     preload_registry,
     speed_up_conversion,

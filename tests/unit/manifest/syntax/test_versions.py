@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import explain_cell, load_layers
+from exporter.manifest import load_layers
+from exporter.manifest.cell_settings import explain_cell
 from exporter.manifest.syntax.values import (
     FIRST_OPSET,
     LAST_OPSET,
