@@ -363,7 +363,12 @@ def _compare_values(
     if names != expected:
         verb = "have another order" if sorted(names) == sorted(expected) else "differ"
         counts = f"the file has {_count_names(names)}, declared {_count_names(expected)}"
-        yield f"{side}s {verb}: {counts}"
+        ignored = [f"'{name}'" for name in expected if name not in names]
+        is_ignored = side == "input" and {*names} < {*expected}
+        subject = (
+            f"the graph ignores input {join_names(ignored)}" if is_ignored else f"{side}s {verb}"
+        )
+        yield f"{subject}: {counts}"
     for name, count in Counter(names).items():
         if count > 1:
             yield f"{count} {side}s have the name '{name}'"

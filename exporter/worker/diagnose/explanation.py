@@ -274,9 +274,7 @@ def _explain_fault(
     if blame.culprit in (Culprit.EXPORTER, Culprit.FILE, Culprit.UNKNOWN):
         names = find_kept_values(context)[1]
         if names and (advice := advise_on_kept_values(context, check_context)):
-            evidence = (*blame.evidence, advice[0])
-            update = {"culprit": Culprit.MODEL, "evidence": evidence}
-            yield {"blame": blame.model_copy(update=update), "advice": advice}
+            yield {"blame": blame.model_copy(update={"culprit": Culprit.MODEL}), "advice": advice}
             return
         if find_traced_line(check_context.notes, context)[0]:
             blame = blame.model_copy(update={"culprit": Culprit.TRACE})
@@ -292,11 +290,9 @@ def _find_line(text: str, context: ExportContext, check_context: CheckContext) -
     node, axis = (re.search(rf"{name} '([^']+)'", text) for name in ("node", "axis"))
     with suppress(Exception), repeat_export(context, check_context.folder.path) as again:
         for each in ir.load(again.path).graph:
-            given, made = (
-                [str(dim) for value in values if value and value.shape for dim in value.shape]
-                for values in (each.inputs, each.outputs)
-            )
-            is_fixing = axis and axis[1] in given and made and all(map(str.isdigit, made))
+            shapes = [[str(x.shape) for x in ends if x] for ends in (each.inputs, each.outputs)]
+            is_fixed = not re.search("[a-z]", str(shapes[1]))
+            is_fixing = axis and axis[1] in str(shapes[0]) and is_fixed
             line = again.lines.get(str(each.outputs[0].name))
             if line and (is_fixing or (node and each.name == node[1])):
                 return line

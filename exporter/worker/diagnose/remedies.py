@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -44,15 +44,12 @@ from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode
 from exporter.worker.reference.python_state import ModelSnapshot, PythonState
 from exporter.worker.torch_private import internals
-from exporter.worker.torch_private.internals import read_schema
 
 PROVED = "its file passes all checks"
 UNOPTIMIZED = "options.optimize = false"
 #: Opsets at which dynamo has other operators than at the one before.
 _OPSETS = (FIRST_DYNAMO_OPSET, 20, 22, 23)
 _VALUES = r"GuardOnDataDependent|[Dd]ata-dependent (branching|expression)"
-#: Whether a cause concerns an operator that PyTorch ran, and its result.
-_Selects: TypeAlias = Callable[[Any, Any], bool]
 #: A Python loop over a size.
 LOOP = r"\s*for .* in .*(\.shape|\.size\(|\blen\()"
 #: The line of a condition of which the file has one branch, in a note of the export.
@@ -61,7 +58,7 @@ _CONDITION = re.compile(rf"({TRACER_PREFIX}|draft export: )(\S+:\d+): ")
 
 def reads_value(func: Any, _result: Any) -> bool:
     """Return True for the operator behind `if tensor:` and `item()`."""
-    return str(read_schema(func).name) == "aten::_local_scalar_dense"
+    return str(internals.read_schema(func).name) == "aten::_local_scalar_dense"
 
 
 def _skip_branches(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -92,7 +89,7 @@ def _compute_in_float32(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 #: The text of a failure -> the operators at the line, if the failure has none, and a sentence.
-_CAUSES: tuple[tuple[str, _Selects | None, str], ...] = (
+_CAUSES: tuple[tuple[str, Any, str], ...] = (
     (
         r"ComplexFloat|complex types",
         lambda _, result: isinstance(result, torch.Tensor) and result.is_complex(),
@@ -100,7 +97,7 @@ _CAUSES: tuple[tuple[str, _Selects | None, str], ...] = (
     ),
     (
         r"exported program constant|requires grad|_backward\b",
-        lambda func, _: str(read_schema(func).name).endswith("_backward"),
+        lambda func, _: str(internals.read_schema(func).name).endswith("_backward"),
         "no exporter keeps derivatives that `forward` computes",
     ),
     (
@@ -138,7 +135,7 @@ def find_cause(text: str, context: ExportContext) -> tuple[str, str]:
     return "", ""
 
 
-def find_lines(context: ExportContext, selects: _Selects | None) -> tuple[str, ...]:
+def find_lines(context: ExportContext, selects: Any) -> tuple[str, ...]:
     """Run the model once in PyTorch; return the lines with the selected operators."""
     lines: list[str] = [] if selects else [""]
 
@@ -316,11 +313,9 @@ def find_kept_values(context: ExportContext) -> tuple[str, str]:
     with suppress(Failure):
         run_model(model, context.spec, context.inputs)
     names = [name.split("'")[1] for name in state.list_changes() if name.startswith("the attr")]
-    if not names:
-        return "", ""
     last = "|".join(name.rpartition(".")[2] for name in names)
-    line = find_code(context, rf"\s*self\.({last})\b[^=]*=[^=]")
-    return line, f"a call keeps {join_names(names)} for the next one"
+    line = find_code(context, rf"\s*self\.({last or '$'})\b[^=]*=[^=]")
+    return line, f"a call keeps {join_names(names)} for the next one" if names else ""
 
 
 def find_code(context: ExportContext, pattern: str) -> str:

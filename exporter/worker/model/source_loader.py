@@ -141,7 +141,8 @@ def read_weights(path: Path) -> Any:
 def _describe_error(error: Exception) -> str:
     text = str(error)
     if match := _UNSAFE.search(text):
-        return f"is refused: it would run {format_message(match[1].rstrip('.'))} when it is read"
+        name = format_message(match[1].rstrip("."))
+        return f"is refused: it would run {name} when it is read; save `model.state_dict()`"
     if "TorchScript archive" in text:
         return "is a TorchScript module, not a file of weights; name it in `source`"
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)

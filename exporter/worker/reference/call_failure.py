@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -75,8 +76,6 @@ def explain_declared_call(
 
 #: An argument of a function that takes no tensor.
 _FLAG = re.compile(r"(\w+)\(\): argument '(\w+)' must be bool, not Tensor")
-#: The divisors of sizes that are tried.
-_DIVISORS = range(2, 33)
 
 
 def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: InputSet) -> str:
@@ -84,15 +83,14 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
 
     def runs(sizes: Mapping[str, int], key: str = "", values: Sequence[object] = ()) -> bool:
         pairs = zip(spec.inputs, values, strict=False)
-        items = [item.model_copy(update={key: value}) for item, value in pairs]
-        contract = spec.model_copy(update={"inputs": tuple(items) or spec.inputs})
-        try:
-            chosen = replace(declared, sizes=sizes)
+        items = tuple(item.model_copy(update={key: value}) for item, value in pairs)
+        contract = spec.model_copy(update={"inputs": items or spec.inputs})
+        with suppress(Failure):
             # The working folder of a worker is the root of the project.
-            run_model(model, contract, draw_inputs(contract, chosen, Path()))
-        except Failure:
-            return False
-        return True
+            inputs = draw_inputs(contract, replace(declared, sizes=sizes), Path())
+            run_model(model, contract, inputs)
+            return True
+        return False
 
     names, sizes = [item.name for item in spec.inputs], declared.sizes
     if match := _FLAG.search(message):
@@ -105,27 +103,33 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
         with patch.object(owner, match[1], call):
             return f"{match[2]} = bool(...)" if runs(sizes) else ""
     if _ARGUMENT_ERROR.match(message):
-        for places in (
-            [f"args[0].{name}" for name in names],
-            [f"args[0][{index}]" for index in range(len(names))],
-        ):
+        for pattern in ("args[0].{0}", "args[0][{1}]"):
+            places = [pattern.format(name, index) for index, name in enumerate(names)]
             if runs(sizes, "at", places):
                 pairs = zip(names, places, strict=True)
                 return f"one container: {', '.join(f'{n}: at = {at!r}' for n, at in pairs)}"
-    elif not _CODE_ERROR.match(message) and spec.inputs_from is None:
-        axes = [axis.name for axis in spec.free_axes]
-        for factor in _DIVISORS if axes else ():
-            others = {
-                **sizes,
-                **{axis: factor * (5 + 2 * index) for index, axis in enumerate(axes)},
-            }
-            if runs(others):
-                needs = [axis for axis in axes if not runs({**others, axis: others[axis] + 1})]
-                tables = (
-                    f"{{ example = {others[axis]}, multiple_of = {factor} }}" for axis in needs
-                )
-                pairs = zip(needs, tables, strict=True)
-                return "only other sizes: " + ", ".join(f"axes.{n} = {text}" for n, text in pairs)
+    is_size = not _CODE_ERROR.match(message) and spec.inputs_from is None
+    return _find_working_sizes(runs, spec, sizes) if is_size else ""
+
+
+def _find_working_sizes(
+    runs: Callable[..., bool], spec: ModelSpec, sizes: Mapping[str, int]
+) -> str:
+    for index, item in enumerate(spec.inputs):
+        for dim, name in product(range(len(item.shape)), sizes):
+            shapes = [[*each.shape] for each in spec.inputs]
+            shapes[index][dim] = name
+            if isinstance(item.shape[dim], int) and runs(sizes, "shape", shapes):
+                return f"'{item.name}' with shape = {shapes[index]}"
+    axes = [axis.name for axis in spec.free_axes if axis.max is None]
+    for factor in range(2, 33) if axes else ():
+        tried = {**sizes, **{name: factor * (5 + 2 * n) for n, name in enumerate(axes)}}
+        if runs(tried):
+            needs = [name for name in axes if not runs({**tried, name: tried[name] + 1})]
+            lines = (
+                f"axes.{n} = {{ example = {tried[n]}, multiple_of = {factor} }}" for n in needs
+            )
+            return f"only other sizes: {', '.join(lines)}"
     return ""
 
 
