@@ -204,7 +204,7 @@ def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterat
         unoptimized = partial(repeat_export, context, folder, optimize=False)
         yield _Experiment(UNOPTIMIZED, opset, unoptimized)
     other, capture = ("torchscript", "trace") if is_dynamo else ("dynamo", "export")
-    named = re.findall(r"added in version (\d+)", text)
+    named = dict.fromkeys(re.findall(r"added in version (\d+)", text))
     opsets = sorted(_OPSETS, key=lambda number: (number < opset, abs(number - opset)))
     opsets = opsets[:1] if opset < FIRST_DYNAMO_OPSET else opsets
     prefix = 'exporter = "torchscript" and ' if is_dynamo else ""
