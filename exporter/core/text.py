@@ -119,7 +119,7 @@ _INTERNALS = re.compile(
     r" ?\[Caused by the value .*?(?:in the TorchScript graph\. .*?\]|(?=; the operator is)|$)"
     r"|\.? Please feel free to request support .*?(?=; the operator is|$)"
     r"| \(unhinted: .*?\)\.|  ?\(Size-like symbols: [^)]*\)"
-    r"|(?:\b|/)[\w/]{1,99}\.(?:h|cc|cpp):\d+ [^()]{1,99}\([^()]{0,300}\) (?=\w)"
+    r"|(?<![\w/])[\w/]{1,99}\.(?:h|cc|cpp):\d+ [^()]{1,99}\([^()]{0,300}\) (?=\w)"
 )
 
 
