@@ -59,11 +59,14 @@ function isSelected(cell) {
     && (!state.changed || Boolean(cell.is_changed));
 }
 
-function isShown(row) {
+function isFound(row) {
   row.text ??= searchTextOf(row);
   return (!state.device || row.device === state.device)
-    && (!isFiltered() || row.cells.some(isSelected))
     && state.words.every((word) => row.text.includes(word));
+}
+
+function isShown(row) {
+  return (!isFiltered() || row.cells.some(isSelected)) && isFound(row);
 }
 
 function show() {
@@ -78,6 +81,12 @@ function show() {
   byId("tables").replaceChildren(...state.tables.map((table) => table.section));
   state.tables.forEach(build);
   const cells = shown.reduce((sum, row) => sum + row.cells.length, 0);
+  const counts = new Map();
+  for (const cell of ROWS.filter(isFound).flatMap((row) => row.cells)) counts.set(cell.mark, (counts.get(cell.mark) ?? 0) + 1);
+  for (const button of byId("marks").querySelectorAll("[data-mark]")) {
+    button.textContent = `${MARKS.get(button.dataset.mark).symbol} ${button.dataset.mark} ${counts.get(button.dataset.mark) ?? 0}`;
+  }
+  if (state.open && !shown.includes(state.open[0])) hidePanel(); // no panel beside a table without its cell
   byId("shown").textContent = shown.length
     ? `${shown.length} of ${ROWS.length} rows, ${cells} cells`
     : "No row matches; press Escape in the search field to clear it.";
@@ -267,17 +276,27 @@ function openPanel(button, focus = false) {
   panel.scrollTop = 0;
   button.scrollIntoView({ block: "nearest", inline: "nearest" });
   if (focus) panel.focus({ preventScroll: true });
-  remember(`#${encodeURIComponent(keyOf(row, cell))}`);
+  remember(`#${encodeURI(keyOf(row, cell))}`);
 }
 
-function closePanel() {
-  const button = buttonOf(...state.open);
+function hidePanel() {
   state.open = null;
   markOpen();
   byId("panel").hidden = true;
   document.body.classList.remove("with-panel");
-  remember("#");
+}
+
+function closePanel() {
+  const button = buttonOf(...state.open);
+  hidePanel();
+  rememberSearch();
   (button ?? byId("search")).focus();
+}
+
+/** Store the words of the search in the address, so that it can be shared. */
+function rememberSearch() {
+  const text = byId("search").value.trim();
+  remember(text ? `#q=${encodeURIComponent(text)}` : "#");
 }
 
 function remember(hash) {
@@ -297,11 +316,14 @@ function panelOf(row, cell) {
   const file = fileOf(row, cell);
   const close = create("button", { type: "button", className: "close", "aria-label": "Close" }, "✕");
   close.addEventListener("click", closePanel);
+  const message = ["message", outcome.reason === mark.meaning ? "" : outcome.reason];
+  const isRed = family(cell) === "bad";
   const facts = [
+    ...(isRed ? [message] : []),
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
-    ["code", outcome.code], ["stage", outcome.stage], ["check", outcome.check], ["promised at", family(cell) === "bad" && row.location],
+    ["code", outcome.code], ["stage", outcome.stage], ["check", outcome.check], ["promised at", isRed && row.location],
     ["in the model", outcome.lines], [cell.is_changed ? "changed, before" : "accepted before", outcome.acceptance],
-    ["message", outcome.reason === mark.meaning ? "" : outcome.reason],
+    ...(isRed ? [] : [message]),
     ["foreseen", outcome.expected_reason],
     ["flaky", outcome.flaky],
     ["fault", outcome.culprit], ["shown by", outcome.sample], ["first at", outcome.divergence],
@@ -314,6 +336,12 @@ function panelOf(row, cell) {
     command("reproduce the failure", cell.repro_command),
     command("print the graph", cell.show_command),
   ].filter(Boolean);
+  const all = create("button", { type: "button" }, `${row.model} on all devices`);
+  all.addEventListener("click", () => {
+    byId("device").value = state.device = "";
+    search(row.model);
+    byId("search").focus();
+  });
   return [
     close,
     create("h2", { id: "panel-title" }, keyOf(row, cell)),
@@ -331,7 +359,7 @@ function panelOf(row, cell) {
     ...section("Trend over commits", trendCharts(DATA.head.trends?.[row.model])),
     ...section("Error by opset, relative to its limit", errorChart(row, cell)),
     ...section("Size by opset", sizeChart(row, cell)),
-    create("p", {}, create("a", { href: row.page }, `All about ${row.model}`)),
+    create("p", {}, all, " ", create("a", { href: row.page }, `All about ${row.model}`)),
   ];
 }
 
@@ -469,7 +497,7 @@ function showTrend() {
 // --- the controls --------------------------------------------------------------------------------
 
 function search(text) {
-  byId("search").value = text;
+  if (byId("search").value !== text) byId("search").value = text;
   state.words = text.toLowerCase().split(/\s+/).filter(Boolean);
   show();
 }
@@ -501,6 +529,7 @@ function initializeTheme() {
 function markButton(mark) {
   const button = create("button", { type: "button", title: mark.meaning, "aria-pressed": "false" },
     `${mark.symbol} ${mark.word} ${mark.cells}`);
+  button.dataset.mark = mark.word;
   button.addEventListener("click", () => {
     const pressed = !state.marks.delete(mark.word);
     if (pressed) state.marks.add(mark.word);
@@ -563,7 +592,10 @@ function start() {
   byId("theme").hidden = byId("controls").hidden = false;
   sizes.observe(byId("controls"));
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  byId("search").addEventListener("input", () => search(byId("search").value));
+  byId("search").addEventListener("input", () => {
+    search(byId("search").value);
+    if (!state.open) rememberSearch();
+  });
   byId("sort").addEventListener("change", show);
   byId("device").addEventListener("change", () => {
     state.device = byId("device").value;
@@ -575,12 +607,13 @@ function start() {
   addEventListener("hashchange", openLinked);
 }
 
-/** Open the cell in the address: `index.html#alexnet/18/cpu`. */
+/** Open the cell or the search in the address: `index.html#alexnet/18/cpu`, `#q=alexnet`. */
 function openLinked() {
   let key = location.hash.slice(1);
   try {
     key = decodeURIComponent(key);
   } catch { /* no key of a cell */ }
+  if (key.startsWith("q=")) search(key.slice(2));
   for (const row of ROWS) {
     const cell = row.cells.find((each) => keyOf(row, each) === key);
     const button = cell && buttonOf(row, cell);

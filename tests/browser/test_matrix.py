@@ -125,7 +125,8 @@ def test_the_search_includes_names_tags_and_reasons(page: Any, text: str, rows: 
 
 
 def test_marks_and_devices_filter(page: Any) -> None:
-    fail = page.get_by_role("button", name="❌ fail 1")
+    fail = page.locator('[data-mark="fail"]')
+    assert fail.inner_text() == "❌ fail 1"
     fail.click()
     assert fail.get_attribute("aria-pressed") == "true"
     assert models(page) == ["dcgan"]
@@ -255,9 +256,25 @@ def test_an_address_opens_a_cell(open_page: Opener) -> None:
     assert page.locator("#panel h2").inner_text() == "dcgan/18/cpu"
     page.get_by_role("button", name="Close").click()
     cell(page, "bert/19/cpu").click()
-    assert page.evaluate("location.hash") == "#bert%2F19%2Fcpu"
+    assert page.evaluate("location.hash") == "#bert/19/cpu"
     page.reload()
     assert page.locator("#panel h2").inner_text() == "bert/19/cpu"
+
+
+def test_a_search_is_in_the_address_and_closes_another_cell(open_page: Opener) -> None:
+    page = open_page(MANIFEST, RUN, "#q=bert")
+    assert page.get_by_label("Search models").input_value() == "bert"
+    assert set(models(page)) == {"bert"}
+    assert page.locator('[data-mark="fail"]').inner_text() == "❌ fail 0"
+    cell(page, "bert/19/cpu").click()
+    page.get_by_label("Search models").fill("dcgan")
+    assert page.locator("#panel").is_hidden()
+    assert page.evaluate("location.hash") == "#q=dcgan"
+    cell(page, "dcgan/18/cpu").click()
+    assert page.locator("#panel dt").first.inner_text() == "message"
+    page.get_by_label("Device").select_option("cpu")
+    page.get_by_role("button", name="dcgan on all devices").click()
+    assert models(page) == ["dcgan", "dcgan"]
 
 
 @pytest.mark.parametrize("fragment", ["#gone/18/cpu", "#%E0%A4%A", "#<img src=x onerror=alert(1)>"])

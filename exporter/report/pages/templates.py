@@ -161,6 +161,8 @@ def render_site(pages: Mapping[str, str | bytes], stamp: str) -> dict[str, str |
             root="../" * name.count("/"),
             stamp=stamp,
         )
+    index = str(site["index.html"])
+    site["index.html"] = re.sub(r'((?:href=|"page": ?)"[^":]+)\.md"', r'\1.html"', index)
     return site
 
 

@@ -247,6 +247,7 @@ def test_each_link_of_the_site_has_a_target() -> None:
     records = [make_record("dcgan/18/cpu", "fail", message=text)]
     site = render_site(render_pages(MANIFEST, make_run(*records)), "commit abc of 2026-11-24")
     assert not [name for name in site if name.endswith(".md")]
+    assert '.md"' not in str(site["index.html"])
     for name in ("COMPATIBILITY.html", "models/dcgan.html"):
         page = str(site[name])
         assert "<footer>commit abc of 2026-11-24</footer>" in page
