@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,16 +13,17 @@ from pathlib import Path
 from exporter.api import report_pages
 from exporter.api.evidence import find_evidence_findings
 from exporter.cache.states import hash_source, read_tool_versions
-from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
 from exporter.gate import baseline_comparison
 from exporter.gate.contract_changes import DEFINING_KEYS, ContractHashes, describe_states
 from exporter.gate.finding import (
     CAUSED_KINDS,
+    Cause,
     FindingKind,
     GateFinding,
     find_cause,
-    select_blocking,
+    read_change,
 )
 from exporter.manifest import Manifest, ModelSpec, load_project, load_settings
 from exporter.manifest.loader import list_manifests
@@ -42,6 +44,7 @@ from exporter.records.baseline import (
 )
 from exporter.records.record import CellId, RunRecord, read_run
 from exporter.report.rows.cells import group_by_opset
+from exporter.report.rows.gate_rows import GateContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,20 +204,17 @@ class GateResult:
     """The findings of the gate, and the state that the results were compared with."""
 
     current: ValidResults
-    baseline: Baseline
     findings: tuple[GateFinding, ...]
     """The blocking ones first."""
+    context: GateContext
+    """The accepted state, and the facts that explain the findings."""
     accepted: tuple[GateFinding, ...] = ()
     """With a revision: the differences between its baseline and that of the branch."""
-    accepted_in: str = ""
-    """The commit of the baseline and its day; empty if it is not committed."""
-    revision: str = ""
-    """The revision and its day; empty for the baseline of the work tree."""
 
     @property
     def is_passed(self) -> bool:
         """Whether no finding blocks the merge. A problem of a manifest file is no finding."""
-        return not select_blocking(self.findings)
+        return not any(each.is_blocking for each in self.findings)
 
 
 def gate(
@@ -235,7 +235,7 @@ def gate(
     findings: Iterable[GateFinding]
     accepted: tuple[GateFinding, ...] = ()
     if against is None:
-        policy, baseline, revision = manifest, read_baseline(path), ""
+        policy, baseline, revision, stale = manifest, read_baseline(path), "", ""
         states = describe_states(manifest, run, baseline)
         findings = baseline_comparison.compare_results(
             baseline, run, planned, manifest.project.gate, states
@@ -245,6 +245,7 @@ def gate(
             state = _read_state(checkout, root)
         policy, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"
+        stale = report_pages.describe_uncommitted(manifest, run, environment)
         present = read_baseline(path) if path.exists() else Baseline()
         branch = baseline_comparison.ProjectState(
             manifest=manifest,
@@ -263,44 +264,59 @@ def gate(
         base = checkout.commit.id
         files = [root / policy.project.reports / name for name in (FOLDER, OLD_FILE)]
         commit = find_last_change(files, environment, base) or checkout.commit
-    return GateResult(
-        current=current,
+    # Without a commit, only the tools are compared.
+    names = {each.file for record in run.records for each in record.sources}
+    names |= {spec.manifest for spec in manifest.models}
+    diffs = diff_files(root, base, names, environment) if base else {}
+    context = GateContext(
+        manifest=manifest,
+        promised=planned,
+        records=run.by_cell(),
         baseline=baseline,
-        findings=_add_causes(findings, manifest, run, baseline, (base, environment)),
-        accepted=accepted,
+        accepted=baseline.by_cell(),
+        gate=policy.project.gate,
+        tools=run.tools,
+        causes=_find_causes(manifest, run, baseline, diffs),
+        missing=current.results.missing,
         accepted_in=str(commit or ""),
         revision=revision,
+        stale_pages=stale,
+    )
+    return GateResult(
+        current=current,
+        findings=tuple(_add_cause(each, context, diffs) for each in findings),
+        context=context,
+        accepted=accepted,
     )
 
 
-def _add_causes(
-    findings: Iterable[GateFinding],
-    manifest: Manifest,
-    run: RunRecord,
-    baseline: Baseline,
-    accepted: tuple[str, Mapping[str, str]],
-) -> tuple[GateFinding, ...]:
-    """Return the findings with the edits that explain them.
-
-    `accepted` is the commit with the environment of git. If the commit is "", only the tools are
-    compared.
-    """
-    findings = tuple(findings)
-    commit, environment = accepted
-    cells = {each.cell for each in findings if each.kind in CAUSED_KINDS}
-    records = [record for record in run.records if record.cell in cells]
-    files = {source.file for record in records for source in record.sources}
-    root = Path(manifest.project.root)
-    diffs = diff_files(root, commit, files, environment) if commit and records else {}
+def _find_causes(
+    manifest: Manifest, run: RunRecord, baseline: Baseline, diffs: Mapping[str, str]
+) -> dict[CellId, Cause]:
+    """Return the edits since the acceptance of each cell that has any."""
     causes = {}
-    for each in records:
+    for each in run.records:
         known = baseline.models.get(each.cell.model)
         tools = (known.tools if known else run.tools, run.tools)
-        causes[each.cell] = find_cause(each, manifest, tools, diffs)
-    return tuple(
-        replace(each, cause=causes.get(each.cell)) if each.kind in CAUSED_KINDS else each
-        for each in findings
-    )
+        if cause := find_cause(each, manifest, tools, diffs):
+            causes[each.cell] = cause
+    return causes
+
+
+def _add_cause(finding: GateFinding, context: GateContext, diffs: Mapping[str, str]) -> GateFinding:
+    """Return the finding with the edits that explain it, or with the edited line of its entry."""
+    if finding.kind in CAUSED_KINDS:
+        return replace(finding, cause=context.causes.get(finding.cell))
+    specs = {spec.id: spec for spec in context.manifest.models}
+    spec = specs.get(finding.cell.model)
+    if finding.setting or spec is None or spec.manifest not in diffs:
+        return finding
+    lines = [each.line for each in specs.values() if each.manifest == spec.manifest]
+    end = min((line for line in lines if line > spec.line), default=math.inf)
+    edits = read_change(spec.manifest, diffs[spec.manifest]).lines
+    inside = [max(e.first, spec.line) for e in edits if e.last >= spec.line and e.first < end]
+    line = next(iter((*inside, *(each.first for each in edits))), None)
+    return replace(finding, edited=Location(file=spec.manifest, line=line))
 
 
 def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectState:

@@ -15,9 +15,6 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExporterError
 from exporter.core.files import write_bytes
 from exporter.core.git import find_head, list_versions
-from exporter.gate.baseline_comparison import compare_results
-from exporter.gate.contract_changes import describe_states
-from exporter.gate.finding import GROWTH_KINDS
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import list_all_cells
 from exporter.records.baseline import (
@@ -44,11 +41,12 @@ from exporter.report.report_files import (
     CSV,
     create_project_badge,
     describe_plugins,
+    format_csv,
     list_plugin_folders,
     render_exports,
 )
 from exporter.report.report_files import write_reports as write_files
-from exporter.report.rows.cells import AcceptanceHistory, Cell
+from exporter.report.rows.cells import AcceptanceHistory, Cell, collect_cells
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
@@ -173,6 +171,18 @@ def find_merge_error(manifest: Manifest) -> str:
     return "" if is_same else f"{CSV} has other cells than the manifests"
 
 
+def describe_uncommitted(manifest: Manifest, run: RunRecord, environment: Mapping[str, str]) -> str:
+    """Return why the committed table is old, or "". Messages differ between machines."""
+    reports = ReportPaths(manifest.project).reports
+    cells = [cell for each in collect_cells(manifest, run).values() for cell in each]
+    new = [row[:-1] for row in csv.reader(format_csv(cells).splitlines())]
+    for _, files in list_versions(reports, (CSV,), environment, 1):
+        lines = files[CSV].decode(errors="replace").splitlines()
+        if new != [row[:-1] for row in csv.reader(lines)]:
+            return f"{manifest.project.reports}/{CSV} of the last commit has other results"
+    return ""
+
+
 def _read_cell(row: Mapping[str, str]) -> Cell:
     """Return a cell of the table; one that did not run has no record."""
     device = DeviceName(row["device"])
@@ -220,21 +230,8 @@ def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory)
 def _render(
     manifest: Manifest, run: RunRecord, history: AcceptanceHistory
 ) -> dict[str, str | bytes]:
-    project = manifest.project
-    findings = None
-    if history.baseline:
-        planned = frozenset(list_all_cells(manifest))
-        states = describe_states(manifest, run, history.baseline)
-        compared = compare_results(history.baseline, run, planned, project.gate, states)
-        # Figures differ between machines, so the pages do not contain their drift.
-        findings = tuple(each for each in compared if each.kind not in GROWTH_KINDS)
-    pages = render_pages(
-        manifest,
-        run,
-        findings,
-        Path(project.root) / project.templates,
-        history,
-    )
+    templates = Path(manifest.project.root) / manifest.project.templates
+    pages = render_pages(manifest, run, templates, history)
     return {**pages, **render_exports(manifest, run, history)}
 
 

@@ -12,19 +12,26 @@ baseline must contain a reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from exporter.core.device_name import DeviceName
-from exporter.core.known_names import find_first_release, format_release
-from exporter.core.text import join_lines, truncate
+from exporter.core.known_names import Release, find_first_release, format_release
+from exporter.core.text import join_lines, shorten, truncate
 from exporter.gate.contract_changes import (
     ContractHashes,
     find_contract_changes,
     find_state_changes,
 )
-from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, FindingKind, GateFinding
+from exporter.gate.finding import (
+    ACCEPTED_HERE,
+    NO_RESULT,
+    NOT_ACCEPTED,
+    FindingKind,
+    GateFinding,
+)
 from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, Manifest
 from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
@@ -88,7 +95,11 @@ def find_drift(
 
 def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> bool:
     """Return whether neither outcome is drift in comparison with the other."""
-    if (before.figures is None) is not (after.figures is None):
+    old, new = before.figures, after.figures
+    if (old is None) is not (new is None):
+        return False
+    # An older version did not store it.
+    if old and new and old.largest_error is None and new.largest_error is not None:
         return False
     drift = (*find_drift(before, after, policy), *find_drift(after, before, policy))
     return not drift
@@ -132,7 +143,9 @@ def find_raised_opsets(
 
 
 #: Characters.
-_MESSAGE_LENGTH = 300
+_MESSAGE_LENGTH = 600
+#: ONNX Runtime's file, line and function before a reason.
+_SIGNATURE = re.compile(r"\S+\.(?:cc|h|cpp):\d+ [^()]*\([^()]*\)(?: const)? ")
 _STAGES = {stage: rank for rank, stage in enumerate(Stage)}
 #: The severity of red statuses. A crash is less informative than an exception.
 _SEVERITY = {
@@ -222,13 +235,16 @@ def _compare(baseline: Baseline, current: _CurrentResults, gate: Gate) -> tuple[
     accepted = baseline.by_cell()
     cells = accepted.keys() | current.outcomes.keys() | current.promised
     policies = {model: gate.find_policy(model) for model in {cell.model for cell in cells}}
+    outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
     findings = [
         finding
         for cell in cells
         for finding in _compare_cell(cell, accepted.get(cell), current, policies[cell.model])
     ]
-    outcomes = [each for cell, each in current.outcomes.items() if cell in current.promised]
-    findings += find_raised_opsets(accepted.values(), outcomes)
+    remaining = [each for cell, each in accepted.items() if cell in current.promised]
+    findings += find_raised_opsets(
+        remaining if current.has_manifests else accepted.values(), outcomes
+    )
     findings += find_state_changes(baseline, current.states, current.promised, gate)
     judged = (
         replace(each, action=each.kind.find_action(policies[each.cell.model])) for each in findings
@@ -242,9 +258,11 @@ def _compare_cell(
     cell: CellId, before: CellOutcome | None, current: _CurrentResults, policy: GatePolicy
 ) -> Iterator[GateFinding]:
     after, record = current.outcomes.get(cell), current.records.get(cell)
-    # If no manifest promises the cell, it is missing, even if an old result exists.
+    # If no manifest promises the cell, it is removed, even if an old result exists.
     is_dropped = before is not None and cell not in current.promised
-    kind = FindingKind.MISSING if is_dropped else _classify(before, after)
+    kind = _classify(before, after)
+    if is_dropped:
+        kind = FindingKind.REMOVED if current.has_manifests else FindingKind.MISSING
     if kind is FindingKind.NEWLY_RED and record and record.expectation.startswith(EXPIRED_PREFIX):
         kind = FindingKind.EXPIRED
     if kind is not None:
@@ -281,10 +299,10 @@ def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: Findi
 def _explain(
     cell: CellId, kind: FindingKind, record: Record | None, current: _CurrentResults
 ) -> str:
-    if kind is FindingKind.MISSING:
-        if cell in current.promised:
-            return "promised by a manifest, but without a result; run `exporter export`"
-        return "no manifest contains the cell any more" if current.has_manifests else ""
+    if kind is FindingKind.REMOVED:
+        return "no manifest contains the cell any more"
+    if kind is FindingKind.MISSING and cell in current.promised:
+        return "promised by a manifest, but without a result; run `exporter export`"
     if record is None:
         return ""
     if kind in (FindingKind.NEW_GREEN, FindingKind.FIXED):
@@ -294,7 +312,19 @@ def _explain(
         return truncate("; ".join(filter(None, texts)), _MESSAGE_LENGTH)
     is_expired = kind is FindingKind.EXPIRED
     text = f"{record.expectation}: {record.message}" if is_expired else record.message
-    return truncate(join_lines(text), _MESSAGE_LENGTH)
+    # The signature of a C++ function takes the place of the reason, which is often last.
+    return shorten(_SIGNATURE.sub("", join_lines(text)), _MESSAGE_LENGTH)
+
+
+def find_first_releases(outcomes: Iterable[CellOutcome]) -> dict[str, Release]:
+    """Return the oldest ONNX Runtime that loads a proved file of a model, by model."""
+    lowest: dict[str, Release] = {}
+    for each in outcomes:
+        figures = each.figures if each.status in _WORKING else None
+        release = figures and find_first_release(each.cell.opset, figures.ir_version)
+        if release:
+            lowest[each.cell.model] = min(release, lowest.get(each.cell.model, release))
+    return lowest
 
 
 def _classify(before: CellOutcome | None, after: CellOutcome | None) -> FindingKind | None:
@@ -524,7 +554,7 @@ def _apply_acceptance(
     reason = reasons[0] if all(reasons) else ""
     if not reason:
         return finding
-    message = f"accepted here: {reason}" + (f" ({finding.message})" if finding.message else "")
+    message = f"{ACCEPTED_HERE}{reason}" + (f" ({finding.message})" if finding.message else "")
     match manifest.project.gate.find_policy(finding.cell.model).accepted_here:
         case "block":
             return replace(finding, message=message)

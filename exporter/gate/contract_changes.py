@@ -40,7 +40,7 @@ from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
 from exporter.manifest.syntax.table import is_superset, read_keys, select_keys
 from exporter.manifest.syntax.values import find_lowest_release
 from exporter.planning.plan import condition_matches, list_cells
-from exporter.records.baseline import AcceptedModel, Baseline
+from exporter.records.baseline import AcceptedModel, Baseline, list_operators
 from exporter.records.record import CellId, RunRecord
 
 #: The keys of an entry by the comparison that they need; see `Key.gate`.
@@ -207,11 +207,13 @@ def describe_states(
     built = {each.cell.model for each in run.records if each.artifact and each.artifact.parameters}
     known = {model: each.weights for model, each in baseline.models.items()}
     known |= {model: "initial" if model in initial else "loaded" for model in built}
+    operators = list_operators(run)
     return {
         spec.id: AcceptedModel(
             tools=dict(sorted(run.tools.items())),
             weights=known.get(spec.id, ""),
             contract=_describe_contract(manifest.project, spec),
+            operators=operators.get(spec.id, {}),
             cells=(),
         )
         for spec in manifest.models
@@ -219,12 +221,9 @@ def describe_states(
 
 
 def _describe_contract(project: Project, spec: ModelSpec) -> dict[str, Any]:
-    """Return the promises of an entry by their keys, without those that are defaults.
+    """Return the promises by their keys, without defaults; nothing for an invalid entry.
 
     A key of a later version changes nothing while it has its default.
-
-    Returns:
-        The promises, or nothing for an invalid entry.
     """
     if spec.problems:
         return {}
@@ -289,7 +288,7 @@ def _keep_differences(old: Any, new: Any) -> tuple[Any, Any]:
         changed = [key for key in keys if _serialize(old.get(key)) != _serialize(new.get(key))]
         return {key: old.get(key) for key in changed}, {key: new.get(key) for key in changed}
     if isinstance(old, list) and isinstance(new, list) and any(item not in new for item in old):
-        return [each for each in old if each not in new], [each for each in new if each not in old]
+        return [a for a in old if a not in new], [b for b in new if b not in old]
     return old, new
 
 

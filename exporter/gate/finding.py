@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -163,7 +164,9 @@ class FindingKind(StrEnum):
     EXPIRED = "expectation expired"
     """The failure was foreseen, and the expectation has expired."""
     MISSING = "missing"
-    """Accepted or promised, but without a result; or accepted and no longer promised."""
+    """Promised, but without a result."""
+    REMOVED = "promise removed"
+    """Accepted, but no manifest contains the cell any more."""
     RELAXED = "contract relaxed"
     """The manifests promise less than those of the revision."""
     REDEFINED = "model redefined"
@@ -215,15 +218,14 @@ class FindingKind(StrEnum):
         return action
 
 
-#: Kinds with figures in `before` and `after`, which differ from cell to cell.
-GROWTH_KINDS = frozenset(
-    {
-        FindingKind.ERROR_GROWN,
-        FindingKind.FILE_GROWN,
-        FindingKind.NODES_GROWN,
-        FindingKind.LATENCY_GROWN,
-    }
+#: Kinds with figures that differ from run to run.
+MEASURED_KINDS = frozenset(
+    {FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN, FindingKind.MEMORY_GROWN}
 )
+#: Kinds with figures, which differ from cell to cell.
+GROWTH_KINDS = MEASURED_KINDS | {
+    *(FindingKind.ERROR_GROWN, FindingKind.FILE_GROWN, FindingKind.NODES_GROWN)
+}
 #: Kinds that compare two outcomes or figures of a cell with equal promises.
 CAUSED_KINDS = frozenset(
     {
@@ -236,6 +238,15 @@ CAUSED_KINDS = frozenset(
 )
 _RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
 _IMPROVEMENTS = (FindingKind.BETTER, FindingKind.FIXED, FindingKind.NEW_GREEN)
+#: Kinds about a promise: the cell has no failure that another export or a script shows.
+PROMISE_KINDS = frozenset(
+    {
+        *(FindingKind.RELAXED, FindingKind.REDEFINED, FindingKind.CONTRACT),
+        *(FindingKind.REMOVED, FindingKind.LOWEST_RAISED),
+    }
+)
+#: The first words of the message of a finding that the branch's own baseline accepts.
+ACCEPTED_HERE = "accepted here: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,14 +277,27 @@ class GateFinding:
     """The edits since the acceptance, if they are known."""
     setting: PolicySetting | None = None
     """The setting of the gate, if the finding is about one; `cell` is then the first cell."""
+    edited: Location | None = None
+    """The first edited line of the entry, if a promise differs and the line is known."""
 
     @property
     def cells(self) -> tuple[CellId, ...]:
         return self.setting.cells if self.setting else (self.cell,)
 
     @property
-    def reason(self) -> str:
-        return ". ".join(text for text in (str(self.cause or ""), self.message) if text)
+    def location(self) -> Location | None:
+        """The setting, or the edited line of the model or of its entry, if it is known."""
+        if self.setting:
+            return self.setting.location
+        return self.cause.location if self.cause else self.edited
+
+    @property
+    def growth(self) -> float:
+        """The figure now as a multiple of the accepted one; 1 without a figure."""
+        if self.kind not in GROWTH_KINDS:
+            return 1.0
+        old, new = (float(each.split()[0].replace(",", "")) for each in (self.before, self.after))
+        return new / old if old else math.inf
 
     @property
     def is_blocking(self) -> bool:
@@ -288,8 +312,3 @@ class GateFinding:
     def sort_key(self) -> tuple[bool, int, tuple[str, int, str], str]:
         """Order: blocking findings first, then the worst kind, then the cell."""
         return (not self.is_blocking, _RANK[self.kind], self.cell.sort_key, self.before)
-
-
-def select_blocking(findings: Iterable[GateFinding]) -> tuple[GateFinding, ...]:
-    """Return the findings that prevent a merge."""
-    return tuple(finding for finding in findings if finding.is_blocking)

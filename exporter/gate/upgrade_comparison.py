@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -145,7 +145,10 @@ def _list_changes(files: list[tuple[CellId, Artifact, Artifact]]) -> Iterator[Fi
     for cell, old, new in files:
         if old.sha256 == new.sha256 and old.external_data == new.external_data:
             continue
-        names = sorted(old.operators.keys() | new.operators.keys())
-        counts = {name: new.operators.get(name, 0) - old.operators.get(name, 0) for name in names}
-        texts = [f"{count:+d} {name}" for name, count in counts.items() if count]
-        yield FileChange(cell=cell, change=", ".join(texts))
+        yield FileChange(cell=cell, change=format_operator_changes(old.operators, new.operators))
+
+
+def format_operator_changes(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+    """Return `+2 Cast, -1 Identity`, or "" for equal counts."""
+    counts = {name: new.get(name, 0) - old.get(name, 0) for name in sorted(old.keys() | new.keys())}
+    return ", ".join(f"{count:+d} {name}" for name, count in counts.items() if count)

@@ -83,6 +83,9 @@ class Figures(FrozenModel):
     error: float | None = None
     """The largest error of all checks divided by its limit, with two digits. None if no error was
     measured, or if the positions of NaN and Inf differ."""
+    largest_error: float | None = None
+    """The largest difference from PyTorch in the unit of the output, with two digits: a looser
+    limit makes `error` smaller. None in baselines of older versions."""
     thorough: bool = False
     """Whether more sizes and values were tried than by default."""
     is_short: bool = False
@@ -142,6 +145,8 @@ class AcceptedModel(FrozenModel):
     """Whether the weights were loaded or drawn; empty if it is unknown, as in format 3."""
     contract: dict[str, Plain] = Field(default_factory=dict)
     """The promises of the entry by their keys; empty if they are unknown, as in format 3."""
+    operators: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """The nodes of each operator by opset; empty in files of older versions."""
     cells: Items[CellOutcome]
     dropped: dict[CellText, str] = Field(default_factory=dict)
     """The user's reason for each removed cell, until all cells are accepted again."""
@@ -173,6 +178,7 @@ class AcceptedModel(FrozenModel):
             "tools": format_table(self.tools),
             "weights": self.weights and json.dumps(self.weights),
             "contract": self.contract and format_table(self.contract),
+            "operators": self.operators and format_table(self.operators),
             "cells": f"[{cells}]",
             "dropped": reasons and format_table(reasons),
         }
@@ -229,26 +235,42 @@ def _extract_figures(record: Record) -> Figures | None:
     if artifact is None:
         return None
     domains = {name.rpartition("::")[0] for name in artifact.operators} - {""}
-    metrics = [result.metrics.get("of_limit") for result in record.checks]
     known_metrics = [
         value
         for result in record.checks
         if isinstance(value := result.metrics.get("metric"), int | float)
     ]
-    errors = [float(error) for error in metrics if isinstance(error, int | float)]
-    is_measured = errors and all(math.isfinite(error) for error in errors)
     measured = record.measurements or Measurements()
     return Figures.from_fields(
         artifact,
         thorough=record.thorough,
         is_short=bool(record.proved_on),
         domains=tuple(sorted(domains)),
-        error=float(f"{max(errors):.2g}") if is_measured else None,
+        error=_find_largest(record, "of_limit"),
+        largest_error=_find_largest(record, "max_abs"),
         metric=next((float(f"{value:.4g}") for value in known_metrics), None),
         latency=_round_ratio(measured.latency),
         load=_round_ratio(measured.load),
         memory=_round_ratio(measured.memory),
     )
+
+
+def list_operators(run: RunRecord) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the nodes of each operator by model and opset, without files of toolchains."""
+    operators: dict[str, dict[str, dict[str, int]]] = {}
+    for each in run.records:
+        if each.artifact and not each.cell.device.toolchain:
+            known = operators.setdefault(each.cell.model, {})
+            known.setdefault(str(each.cell.opset), dict(sorted(each.artifact.operators.items())))
+    return operators
+
+
+def _find_largest(record: Record, metric: str) -> float | None:
+    """Return the largest figure of all checks with two digits; None if none or one is infinite."""
+    values = [result.metrics.get(metric) for result in record.checks]
+    known = [float(each) for each in values if isinstance(each, int | float)]
+    is_measured = known and all(math.isfinite(each) for each in known)
+    return float(f"{max(known):.2g}") if is_measured else None
 
 
 def _round_ratio(measurement: Latency | LoadTime | PeakMemory | None) -> float | None:

@@ -86,9 +86,9 @@ def format_fence(value: object, language: Literal["text", "diff", "python"] = "t
     return Markup(f"{marks}{language}\n{body}\n{marks}")  # noqa: S704 - the content has shorter fences
 
 
-def quote_link_target(value: object) -> Markup:
-    """Return the value as one segment of a relative link."""
-    quoted = quote(str(value), safe="", errors="replace")
+def quote_link_target(value: object, safe: str = "") -> Markup:
+    """Return the value as one segment of a relative link, or with the separators in `safe`."""
+    quoted = quote(str(value), safe=safe, errors="replace")
     return Markup(quoted)  # noqa: S704 - only letters, digits, `_.-~` and `%`
 
 

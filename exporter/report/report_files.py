@@ -454,7 +454,8 @@ _MODEL_FILES = (
     (BADGES, ".json", JSON_MARK),
     (CHARTS, ".svg", SVG_MARK),
 )
-#: Merges keep both sides of these files without a conflict, because the next report replaces them.
+#: Merges keep both sides of these files without a conflict, because the next report replaces them,
+#: and a pull request on GitHub folds them.
 #: The baseline is no such file: a person decides about its conflicts.
 _ATTRIBUTES = ".gitattributes"
 _ATTRIBUTES_MARK = "# Written by `exporter report`: it replaces these files after a merge.\n"
@@ -504,7 +505,9 @@ def write_reports(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 def _write_attributes(path: Path) -> None:
     """Write the attributes for git, unless the project has a file of its own."""
-    content = _ATTRIBUTES_MARK + "".join(f"{name} merge=union\n" for name in _MERGED)
+    content = _ATTRIBUTES_MARK + "".join(
+        f"{name} merge=union linguist-generated\n" for name in _MERGED
+    )
     is_ours = not os.path.lexists(path) or _starts_with(path, _ATTRIBUTES_MARK.encode())
     if is_ours and not _has_content(path, content.encode()):
         write_bytes(path, content.encode())

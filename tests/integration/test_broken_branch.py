@@ -161,12 +161,11 @@ def test_comment_and_summary_show_each_failure(
 ) -> None:
     text = (branch / "build" / page).read_text()
     for cell, entry, failure, line in FAILURES:
-        section = text.partition(f"### {cell}: newly red")[2].partition("###")[0]
+        section = text.partition(f": `{cell}`\n")[2].partition("\n- **")[0]
         for part in (f"`{entry}`", line, f"last green in {format_last_green(branch)}"):
             assert part in section
         assert has_command(section, cell)
         assert failure.replace("[", "&#91;").replace("]", "&#93;") in text
-    assert "`uv run exporter baseline`" in text
     assert "nox" not in text
 
 
@@ -183,7 +182,6 @@ def test_model_pages_and_table_show_each_failure(branch: Path) -> None:
         assert f"- promised at: {entry}\n" in block
         assert "- in the baseline: pass\n" in block
         assert shown in table
-    assert "| newly red | pass | fail at structure (opset) | `stuck/13/cpu` |" in table
     assert "nox" not in table
 
 
@@ -227,5 +225,4 @@ def test_pages_show_the_baseline_of_an_accepted_failure(branch: Path) -> None:
     assert "accepted before: as accepted: the old ones are gone" in page
     assert "the old ones are gone" in page
     table = (branch / "reports/COMPATIBILITY.md").read_text()
-    assert "Not accepted yet" not in table
     assert "- in the baseline: as accepted\n" in table

@@ -79,9 +79,11 @@ def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(proj
     )
     assert annotations[-1].startswith("::error title=And 3 more::")
     comment = (project / "build/comment.md").read_text()
-    assert comment.startswith("<!-- exporter gate -->\n# Gate")
+    assert comment.startswith(
+        "<!-- exporter gate -->\n### ❌ Blocks the merge: 12 of 12 changed models"
+    )
     assert "net11/17..18/cpu" in comment
-    assert "- code: `E-worker`" in comment
+    assert "; code `E-worker`" in comment
     assert not list_annotations(run_exporter(project, "gate").stdout)
 
 
@@ -89,7 +91,7 @@ def test_a_gate_without_findings_writes_no_annotations(project: Path) -> None:
     gate = run_exporter(project, "gate", GITHUB_ACTIONS="true")
     assert gate.returncode == 0
     assert not list_annotations(gate.stdout)
-    assert "All cells are as accepted" in (project / "build/comment.md").read_text()
+    assert "### ✅ May merge" in (project / "build/comment.md").read_text()
 
 
 def test_a_comment_keeps_its_size_limit(project: Path) -> None:

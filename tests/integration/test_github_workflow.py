@@ -299,7 +299,7 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     assert runner.gh_log.read_text().split() == [
         *("api", "--method", "POST", "repos/a/b/issues/7/comments", "-F", "body=@build/comment.md")
     ]
-    assert "All cells are as accepted." in runner.read_comment()
+    assert "### ✅ May merge" in runner.read_comment()
     assert "commit 1a2b3c: see [the job](https://github.com/a/b/actions/runs/99)" in (
         runner.read_comment()
     )
@@ -315,8 +315,8 @@ def test_the_gate_job_blocks_a_broken_model_and_the_comment_names_it(runner: Run
     assert "/17/cpu%3A missing,file=manifests/net.toml," in log
     summary = (runner.folder / "summary.md").read_text()
     assert "shard 2/3 is missing" in summary
-    assert "| missing |" in summary
-    assert "| missing |" in runner.read_comment()
+    assert "- **missing**: " in summary
+    assert "- **missing**: " in runner.read_comment()
     assert runner.gh_log.read_text().split()[2:4] == ["PATCH", "repos/a/b/issues/comments/8"]
 
     # Without any shard there is no verdict.
@@ -355,11 +355,11 @@ def test_the_action_exports_gates_and_comments(runner: Runner) -> None:
     assert runner.use_action("gate", packages="-e .") == 1
     log = (runner.folder / "log").read_text()
     assert f"pip: install {ROOT}[export] -e ." in log
-    assert "one/17/cpu: new cell, green: not in the baseline -> pass" in log
+    assert "/17/cpu: new cell, green: not in the baseline -> pass" in log
     accept(runner, "topic")
     shutil.rmtree(runner.folder / "gate")
     assert runner.use_action("gate") == 0, (runner.folder / "log").read_text()
-    assert "All cells are as accepted." in runner.read_comment("gate")
+    assert "### ✅ May merge" in runner.read_comment("gate")
     run_git(runner.repository, "branch", "-qf", "main", "topic")
     shutil.rmtree(runner.folder / "gate")
     # Two parts, a job that merges them, and a job with the permission to write.
@@ -372,9 +372,9 @@ def test_the_action_exports_gates_and_comments(runner: Runner) -> None:
     assert runner.use_action("gate", steps="gate") == 0, (runner.folder / "log").read_text()
     assert f"pip: install {ROOT}\n" in (runner.folder / "log").read_text()
     assert runner.use_action("comment", steps="comment") == 0
-    assert "All cells are as accepted." in runner.read_comment()
+    assert "### ✅ May merge" in runner.read_comment()
     assert runner.gh_log.read_text().split()[2:4] == ["POST", "repos/a/b/issues/7/comments"]
-    assert "All cells are as accepted." in (runner.folder / "summary.md").read_text()
+    assert "### ✅ May merge" in (runner.folder / "summary.md").read_text()
 
     push_change(runner, "self.linear(x[:3])")
     assert runner.use_action("gate", cells="one") == 1

@@ -22,6 +22,7 @@ DOCS = (ROOT / "docs/api.md").read_text(encoding="utf-8")
 #: Templates that a project cannot replace: scripts that must run, and a page without a project.
 FIXED_TEMPLATES = {
     *("repro.md", "repro.py", "repro_compare.py", "repro_custom_ops.py", "repro_file.py"),
+    "gate.txt",
 }
 
 
@@ -65,7 +66,7 @@ OVERRIDDEN = [
     (
         "gate.md.jinja",
         (
-            "{{ regressions[0].first.kind }} at {{ contexts[0].locations[0] }}: "
+            "{{ gate.findings[0].kind }} at {{ gate.findings[0].locations[0] }}: "
             '{{ "export"|command|code }}\n'
         ),
         "build/gate.md",

@@ -41,7 +41,7 @@ def test_a_new_folder_becomes_a_gated_and_published_matrix(installed: Path, tmp_
     run("-m", "exporter", "init")
     assert "2 cells: 2 pass" in run("-m", "exporter", "export")
     run("-m", "exporter", "baseline")
-    assert "2 cells as accepted" in run("-m", "exporter", "gate")
+    assert "2 as before" in run("-m", "exporter", "gate")
     run("-m", "exporter", "publish", "--initial", "example/18", "dist")
     assert len(list((tmp_path / "dist").rglob("*.onnx"))) == 1
     assert "E-axis-fixed" in run("-m", "exporter", "guide", "E-axis-fixed")

@@ -20,7 +20,7 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning.plan import pattern_matches
 from exporter.records.baseline import FOLDER
 from exporter.records.record import CellId
-from exporter.report.rows.failures import GateContext, group_findings, name_subject
+from exporter.report.rows.gate_rows import build_finding_rows, group_findings
 
 #: The first letters of the answers in a review.
 _ANSWERS = click.Choice(["a", "r", "s", "q"])
@@ -39,7 +39,7 @@ def baseline(context: click.Context, root: Path) -> int:
         count = pluralize(len(missing), "cell")
         print_error(f"not accepted: {count} without a result; run `exporter export` first")
         return ExitCode.RED
-    show_findings(acceptance.findings)
+    show_findings(rows=build_finding_rows(acceptance.findings))
     accept(acceptance)
     _print_accepted(acceptance, len(acceptance.run.records))
     return ExitCode.OK
@@ -69,7 +69,8 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     if not selected:
         print_line("all results are accepted already", color="green")
         return ExitCode.OK
-    show_findings([finding for finding in findings if finding.cell in selected])
+    accepted = [finding for finding in findings if finding.cell in selected]
+    show_findings(rows=build_finding_rows(accepted))
     accept(acceptance, selected, reason)
     _print_accepted(acceptance, len(selected))
     return ExitCode.OK
@@ -81,22 +82,21 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
 def review(context: click.Context, root: Path) -> int:
     """Show one change after the other; accept it with a reason, reject or skip it.
 
-    Cells that differ only in their opset are one change. Nothing is written before the end. The
+    Equal changes of a model are one change. Nothing is written before the end. The
     exit code is 1 if a change is rejected.
     """
     acceptance = _prepare(root if root != Path() else context.obj)
     result = gate_run.gate(acceptance.manifest, os.environ)
-    records = result.current.results.run.by_cell()
-    facts = GateContext(
-        manifest=acceptance.manifest, records=records, accepted_in=result.accepted_in
-    )
-    groups = group_findings(result.findings)
+    models = dict.fromkeys(finding.cell.model for finding in result.findings)
+    findings = ([each for each in result.findings if each.cell.model == name] for name in models)
+    groups = [group for each in findings for group in group_findings(each)]
     reasons: dict[CellId, str] = {}
     rejected, skipped, reason = [], 0, ""
     for number, group in enumerate(groups, start=1):
         print_line(f"\nchange {number} of {len(groups)}")
-        show_findings(group.members, facts)
-        cells = [cell for finding in group.members for cell in finding.cells]
+        rows = build_finding_rows(group, result.context)
+        show_findings(rows=rows)
+        cells = [cell for finding in group for cell in finding.cells]
         if any(cell in acceptance.current.results.missing for cell in cells):
             print_line("    skipped: a cell has no result; run `exporter export`")
             skipped += 1
@@ -110,7 +110,7 @@ def review(context: click.Context, root: Path) -> int:
         if choice == "a":
             reason = click.prompt("reason", default=reason or None, value_proc=_read_reason)
             reasons |= dict.fromkeys(cells, reason)
-        rejected += [name_subject(group)] if choice == "r" else []
+        rejected += [rows[0].subject] if choice == "r" else []
         skipped += choice == "s"
     if reasons:
         accept(acceptance, reasons)

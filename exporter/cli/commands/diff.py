@@ -27,6 +27,7 @@ from exporter.records.baseline import (
 )
 from exporter.records.record import CellId, Record, RunRecord, read_run
 from exporter.report.pages.page_files import render_comparison
+from exporter.report.rows.gate_rows import build_finding_rows
 
 _FILE = click.Path(exists=True, path_type=Path)
 
@@ -94,7 +95,7 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
     if not findings:
         print_line(f"{pluralize(len(new.baseline.cells), 'cell')}, no difference", color="green")
         return ExitCode.OK
-    show_findings(findings)
+    show_findings(rows=build_finding_rows(findings))
     print_line(pluralize(len(findings), "difference"))
     return ExitCode.RED
 

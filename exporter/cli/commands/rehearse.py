@@ -21,6 +21,7 @@ from exporter.manifest import Manifest
 from exporter.manifest.resolved.model import ExporterName
 from exporter.planning import Selection
 from exporter.report.pages import page_files
+from exporter.report.rows.gate_rows import build_finding_rows
 
 
 @click.command()
@@ -114,7 +115,7 @@ def _show(comparison: UpgradeComparison, exporter: ExporterName | None) -> None:
         print_table((group.label, group.first.text, group.first.message) for group in groups)
         print_line(page_files.summarize_outcomes(comparison, exporter))
         return
-    show_findings(comparison.findings)
+    show_findings(rows=build_finding_rows(comparison.findings))
     changed = comparison.changed_files
     operators = page_files.group_operator_changes(comparison)
     if operators:

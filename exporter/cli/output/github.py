@@ -27,11 +27,14 @@ _LENGTH = 4000
 _SUMMARY_LIMIT = 1_000_000
 
 
+Level = Literal["error", "warning", "notice"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
     """A message at a line of a file."""
 
-    level: Literal["error", "warning"]
+    level: Level
     title: str
     message: str
     location: Location | None = None
@@ -69,6 +72,16 @@ def format_problems(problems: Iterable[Problem], title: str) -> str:
     return f"{title}\n\n{lines}"
 
 
+def find_commit_url(root: Path) -> str:
+    """Return the URL of a project's folder at the commit of a GitHub job, or ""."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA", "GITHUB_WORKSPACE")
+    server, repository, commit, workspace = (os.environ.get(name, "") for name in names)
+    if not (server and repository and commit and workspace):
+        return ""
+    folder = Path(os.path.relpath(root.resolve(), Path(workspace).resolve())).as_posix()
+    return f"{server}/{repository}/blob/{commit}/{folder}".removesuffix("/.")
+
+
 def append_to_step_summary(page: str) -> None:
     """Append the page to GitHub's summary of the step, if this is a GitHub job."""
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -83,7 +96,7 @@ def format_commands(
 
     The most important annotations are first. Paths become relative to `workspace`, the checkout.
     """
-    for level in ("error", "warning"):
+    for level in ("error", "warning", "notice"):
         group = [item for item in annotations if item.level == level]
         shown = group if len(group) <= _SHOWN else group[: _SHOWN - 1]
         yield from (_format_command(item, root, workspace) for item in shown)

@@ -19,7 +19,6 @@ from exporter.cli.output.terminal import (
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_text
 from exporter.core.text import format_bytes, join_lines, join_names, pluralize
-from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project, Style, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
@@ -346,51 +345,10 @@ def show_statistics(project: Project, statistics: StoreStatistics | None) -> Non
         print_line(f"waited for the remote store: {counts.waited_seconds:.1f} s")
 
 
-#: Lines of a difference in a terminal.
-_DIFF_LINES = 12
+def show_findings(**values: object) -> None:
+    """Print the `rows` of findings, or those of a `gate`, each with the lines that explain it."""
+    from exporter.report.pages.templates import render_script
 
-
-def show_findings(
-    findings: Sequence[GateFinding], context: failures.GateContext | None = None
-) -> None:
-    """Print the findings in groups.
-
-    The worst one is first. Without a context, there are no hints.
-    """
-    for group in failures.group_findings(findings):
-        finding = group.first
-        color = "green" if finding.is_improvement else "red" if finding.is_blocking else "yellow"
-        warning = "warning: " if finding.action == "warn" else ""
-        change = f"{finding.before} -> {finding.after}"
-        print_line(
-            f"{failures.name_subject(group)}: {warning}{finding.kind}: {change}", color=color
-        )
-        if finding.cause:
-            print_line(f"    {finding.cause}", color=color, wraps=True)
-        if finding.message:
-            print_line(f"    {finding.message}", wraps=True)
-        if context and finding.is_blocking and not finding.is_improvement:
-            for hint in format_hints(failures.find_context(group.members, context)):
-                print_line(f"    {hint}", wraps=True)
-        if finding.cause:
-            for line in failures.shorten_diff(finding.cause.diff, _DIFF_LINES).splitlines():
-                print_line(f"        {line}")
-
-
-def format_hints(context: failures.FindingContext) -> Iterator[str]:
-    """Yield the locations, the last green commit and the command to reproduce it."""
-    if context.code:
-        yield f"code: {context.code}, explained by `exporter guide {context.code}`"
-    if context.settings:
-        yield "restore the setting, or change it in a branch of its own"
-    if context.locations:
-        line = f"promised at {', '.join(context.locations)}"
-        yield f"{line}; in the model at {', '.join(context.lines)}" if context.lines else line
-    if context.acceptance:
-        yield context.acceptance
-    if context.repro_command:
-        yield f"reproduce: {context.repro_command}"
-    elif context.export_command:
-        yield f"run again: {context.export_command}"
-    for item in context.expectations:
-        yield f"or foresee it, with a reason: `expect = [{item}]`"
+    for line in render_script("gate.txt", **values).splitlines():
+        color, _, text = line.partition("|")
+        print_line(text, color=color or None, wraps=text.startswith("    "))

@@ -172,8 +172,9 @@ class GatePolicy(FrozenModel):
     expired: Action = "block"
     """The failure was expected, and the expectation has expired."""
     missing: Action = "block"
-    """The cell is accepted or promised and has no result, or it is accepted and no longer
-    promised."""
+    """The cell is promised and has no result."""
+    removed: Action = "block"
+    """The cell is accepted and no longer promised."""
     relaxed: Action = "block"
     """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass, or weights
     or their hash are no longer named. Always: weights were loaded and are initial values now."""

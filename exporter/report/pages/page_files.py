@@ -17,14 +17,13 @@ from pydantic_core import to_json
 
 from exporter.core.device_name import DeviceName
 from exporter.core.text import DEFAULT_COMMAND, pluralize, replace_invisible
-from exporter.gate.finding import GateFinding
 from exporter.gate.upgrade_comparison import CellChange, FileChange, UpgradeComparison
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
-from exporter.report.formats import INITIAL, LEGEND, Mark, clean_message
+from exporter.report.formats import INITIAL, LEGEND, MARKS, Mark, clean_message
 from exporter.report.pages.browser_data import build_index_data
 from exporter.report.rows import artifacts, failures, matrix
 from exporter.report.rows.cells import (
@@ -44,6 +43,7 @@ from exporter.report.rows.cells import (
     list_initial_models,
     mask_numbers,
 )
+from exporter.report.rows.gate_rows import GateRows, build_finding_rows
 
 
 def build_model_page(
@@ -92,7 +92,7 @@ def build_model_page(
         "failures": failures.build_failure_rows(cells, project, history),
         "files": artifacts.group_files(cells),
         "releases": artifacts.group_releases(cells),
-        "measurements": artifacts.build_measurement_rows(cells),
+        "measurements": artifacts.build_measurement_rows(cells, history),
         "timings": artifacts.build_timing_rows(cells) if project.timings else (),
         "operators": artifacts.count_operators(cells),
         "notes": notes,
@@ -131,7 +131,6 @@ _LISTED_LABELS = 12
 def build_overview(
     manifest: Manifest,
     run: RunRecord,
-    findings: Sequence[GateFinding] | None = None,
     history: AcceptanceHistory | None = None,
 ) -> Row:
     """Return the values for the page; docs/api.md describes them."""
@@ -167,7 +166,6 @@ def build_overview(
         "unproved": _build_section(cells, Status.SKIP, Status.UNAVAILABLE),
         "routes": _list_routes(cells),
         "tools": matrix.build_tool_table(run),
-        "findings": failures.cluster_findings(findings or ()),
     }
 
 
@@ -286,7 +284,6 @@ _ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2
 def render_pages(
     manifest: Manifest,
     run: RunRecord,
-    findings: Sequence[GateFinding] | None = None,
     templates: Path | None = None,
     history: AcceptanceHistory | None = None,
 ) -> dict[str, str]:
@@ -305,7 +302,7 @@ def render_pages(
     from exporter.report.pages.templates import RenderOptions, render
 
     history = history or AcceptanceHistory()
-    page = build_overview(manifest, run, findings, history)
+    page = build_overview(manifest, run, history)
     options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     by_model = collect_cells(manifest, run)
     files = {
@@ -393,45 +390,18 @@ def preload_templates(templates: Path | None, style: Style, command: str) -> Non
         preload(name, templates, RenderOptions(style=style, command=command))
 
 
-def render_gate(
-    findings: Sequence[GateFinding],
-    templates: Path | None = None,
-    context: failures.GateContext | None = None,
-    accepted: Sequence[GateFinding] = (),
-) -> str:
-    """Return the findings of the gate as markdown, the worst first, and what a branch accepts.
-
-    Without a context, which has the manifest, the records and the commit of the baseline, the page
-    has no details.
+def render_gate(rows: GateRows, project: Project, url: str = "") -> str:
+    """Return the verdict of the gate as markdown; `url` is that of the project's commit, or "".
 
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
     """
-    from exporter.report.pages.templates import PLAIN, RenderOptions, render
+    from exporter.report.pages.templates import RenderOptions, render
 
-    others = [finding for finding in findings if not finding.is_improvement]
-    regressions = failures.cluster_findings([finding for finding in others if finding.is_blocking])
-    options = RenderOptions(command=context.manifest.project.command) if context else PLAIN
-    return render(
-        "gate.md",
-        templates,
-        options,
-        problems=[str(problem) for problem in context.manifest.problems] if context else [],
-        findings=len(findings),
-        initial=list_initial_models(context.records.values()) if context else [],
-        regressions=regressions,
-        contexts=[
-            failures.find_context(cluster.findings, context)
-            if context
-            else failures.FindingContext()
-            for cluster in regressions
-        ],
-        improvements=failures.cluster_findings([each for each in findings if each.is_improvement]),
-        warnings=failures.cluster_findings(
-            [finding for finding in others if not finding.is_blocking]
-        ),
-        accepted=failures.cluster_findings(accepted),
-    )
+    options = RenderOptions(style=project.style, command=project.command)
+    status = {"blocks": Status.FAIL, "pending": Status.XFAIL, "passes": Status.PASS}[rows.level]
+    values = {"gate": rows, "mark": MARKS[status], "url": url}
+    return render("gate.md", Path(project.root) / project.templates, options, **values)
 
 
 _TEMPLATE = "rehearsal.md"
@@ -484,17 +454,13 @@ def render_rehearsal(
     """
     from exporter.report.pages.templates import RenderOptions, render
 
-    regressions = set(comparison.regressions)
-    others = [each for each in comparison.findings if each not in regressions]
     return render(
         _TEMPLATE,
         templates,
         RenderOptions(command=command),
         requirements=requirements,
         comparison=comparison,
-        regressions=failures.cluster_findings(comparison.regressions),
-        improvements=failures.cluster_findings([each for each in others if each.is_improvement]),
-        warnings=failures.cluster_findings([each for each in others if not each.is_improvement]),
+        findings=build_finding_rows(comparison.findings),
         operators=group_operator_changes(comparison),
         outcomes=group_outcomes(comparison) if exporter else (),
         summary=summarize_outcomes(comparison, exporter) if exporter else "",

@@ -14,7 +14,7 @@ from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record, Stage, Status
 from exporter.report import formats
-from exporter.report.rows.cells import Cell, Row, group_by_opset
+from exporter.report.rows.cells import AcceptanceHistory, Cell, Row, group_by_opset
 
 #: The toolchain and the opset of a file.
 _FileKey = tuple[str, int]
@@ -234,32 +234,40 @@ def _format_figure(name: str, value: float | str) -> str:
             return f"{name} {value}"
 
 
+#: The factor up to which two multiples of equal files differ.
+_NOISE = 2.0
 #: Units of time, the largest first.
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
-def build_measurement_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
+def build_measurement_rows(cells: Iterable[Cell], history: AcceptanceHistory) -> tuple[Row, ...]:
+    """Return the measurements; times and bytes only for pages that no commit contains.
+
+    A multiple up to `_NOISE` from the accepted one is replaced by it, so noise changes no page.
+    """
     rows = []
     for cell in sorted(cells, key=lambda cell: (cell.id.device, cell.id.opset)):
         record = cell.record
         if record is None or record.measurements is None or record.artifact is None:
             continue
-        values = record.measurements
+        values, accepted = record.measurements, history.find_figures(cell)
         latency, load, memory = values.latency, values.load, values.memory
         times = (latency.median, latency.p95) if latency else ()
-        rows.append(
-            {
-                "device": cell.id.device,
-                "opset": cell.id.opset,
-                "latency": ", ".join(format_seconds(seconds) for seconds in times),
-                "latency_ratio": format_ratio(latency.ratio) if latency else "",
-                "load": format_seconds(load.seconds) if load else "",
-                "load_ratio": format_ratio(load.ratio) if load else "",
-                "memory": format_bytes(memory.bytes) if memory else "",
-                "memory_ratio": format_ratio(memory.ratio) if memory else "",
-                "size": format_bytes(record.artifact.bytes),
-            }
-        )
+        ratios = {}
+        for name, value in (("latency", latency), ("load", load), ("memory", memory)):
+            old = getattr(accepted, name, None) or math.inf
+            is_noise = value and 1 / _NOISE < value.ratio / old < _NOISE
+            ratios[f"{name}_ratio"] = (
+                format_ratio(old if is_noise else value.ratio) if value else ""
+            )
+        raw = {
+            "latency": ", ".join(format_seconds(seconds) for seconds in times),
+            "load": format_seconds(load.seconds) if load else "",
+            "memory": format_bytes(memory.bytes) if memory else "",
+        }
+        row = {"device": cell.id.device, "opset": cell.id.opset, **ratios}
+        row["size"] = format_bytes(record.artifact.bytes)
+        rows.append(row | (raw if history.commit else {}))
     return tuple(rows)
 
 

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from exporter.core.text import format_command, join_lines, pluralize
-from exporter.gate.finding import NOT_ACCEPTED
-from exporter.manifest import Manifest
+from exporter.gate.baseline_comparison import find_drift
+from exporter.gate.finding import MEASURED_KINDS, NOT_ACCEPTED
+from exporter.manifest import GatePolicy, Manifest
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import (
     Baseline,
     CellOutcome,
+    Figures,
     TrendPoint,
+    extract_outcome,
 )
 from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import Mark, choose_mark, clean_message
@@ -266,9 +269,23 @@ class AcceptanceHistory:
             self._found[cell.id] = AS_ACCEPTED if is_equal else accepted
         return self._found[cell.id]
 
+    def find_figures(self, cell: Cell) -> Figures | None:
+        outcome = self._outcomes.get(cell.id)
+        return outcome.figures if outcome else None
+
     def is_changed(self, cell: Cell) -> bool:
-        """Return whether the baseline has another outcome for the cell, or none."""
-        return self.find_outcome(cell) not in ("", AS_ACCEPTED)
+        """Return whether the baseline has another outcome for the cell, or figures of drift."""
+        outcome = self.find_outcome(cell)
+        return bool(self.describe_drift(cell)) if outcome == AS_ACCEPTED else bool(outcome)
+
+    def describe_drift(self, cell: Cell) -> str:
+        """Return the figures that are worse than the accepted ones, without measured times."""
+        old = self._outcomes.get(cell.id)
+        if old is None or cell.record is None:
+            return ""
+        drift = find_drift(old, extract_outcome(cell.record), GatePolicy())
+        known = (each for each in drift if each.kind not in MEASURED_KINDS)
+        return "; ".join(f"{each.kind}: {each.before} -> {each.after}" for each in known)
 
     def describe(self, cell: Cell) -> str:
         """Return the accepted outcome, or the reason for accepting the current one."""
@@ -281,6 +298,8 @@ class AcceptanceHistory:
             tools = format_export_tools(self.baseline.models[cell.id.model].tools)
             return f"{outcome} in the baseline{f', with {tools}' if tools else ''}"
         reason = join_lines(self._outcomes[cell.id].reason)
+        if drift := self.describe_drift(cell):
+            return drift
         if not cell.is_red and not reason:
             return ""  # a foreseen failure that is accepted needs no text
         return f"{outcome}{f': {reason}' if reason else ''}"

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -19,7 +19,6 @@ from exporter.core.text import (
     join_lines,
     join_names,
 )
-from exporter.gate.finding import GROWTH_KINDS, NOT_ACCEPTED, FindingKind, GateFinding
 from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.records.record import (
     TRACER_PREFIX,
@@ -35,7 +34,6 @@ from exporter.report.rows.cells import (
     AS_ACCEPTED,
     AcceptanceHistory,
     Cell,
-    OpsetGroup,
     Row,
     describe_reason,
     format_export_command,
@@ -43,7 +41,6 @@ from exporter.report.rows.cells import (
     group_cells,
     mask_numbers,
 )
-from exporter.report.rows.expectations import format_expectations
 
 #: The checks of outputs that a script repeats; the others need this tool.
 _REPEATED_CHECKS = ("parity", "axes", "cases", "values")
@@ -313,7 +310,6 @@ _EXPORTERS = {
     "transformers": "transformers",
     "file": "the finished file",
 }
-_RANK = {kind: rank for rank, kind in enumerate(FindingKind)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,19 +321,6 @@ class AffectedCells:
     labels: tuple[str, ...]
     more: int
     """The number of further labels."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingCluster:
-    """Equal findings; the first one represents them."""
-
-    findings: tuple[GateFinding, ...]
-    affected: AffectedCells
-
-    @property
-    def first(self) -> GateFinding:
-        """The finding that represents the cluster."""
-        return self.findings[0]
 
 
 #: One failure of one cell: the key of its cluster, the cell, the operator and the reason.
@@ -388,53 +371,6 @@ def cluster_cells(
     return tuple(sorted(clusters, key=lambda each: (not each["is_new"], -each["affected"].cells)))
 
 
-def cluster_findings(findings: Sequence[GateFinding]) -> tuple[FindingCluster, ...]:
-    """Return clusters of findings: the worst kind first, then the largest cluster."""
-    groups = _group(
-        findings,
-        lambda finding: (
-            *summarize_change(finding),
-            str(finding.cause or ""),
-            _mask_names(finding.message, {finding.cell.model: _MODEL}),
-        ),
-    )
-    clusters = [
-        FindingCluster(
-            findings=tuple(group),
-            affected=count_cells([cell for finding in group for cell in finding.cells]),
-        )
-        for group in groups
-    ]
-    return tuple(sorted(clusters, key=lambda each: (_RANK[each.first.kind], -each.affected.cells)))
-
-
-def group_findings(findings: Sequence[GateFinding]) -> tuple[OpsetGroup[GateFinding], ...]:
-    """Group findings that differ only in their opset; numbers in messages are ignored."""
-    return group_by_opset(
-        findings,
-        lambda finding: finding.cell,
-        lambda finding: (
-            *summarize_change(finding),
-            str(finding.cause or ""),
-            mask_numbers(finding.message),
-        ),
-    )
-
-
-def summarize_change(finding: GateFinding) -> tuple[Hashable, ...]:
-    """Return a key for the change; for growth without figures, which differ by opset."""
-    change = (finding.before, finding.after)
-    if finding.kind in GROWTH_KINDS:
-        change = (finding.cell.model, "")
-    return (finding.kind, finding.action, finding.setting, *change)
-
-
-def name_subject(group: OpsetGroup[GateFinding]) -> str:
-    """Return the cells of equal findings, or the place of a setting."""
-    setting = group.first.setting
-    return str(setting.location) if setting else group.label
-
-
 def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_Failure]:
     record = cell.record
     if record and record.missing:
@@ -447,7 +383,7 @@ def _list_failures(cell: Cell, names: Mapping[str, str]) -> Iterator[_Failure]:
     blame = record.blame if record else None
     operator = blame.first.operator if blame and blame.first else ""
     culprit = blame.culprit if blame else None
-    key = (cell.outcome, operator, culprit, _mask_names(cell.reason, names))
+    key = (cell.outcome, operator, culprit, mask_names(cell.reason, names))
     yield key, cell, operator, cell.reason
 
 
@@ -479,7 +415,7 @@ def _group(items: Iterable[T], key_of: Callable[[T], Hashable]) -> Iterable[list
     return groups.values()
 
 
-def _mask_names(message: str, names: Mapping[str, str]) -> str:
+def mask_names(message: str, names: Mapping[str, str]) -> str:
     """Return the message without names and numbers of the model, to compare it with others."""
     pattern = _compile_names(tuple(sorted(names, key=len, reverse=True)))
     message = pattern.sub(lambda match: names[match.group()], message)
@@ -507,73 +443,7 @@ def _collect_names(spec: ModelSpec) -> Mapping[str, str]:
     return names
 
 
-_GREEN = ("pass", "xfail")
-#: Lines of a difference on a page.
-_DIFF_LINES = 60
 _DIFF_HEADERS = ("diff --git ", "index ", "--- ", "old mode ", "new mode ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateContext:
-    """The state of a project at the time of its gate."""
-
-    manifest: Manifest
-    records: Mapping[CellId, Record] = field(default_factory=dict)
-    accepted_in: str = ""
-    """Commit and date of the baseline: `2a9548ebe314 of 2026-11-21`; empty if unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingContext:
-    """The facts about a finding; a field is empty if its content is unknown."""
-
-    code: str = ""
-    """The code of the failure, `E-axis-fixed`."""
-    settings: str = ""
-    """The key of the gate's policy: `pyproject.toml:12`."""
-    locations: tuple[str, ...] = ()
-    """The entries of the models: `manifests/vision.toml:14`."""
-    lines: tuple[str, ...] = ()
-    """Lines of the model: `models/vision.py:31`."""
-    acceptance: str = ""
-    """`last green in 2a9548ebe314 of 2026-11-21`."""
-    export_command: str = ""
-    repro_command: str = ""
-    expectations: tuple[str, ...] = ()
-    """The items of `expect` that foresee the failure, as TOML."""
-    diff: str = ""
-    """The difference of the model's files since the acceptance."""
-
-
-def find_context(findings: Sequence[GateFinding], context: GateContext) -> FindingContext:
-    """Return the facts about equal findings."""
-    first = findings[0]
-    if first.setting:  # a failure of its cells has a finding of its own
-        return FindingContext(settings=str(first.setting.location))
-    record = context.records.get(first.cell)
-    command = context.manifest.project.command
-    is_promised = any(spec.id == first.cell.model for spec in context.manifest.models)
-    reasons = explain_failure(record, command) if record else FailureReasons()
-    # A relaxed promise and a removed cell have no failure to show.
-    is_promise = first.kind in (FindingKind.RELAXED, FindingKind.CONTRACT)
-    has_failure = record is not None and not is_promise and is_promised
-    return FindingContext(
-        code=reasons.code if has_failure else "",
-        locations=list_locations([finding.cell for finding in findings], context.manifest),
-        lines=tuple(join_lines(line) for line in reasons.lines) if has_failure else (),
-        acceptance=_describe_acceptance(first, context.accepted_in),
-        export_command=format_export_command(str(first.cell), command) if is_promised else "",
-        repro_command=reasons.repro_command if has_failure else "",
-        expectations=tuple(
-            format_expectations(
-                context.manifest.find_model(first.cell.model),
-                [context.records[each.cell] for each in findings if each.cell in context.records],
-            )
-            if has_failure
-            else ()
-        ),
-        diff=shorten_diff(first.cause.diff, _DIFF_LINES) if first.cause else "",
-    )
 
 
 def shorten_diff(diff: str, limit: int) -> str:
@@ -581,13 +451,3 @@ def shorten_diff(diff: str, limit: int) -> str:
     lines = [line for line in diff.splitlines() if not line.startswith(_DIFF_HEADERS)]
     more = len(lines) - limit
     return "\n".join(lines[:limit]) + (f"\n… and {more} more lines" if more > 0 else "")
-
-
-def _describe_acceptance(finding: GateFinding, accepted_in: str) -> str:
-    if finding.before == NOT_ACCEPTED:
-        return "new: it was never accepted"
-    if not accepted_in or finding.kind is FindingKind.RELAXED:
-        return ""
-    if finding.before.split(maxsplit=1)[0] in _GREEN:
-        return f"last green in {accepted_in}"
-    return f"accepted in {accepted_in}: {join_lines(finding.before)}"

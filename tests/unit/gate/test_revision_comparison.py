@@ -461,13 +461,10 @@ def test_a_removed_cell_can_have_a_reason() -> None:
     then = ProjectState(manifest=with_gate(make_spec(), accepted_here="warn"), baseline=before)
     current = ProjectState(manifest=make_manifest(make_spec(opsets=(18,))), baseline=accepted)
     findings = compare_with_revision(then, current, make_run(GREEN[1]), [CELLS[1]])
-    missing = next(each for each in findings if each.kind is FindingKind.MISSING)
-    assert (missing.is_blocking, "opset 17 is history" in missing.message) == (False, True)
-    # There is one finding: the cell has no relaxation too.
-    assert {each.kind for each in findings if each.cell == CELLS[0]} == {
-        FindingKind.MISSING,
-        FindingKind.LOWEST_RAISED,
-    }
+    # There is one finding: the cell has no relaxation and no lowest opset too.
+    (removed,) = findings
+    assert removed.kind is FindingKind.REMOVED
+    assert (removed.is_blocking, "opset 17 is history" in removed.message) == (False, True)
 
 
 def test_a_looser_setting_is_one_finding_at_its_line() -> None:

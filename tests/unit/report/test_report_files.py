@@ -61,6 +61,10 @@ def test_merges_of_pages_have_no_conflicts(tmp_path: Path, name: str, conflicts:
 
 
 def test_attributes_of_the_project_are_kept(tmp_path: Path) -> None:
+    write_reports(tmp_path, FILES)
+    lines = (tmp_path / ".gitattributes").read_text().splitlines()[1:]
+    assert all(line.endswith(" merge=union linguist-generated") for line in lines)
+    assert not any("baseline" in line for line in lines)
     (tmp_path / ".gitattributes").write_text("*.svg binary\n")
     write_reports(tmp_path, FILES)
     assert (tmp_path / ".gitattributes").read_text() == "*.svg binary\n"

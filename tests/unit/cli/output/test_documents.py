@@ -71,7 +71,7 @@ def test_a_gate(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_results(root, Status.TIMEOUT)
     blocked = read_document(root, capsys, "gate", code=1)
     assert not blocked["is_passed"]
-    assert [finding["cells"] for finding in blocked["findings"]] == [["net/17/cpu"], ["net/18/cpu"]]
+    assert [finding["cells"] for finding in blocked["findings"]] == [["net/17/cpu", "net/18/cpu"]]
     first = blocked["findings"][0]
     assert (first["before"], first["code"]) == ("pass", "E-timeout")
     assert first["locations"] == ["manifests/net.toml:2"]

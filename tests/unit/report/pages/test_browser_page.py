@@ -252,11 +252,11 @@ def test_a_size_has_three_digits() -> None:
 
 def test_a_project_overrides_the_script(tmp_path: Path) -> None:
     (tmp_path / "index.js").write_text("'custom'")
-    page = render_pages(MANIFEST, make_run(), None, tmp_path)["index.html"]
+    page = render_pages(MANIFEST, make_run(), tmp_path)["index.html"]
     assert Elements(page).texts[2] == "'custom'"
     (tmp_path / "index.js").write_bytes(b"\xff\xfe")
     with pytest.raises(ExporterError, match=r"index\.js: cannot be read as text") as caught:
-        render_pages(MANIFEST, make_run(), None, tmp_path)
+        render_pages(MANIFEST, make_run(), tmp_path)
     assert caught.value.exit_code is ExitCode.MANIFEST
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.gate.baseline_comparison import compare_results
+from exporter.gate.finding import GateFinding
 from exporter.manifest import Axis, Case, Constant, Device, Fill, Input, Manifest, Output, Project
-from exporter.records.baseline import Baseline, make_baseline
+from exporter.records.baseline import Baseline
 from exporter.records.record import (
     INITIAL_WEIGHTS,
     Blame,
@@ -30,7 +31,7 @@ from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import MARK, render_gate, render_pages
 from exporter.report.pages.templates import render_site
 from exporter.report.report_files import render_exports
-from exporter.report.rows.failures import GateContext
+from exporter.report.rows.gate_rows import GateContext, build_gate_rows
 from tests.unit.factory import (
     make_artifact,
     make_manifest,
@@ -137,7 +138,9 @@ def hostile_project(text: str, model: str = "alexnet") -> tuple[Manifest, RunRec
 def rendered(text: str) -> dict[str, Page]:
     manifest, run = hostile_project(text)
     findings = compare_results(Baseline(), run, run.by_cell())
-    pages = {**render_pages(manifest, run, findings), "gate.md": render_gate(findings)}
+    context = GateContext(manifest=manifest, records=run.by_cell())
+    gate = render_gate(build_gate_rows(findings, context), manifest.project)
+    pages = {**render_pages(manifest, run), "gate.md": gate}
     return {name: Page.of(page) for name, page in pages.items() if name.endswith(".md")}
 
 
@@ -157,7 +160,8 @@ def test_no_text_becomes_structure(text: str) -> None:
             [] if name == "gate.md" else [MARK]
         )
         assert page.links == plain.links
-        assert page.count("image") == page.count("s_open", "em_open", "strong_open") == 0
+        assert page.count("image") == page.count("s_open", "em_open") == 0
+        assert page.count("strong_open") == plain.count("strong_open")
         assert len(page.headings) == len(plain.headings)
         assert [len(row) for row in page.rows] == [len(row) for row in plain.rows]
         for block in ("list_item_open", "table_open", "fence", "code_block", "blockquote_open"):
@@ -261,7 +265,7 @@ def test_each_link_of_the_site_has_a_target() -> None:
 
 
 def test_every_link_has_a_target() -> None:
-    files = render_pages(MANIFEST, make_run(*RECORDS), FINDINGS)
+    files = render_pages(MANIFEST, make_run(*RECORDS))
     for name, text in files.items():
         if not name.endswith(".md"):
             continue
@@ -281,7 +285,7 @@ def test_every_link_has_a_target() -> None:
 
 def test_green_projects_have_no_section_of_failures() -> None:
     manifest = make_manifest(make_spec(opsets=(18,)))
-    files = render_pages(manifest, make_run(make_record("alexnet/18/cpu")), [])
+    files = render_pages(manifest, make_run(make_record("alexnet/18/cpu")))
     assert Page.of(files["COMPATIBILITY.md"]).headings == [
         "Compatibility",
         "Models",
@@ -297,16 +301,6 @@ def test_cells_without_results_are_not_green() -> None:
     assert "2 models, 0 red; 0 proved, 12 without a result." in files["COMPATIBILITY.md"]
     assert MARKS[Status.PASS].symbol not in files["COMPATIBILITY.md"]
     assert MARKS[Status.PASS].symbol not in files["models/alexnet.md"]
-
-
-def test_findings_are_listed_until_accepted() -> None:
-    run = make_run(*RECORDS)
-    accepted = compare_results(make_baseline(run), run, run.by_cell())
-    listed = render_pages(MANIFEST, run, FINDINGS)["COMPATIBILITY.md"]
-    assert "## Not accepted yet" in listed
-    for findings in (accepted, None):
-        text = render_pages(MANIFEST, run, findings)["COMPATIBILITY.md"]
-        assert "Not accepted" not in text
 
 
 def test_the_page_of_a_model_has_all_sections() -> None:
@@ -342,29 +336,19 @@ def test_the_page_of_a_model_has_all_sections() -> None:
     ]
 
 
-def test_the_gate_page_lists_findings() -> None:
-    assert render_gate([]) == "# Gate\n\nAll cells are as accepted.\n"
-    page = Page.of(render_gate(FINDINGS))
-    assert page.headings == ["Gate", "Regressions", "Improvements"]
-    assert [
-        "1",
-        "new cell, red",
-        "not in the baseline",
-        "error at convert",
-        "no Foo",
-        "dcgan/9/cpu",
-    ] in (page.rows)
+def render_findings(*findings: GateFinding, templates: Path = Path("templates")) -> str:
+    """Return the gate's page with a project's own templates."""
+    project = MANIFEST.project.model_copy(update={"templates": str(templates)})
+    return render_gate(build_gate_rows(findings, GateContext(manifest=MANIFEST)), project)
 
 
 def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
-    (tmp_path / "gate.md.jinja").write_text(
-        "{{ findings }} of them, {{ regressions[0].first.message }}"
-    )
+    (tmp_path / "gate.md.jinja").write_text("{{ gate.findings[0].message }}")
     finding = replace(FINDINGS[0], message="<|>")
-    assert render_gate([finding], tmp_path) == "1 of them, &#60;&#124;&#62;"
+    assert render_findings(finding, templates=tmp_path) == "&#60;&#124;&#62;"
     packaged = render_pages(MANIFEST, make_run(*RECORDS))
-    assert render_pages(MANIFEST, make_run(*RECORDS), None, tmp_path) == packaged
-    assert render_gate([], tmp_path / "missing") == render_gate([])
+    assert render_pages(MANIFEST, make_run(*RECORDS), tmp_path) == packaged
+    assert render_findings(templates=tmp_path / "missing") == render_findings()
 
 
 @pytest.mark.parametrize(
@@ -372,9 +356,9 @@ def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
     [
         ("one\n{{ page.nothing }}", r"gate\.md\.jinja:2: .*'page' is undefined"),
         ("one\ntwo\n{% for %}", r"gate\.md\.jinja:3: "),
-        ("{{ findings|nothing }}", r"gate\.md\.jinja:1: .*No filter named 'nothing'"),
+        ("{{ gate|nothing }}", r"gate\.md\.jinja:1: .*No filter named 'nothing'"),
         ("{% include 'other.md' %}", r"other\.md: "),
-        ("\n{{ findings + 'x' }}", r"gate\.md\.jinja:2: .*unsupported operand"),
+        ("\n{{ gate.counts + 'x' }}", r"gate\.md\.jinja:2: .*unsupported operand"),
     ],
 )
 def test_an_invalid_template_is_named_with_its_line(
@@ -382,14 +366,14 @@ def test_an_invalid_template_is_named_with_its_line(
 ) -> None:
     (tmp_path / "gate.md.jinja").write_text(template)
     with pytest.raises(ExporterError, match=message) as caught:
-        render_gate([], tmp_path)
+        render_findings(templates=tmp_path)
     assert caught.value.exit_code is ExitCode.MANIFEST
 
 
 def test_a_binary_template_is_named(tmp_path: Path) -> None:
     (tmp_path / "gate.md.jinja").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ExporterError, match=r"gate\.md\.jinja: .*utf-8"):
-        render_gate([], tmp_path)
+        render_findings(templates=tmp_path)
 
 
 def test_the_work_is_linear_in_the_cells() -> None:
@@ -419,8 +403,8 @@ def test_models_with_initial_weights_are_marked() -> None:
     assert "initial" not in files["badges/loaded.svg"]
     assert "2 models proved" in files["badge.svg"]
     context = GateContext(manifest=manifest, records=run.by_cell())
-    gate = render_gate((), None, context)
+    gate = render_gate(build_gate_rows((), context), manifest.project)
     assert "Not trained, with initial values as weights: `drawn`." in gate
-    assert "All cells are as accepted." in gate
+    assert "May merge" in gate
     (added, _) = compare_results(Baseline(), run, [*run.by_cell()])
     assert added.message == "weights: initial values of seed 0"

@@ -15,7 +15,7 @@ from exporter.report.rows.cells import (
     group_by_opset,
     mask_numbers,
 )
-from exporter.report.rows.failures import group_findings
+from exporter.report.rows.gate_rows import build_finding_rows
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 
@@ -44,7 +44,7 @@ def test_findings_of_different_kinds_are_different_groups() -> None:
         make_record("a/13/cpu", "error", message="opset 13 lacks Bar"),
     )
     findings = compare_results(Baseline(), run, list(run.by_cell()))
-    assert [group.label for group in group_findings(findings)] == [
+    assert [row.subject for row in build_finding_rows(findings)] == [
         "a/11..12/cpu",
         "a/13/cpu",
         "a/9..10/cpu",
@@ -132,3 +132,18 @@ def test_the_history_of_a_cell(
     history = AcceptanceHistory(baseline) if baseline else AcceptanceHistory()
     assert history.describe(cell(record)) == text
     assert history.find_outcome(cell(record)) == outcome
+
+
+def test_drift_is_a_change_and_noise_is_none() -> None:
+    accepted = make_record("net/17/cpu")
+    assert accepted.artifact
+    history = AcceptanceHistory(make_baseline(make_run(accepted)))
+    for size, nodes, text in (
+        (accepted.artifact.bytes, 2, ""),
+        (accepted.artifact.bytes + 10, 2, ""),
+        (90_000, 2, "file grown: 1,234 bytes -> 90,000 bytes"),
+        (90_000, 3, "file grown: 1,234 bytes -> 90,000 bytes; nodes grown: 2 nodes -> 3 nodes"),
+    ):
+        artifact = accepted.artifact.model_copy(update={"bytes": size, "nodes": nodes})
+        now = cell(accepted.model_copy(update={"artifact": artifact}))
+        assert (history.describe(now), history.is_changed(now)) == (text, bool(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.records.baseline import parse_cell
+from exporter.records.baseline import make_baseline, parse_cell
 from exporter.records.record import (
     CheckResult,
     Latency,
@@ -22,7 +22,7 @@ from exporter.report.rows.artifacts import (
     group_files,
     sum_timings,
 )
-from exporter.report.rows.cells import Cell, collect_cells
+from exporter.report.rows.cells import AcceptanceHistory, Cell, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 
 
@@ -64,7 +64,7 @@ def _make_cell(text: str, measurements: Measurements | None) -> Cell:
 
 def test_rows_have_values_and_multiples() -> None:
     cells = [_make_cell("net/18/cpu", MEASURED), _make_cell("net/17/cpu", None)]
-    (row,) = build_measurement_rows(cells)
+    (row,) = build_measurement_rows(cells, AcceptanceHistory(commit="commit 1"))
     assert (row["device"], row["opset"]) == ("cpu", 18)
     assert (row["latency"], row["latency_ratio"]) == ("1.2 ms, 3.4 ms", "0.46")
     assert (row["load"], row["load_ratio"]) == ("20 ms", "130")
@@ -73,8 +73,23 @@ def test_rows_have_values_and_multiples() -> None:
 
 def test_an_unrequested_measurement_is_empty() -> None:
     only_load = Measurements(load=MEASURED.load)
-    (row,) = build_measurement_rows([_make_cell("net/18/cpu", only_load)])
+    cell, history = _make_cell("net/18/cpu", only_load), AcceptanceHistory(commit="commit 1")
+    (row,) = build_measurement_rows([cell], history)
     assert (row["latency"], row["latency_ratio"], row["memory"]) == ("", "", "")
+
+
+def test_noise_of_a_measurement_changes_no_committed_page() -> None:
+    cell = _make_cell("net/18/cpu", MEASURED)
+    history = AcceptanceHistory(make_baseline(make_run(cell.record)))
+    (before,) = build_measurement_rows([cell], history)
+    assert before == {
+        "device": "cpu", "opset": 18, "size": "1.23 kB",
+        "latency_ratio": "0.46", "load_ratio": "130", "memory_ratio": "1.5",
+    }  # fmt: skip
+    for ratio, text in ((0.7, "0.46"), (0.3, "0.46"), (1.2, "1.2"), (0.2, "0.2")):
+        latency = Latency(median=0.002, p95=0.0034, ratio=ratio, turns=9)
+        noisy = _make_cell("net/18/cpu", MEASURED.model_copy(update={"latency": latency}))
+        assert build_measurement_rows([noisy], history) == (before | {"latency_ratio": text},)
 
 
 @pytest.mark.parametrize(

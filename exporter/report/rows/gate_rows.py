@@ -1,0 +1,470 @@
+"""Rows of the gate's verdict: one set for comment, pages, terminal, annotations and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pydantic import Field
+
+from exporter.cache.fingerprint import extract_tool_versions
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.known_names import format_release
+from exporter.core.text import format_bytes, format_command, join_lines, join_names, pluralize
+from exporter.gate.baseline_comparison import find_first_releases
+from exporter.gate.finding import (
+    ACCEPTED_HERE,
+    CAUSED_KINDS,
+    GROWTH_KINDS,
+    NOT_ACCEPTED,
+    PROMISE_KINDS,
+    Cause,
+    FindingKind,
+    GateFinding,
+)
+from exporter.gate.upgrade_comparison import format_operator_changes
+from exporter.manifest import Gate, Manifest, Project
+from exporter.manifest.syntax.values import format_opsets
+from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
+from exporter.records.record import CellId, Record
+from exporter.report.rows import failures
+from exporter.report.rows.cells import (
+    format_changed_tools,
+    format_export_command,
+    group_by_opset,
+    list_initial_models,
+)
+from exporter.report.rows.expectations import format_expectations
+
+_GREEN = ("pass", "xfail")
+#: Labels of cells in one text, patterns in one command, and lines of a difference.
+_LISTED_LABELS, _LISTED_PATTERNS, _DIFF_LINES = 12, 6, 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateContext:
+    """The state of a project at the time of its gate."""
+
+    manifest: Manifest
+    promised: frozenset[CellId] = frozenset()
+    records: Mapping[CellId, Record] = field(default_factory=dict)
+    baseline: Baseline = field(default_factory=Baseline)
+    """The accepted state that the results are compared with."""
+    accepted: Mapping[CellId, CellOutcome] = field(default_factory=dict)
+    """The cells of the baseline."""
+    gate: Gate | None = None
+    """The policy; None for that of the manifest."""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    causes: Mapping[CellId, Cause] = field(default_factory=dict)
+    """The edits since the acceptance, also of cells without a finding."""
+    missing: Mapping[CellId, str] = field(default_factory=dict)
+    """The cells without a result, with the reason."""
+    accepted_in: str = ""
+    """Commit and date of the baseline: `2a9548ebe314 of 2026-11-21`; empty if unknown."""
+    revision: str = ""
+    """The revision and its day; empty for the baseline of the work tree."""
+    stale_pages: str = ""
+
+
+class FindingRow(FrozenModel):
+    """Equal differences between the results and the baseline, of one or more models."""
+
+    kind: str
+    subject: str = Field(description="Groups of cells, `net/17..18/cpu,cuda`; or a setting.")
+    models: Items[str]
+    owners: Items[str]
+    cells: Items[str]
+    is_blocking: bool
+    is_improvement: bool
+    before: str
+    after: str = Field(description="Of the cell whose figure grew most.")
+    message: str
+    cause: str = Field(description="The edits since the acceptance, or empty.")
+    code: str = Field(description="The code of the failure, such as `E-axis-fixed`, or empty.")
+    edited: str = Field(description="FILE:LINE of the edit that causes it, or empty.")
+    locations: Items[str] = Field(description="FILE:LINE of the entries or of the setting.")
+    lines: Items[str] = Field(description="FILE:LINE in the model.")
+    acceptance: str = Field(description="`last green in 2a9548ebe314 of 2026-11-21`, or empty.")
+    commands: Items[str] = Field(description="Commands that run or reproduce the first cell.")
+    expectations: Items[str] = Field(description="Items of `expect` that foresee the failure.")
+    decision: str = Field(description="The next step, if it is a loss that blocks.")
+    diff: str = Field(description="The edits that no earlier row has.")
+
+    @property
+    def change(self) -> str:
+        """The values before and after, with their common key once."""
+        key = self.before.partition(": ")[0]
+        return f"{self.before} -> {self.after.removeprefix(f'{key}: ')}"
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """The message, and the lines below it."""
+        promised = f"promised at {', '.join(self.locations)}" if self.locations else ""
+        texts = (
+            self.message,
+            f"code: {self.code}, explained by `exporter guide {self.code}`" if self.code else "",
+            "; in the model at ".join(filter(None, (promised, ", ".join(self.lines)))),
+            self.acceptance,
+            *(
+                f"{'reproduce' if 'repro ' in each else 'run again'}: {each}"
+                for each in self.commands
+            ),
+            *(f"or foresee it, with a reason: `expect = [{each}]`" for each in self.expectations),
+            self.decision,
+        )
+        return tuple(text for text in texts if text)
+
+
+class ModelRow(FrozenModel):
+    """A model that the branch changes or accepts."""
+
+    model: str
+    owner: str
+    state: str = Field(description="`blocks`, `not accepted`, `new`, `changed` or `removed`.")
+    change: str
+    figures: dict[str, str] = Field(description="Before and now, of the largest change.")
+
+
+class GateRows(FrozenModel):
+    """The verdict of the gate: `gate --json`."""
+
+    format: Literal[1] = 1
+    verdict: str = Field(description="One line with the numbers of models and cells.")
+    level: Literal["blocks", "pending", "passes"] = Field(description="`pending`: not accepted.")
+    is_passed: bool = Field(description="False if a finding blocks, or a manifest is invalid.")
+    revision: str = Field(description="The revision of `--against` with its commit, or empty.")
+    counts: dict[str, int] = Field(description="Cells: `as before`, `changed`, `new`, `removed`.")
+    problems: Items[str] = Field(description="Problems of manifests, whose models are unknown.")
+    missing: dict[str, str] = Field(description="The cells without a result, with the reason.")
+    findings: Items[FindingRow] = Field(description="The worst model first.")
+    inherited: Items[FindingRow] = Field(description="Warnings that no edit explains.")
+    accepted: Items[FindingRow] = Field(description="What the branch's own baseline accepts.")
+    models: Items[ModelRow] = Field(description="The models that the branch changes.")
+    packages: str = Field(description="The changed tools and the cells proved with them, or empty.")
+    initial: Items[str] = Field(description="The models whose weights were drawn.")
+    stale_pages: str = Field(description="Why the committed pages are old, or empty.")
+    accept_command: str = Field(description="Accepts all that is not worse, after an export.")
+
+
+def build_gate_rows(
+    findings: Sequence[GateFinding], context: GateContext, accepted: Sequence[GateFinding] = ()
+) -> GateRows:
+    """Return the verdict with all rows; `accepted` has what the baseline of the branch accepts."""
+    inherited = _select_inherited(findings, context, accepted)
+    relaxed = {each.cell for each in findings if each.kind is FindingKind.RELAXED}
+    # A weaker promise decides about its cell, so the changed entry is no second finding.
+    current = [
+        each
+        for each in findings
+        if each not in inherited
+        and not (each.kind is FindingKind.CONTRACT and each.cell in relaxed)
+    ]
+    blocked = {cell for each in current if each.is_blocking for cell in each.cells}
+    reported = {each.cell for each in current if each.message.startswith(ACCEPTED_HERE)}
+    accepted = [each for each in accepted if each.cell not in reported]
+    pending = [each for each in current if _is_pending(each)]
+    worse = [each for each in current if each.is_blocking and not _is_pending(each)]
+    problems = tuple(str(problem) for problem in context.manifest.problems)
+    counts = _count_cells([*current, *accepted], context)
+    models = [each.cell.model for each in (*current, *accepted) if each.setting is None]
+    models += [cell.model for cell, cause in context.causes.items() if cause.sources]
+    changed = tuple(dict.fromkeys(models))
+    return GateRows(
+        verdict=_format_verdict(worse, pending, len(changed), context, counts),
+        level="blocks" if worse or problems else "pending" if pending else "passes",
+        is_passed=not blocked and not problems,
+        revision=context.revision,
+        counts=counts,
+        problems=problems,
+        missing={str(cell): reason for cell, reason in context.missing.items()},
+        findings=build_finding_rows(current, context),
+        inherited=build_finding_rows(inherited, context),
+        accepted=build_finding_rows(accepted, context),
+        models=tuple(_build_model_row(model, current, context) for model in changed),
+        packages=_describe_packages(context),
+        initial=tuple(list_initial_models(context.records.values())),
+        stale_pages=context.stale_pages,
+        accept_command=_format_update(pending, context) if pending else "",
+    )
+
+
+#: For a comparison without a project: no owners, places, commands and decisions.
+_NOTHING = GateContext(manifest=Manifest(project=Project(root=".", devices=()), models=()))
+
+
+def build_finding_rows(
+    findings: Iterable[GateFinding], context: GateContext = _NOTHING
+) -> tuple[FindingRow, ...]:
+    """Return a row for equal findings: blocking ones first, those of the same models together."""
+    groups = group_findings(findings)
+    groups.sort(key=lambda group: (not group[0].is_blocking, _list_models(group)))
+    shown: set[str] = set()
+    return tuple(_build_finding_row(group, context, shown) for group in groups)
+
+
+def group_findings(findings: Iterable[GateFinding]) -> list[list[GateFinding]]:
+    """Group equal findings; names and numbers in messages and the figures of growth are ignored."""
+    groups: dict[Hashable, list[GateFinding]] = {}
+    for each in sorted(findings, key=lambda each: each.sort_key):
+        is_growth = each.kind in GROWTH_KINDS
+        change = (each.cell.model, "") if is_growth else (each.before, each.after)
+        message = failures.mask_names(each.message, {each.cell.model: "MODEL"})
+        key = (each.kind, each.action, each.setting, change, str(each.cause or ""), message)
+        groups.setdefault(key, []).append(each)
+    return list(groups.values())
+
+
+def describe_cells(cells: Iterable[CellId]) -> str:
+    """Return cells in groups of opsets and devices: `net/17..18/cpu,cuda`."""
+    devices: dict[str, list[str]] = {}
+    for group in group_by_opset(cells, lambda cell: cell, lambda _: None):
+        opsets = group.opset_ranges.replace(", ", ",")
+        devices.setdefault(f"{group.model}/{opsets}", []).append(group.device)
+    return join_names([f"{key}/{','.join(each)}" for key, each in devices.items()], _LISTED_LABELS)
+
+
+def _list_models(findings: Iterable[GateFinding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cell.model for each in findings for cell in each.cells))
+
+
+def _build_finding_row(
+    group: Sequence[GateFinding], context: GateContext, shown: set[str]
+) -> FindingRow:
+    """Return the row; `shown` has the differences of earlier rows, and gets those of this one."""
+    first = max(group, key=lambda each: each.growth)
+    specs = {spec.id: spec for spec in context.manifest.models}
+    models, cells = _list_models(group), [cell for each in group for cell in each.cells]
+    setting = str(first.setting.location) if first.setting else ""
+    # A changed promise and a setting of the gate have no failure to show.
+    is_failure = first.cell.model in specs and first.kind not in PROMISE_KINDS and not setting
+    record = context.records.get(first.cell) if is_failure else None
+    column = (first.cell.model, first.cell.device)
+    same = [each.cell for each in group if (each.cell.model, each.cell.device) == column]
+    records = [context.records[cell] for cell in same if cell in context.records]
+    command = context.manifest.project.command
+    reasons = failures.explain_failure(record, command) if record else failures.FailureReasons()
+    again = format_export_command(str(first.cell), command)
+    is_unproved = is_failure and first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
+    diffs = [each.diff for each in (first.cause.sources if first.cause else ())]
+    diff = "\n".join(each for each in diffs if each not in shown)
+    shown.update(diffs)
+    growth = f" ({format_ratio(first.growth)})" if first.growth != 1 else ""
+    differing = len({each.after for each in group})
+    word = "green" if first.before.split(maxsplit=1)[0] in _GREEN else "accepted"
+    word = "" if not is_failure or first.before == NOT_ACCEPTED else word
+    owners = [specs[model].owner for model in models if model in specs]
+    return FindingRow.from_fields(
+        first,
+        subject=setting or describe_cells(cells),
+        models=models,
+        owners=tuple(dict.fromkeys(filter(None, owners))),
+        cells=tuple(map(str, cells)),
+        after=first.after + growth + (f", worst of {len(group)}" if differing > 1 else ""),
+        message="; ".join(filter(None, (first.message, _describe_cost(group, context)))),
+        cause=str(first.cause or ""),
+        code=reasons.code,
+        edited=str(first.location or ""),
+        locations=(setting,) if setting else failures.list_locations(cells, context.manifest),
+        lines=tuple(map(join_lines, reasons.lines)),
+        acceptance=f"last {word} in {context.accepted_in}" if context.accepted_in and word else "",
+        commands=(reasons.repro_command or again,) if reasons.code or is_unproved else (),
+        expectations=tuple(format_expectations(specs[first.cell.model], records) if record else ()),
+        decision=_find_decision(group, context),
+        diff=failures.shorten_diff(diff, _DIFF_LINES),
+    )
+
+
+def format_ratio(ratio: float) -> str:
+    """Return `+41%`, or `x19` from a factor of two on."""
+    return f"{ratio - 1:+.0%}" if 0.5 < ratio < 2 else f"x{ratio:.2g}"
+
+
+def _describe_cost(findings: Sequence[GateFinding], context: GateContext) -> str:
+    """Return how much of the old limit a wider tolerance uses, or what a lost promise costs."""
+    model = findings[0].cell.model
+    if findings[0].kind is FindingKind.REMOVED and context is not _NOTHING:
+        runtime = _compare_figures(model, context).get("runtime", "")
+        cost = f"the files load in ONNX Runtime from {runtime}; " if "→" in runtime else ""
+        return f"{cost}`consumers` in an entry promises the oldest release"
+    uses = [
+        (old.error * new.largest_error / old.largest_error, new.largest_error)
+        for each in findings
+        if each.kind is FindingKind.RELAXED and each.before.startswith("tolerance")
+        for old, new in [_find_figures(each.cell, context)]
+        if old and new and old.error and old.largest_error and new.largest_error
+    ]
+    if not uses:
+        return ""
+    share, error = max(uses)
+    verdict = "still holds" if share <= 1 else "does not hold"
+    return f"the old limit {verdict}: the largest error {error:g} is about {share:.2%} of it"
+
+
+def _find_figures(cell: CellId, context: GateContext) -> tuple[Figures | None, Figures | None]:
+    """Return the accepted figures of a cell, and the current ones."""
+    accepted, record = context.accepted.get(cell), context.records.get(cell)
+    new = extract_outcome(record).figures if record else None
+    return accepted.figures if accepted else None, new
+
+
+def _is_pending(finding: GateFinding) -> bool:
+    """Return whether the finding is nothing worse, and not accepted yet."""
+    if finding.is_blocking:
+        return finding.is_improvement or finding.kind is FindingKind.CONTRACT
+    return not finding.message.startswith(ACCEPTED_HERE)
+
+
+def _find_decision(findings: Sequence[GateFinding], context: GateContext) -> str:
+    first = findings[0]
+    if context is _NOTHING or not first.is_blocking or _is_pending(first):
+        return ""
+    if first.setting:
+        return "restore the setting, or change it in a branch of its current"
+    policy = (context.gate or context.manifest.project.gate).find_policy(first.cell.model)
+    if context.revision and policy.accepted_here == "block":
+        return (
+            "fix or revert it; only a maintainer can merge over the check, because the policy of "
+            f'{context.revision.split()[0]} lets no branch accept a loss (accepted_here = "block")'
+        )
+    return f"fix it, or accept it: {_format_update(findings, context)}"
+
+
+def _format_update(findings: Iterable[GateFinding], context: GateContext) -> str:
+    """Return the command that accepts the cells of findings."""
+    affected = {cell for each in findings for cell in each.cells}
+    others = (context.promised | context.accepted.keys()) - affected
+    partial = {cell.model for cell in others}
+    patterns = {str(each) if each.model in partial else f"{each.model}/*" for each in affected}
+    # Without patterns, it accepts all cells with a finding.
+    quoted = [f"'{each}'" for each in sorted(patterns)] * (len(patterns) <= _LISTED_PATTERNS)
+    arguments = " ".join(("update", *quoted, '--reason "REASON"'))
+    return format_command(context.manifest.project.command, "baseline", arguments)
+
+
+def _select_inherited(
+    findings: Sequence[GateFinding], context: GateContext, accepted: Sequence[GateFinding]
+) -> list[GateFinding]:
+    """Return the warnings that the revision has already: no edit of the branch explains them."""
+    drift = [each for each in findings if each.action == "warn" and each.kind in CAUSED_KINDS]
+    edited = {each.cell.model for each in (*findings, *accepted) if each not in drift}
+    edited |= {cell.model for cell in context.causes}
+    return [each for each in drift if context.revision and each.cell.model not in edited]
+
+
+def _count_cells(findings: Sequence[GateFinding], context: GateContext) -> dict[str, int]:
+    before, promised = context.accepted.keys(), context.promised
+    differing = {each.cell for each in findings if each.setting is None}
+    shared = before & promised
+    counts = {"as before": len(shared - differing), "changed": len(shared & differing)}
+    counts |= {"new": len(promised - before), "removed": len(before - promised)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _format_verdict(
+    worse: Sequence[GateFinding],
+    pending: Sequence[GateFinding],
+    changed: int,
+    context: GateContext,
+    counts: Mapping[str, int],
+) -> str:
+    models = len(_list_models(worse or pending))
+    text = "May merge, but not accepted yet" if pending else "May merge"
+    if worse or any(each.is_blocking for each in pending):
+        text = "Blocks the merge" if worse else "Not accepted yet, which blocks the merge"
+    of_changed = f"{models} of " * bool(models) + pluralize(max(changed, models), "changed model")
+    text += f": {of_changed}" if changed or models else ""
+    if context.manifest.problems:
+        text = "Blocks the merge: the models of a manifest file are unknown"
+    cells = pluralize(len(context.promised), "cell")
+    numbers = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{text} · {cells} of {pluralize(len(context.manifest.models), 'model')}: {numbers}"
+
+
+def _describe_packages(context: GateContext) -> str:
+    """Return the changed tools, the cells that were proved with them, and the errors."""
+    ids = {cell.model for cell in context.promised}
+    models = {model: each for model, each in context.baseline.models.items() if model in ids}
+    before = Baseline(models=models).tools
+    changes = format_changed_tools(before, context.tools)
+    if not changes:
+        return ""
+    changed = {pair for pair in context.tools.items() if before.get(pair[0]) != pair[1]}
+    proved, ratios = 0, list[float]()
+    for cell, record in context.records.items():
+        proved += bool(changed & extract_tool_versions(record.fingerprint).items())
+        old, new = _find_figures(cell, context)
+        if old and new and old.largest_error and new.largest_error:
+            ratios.append(new.largest_error / old.largest_error)
+    text = f"{changes}: {proved} of {pluralize(len(context.promised), 'cell')} proved anew"
+    return f"{text}, largest change of an error x{max(ratios):.2g}" if ratios else text
+
+
+def _build_model_row(model: str, findings: Iterable[GateFinding], context: GateContext) -> ModelRow:
+    spec = next((each for each in context.manifest.models if each.id == model), None)
+    related = [each for each in findings if each.cell.model == model]
+    causes = (each for cell, each in context.causes.items() if cell.model == model)
+    edits = [str(replace(each, tools=())) for each in causes if each.sources]
+    texts = edits[:1] or list(dict.fromkeys(str(each.kind) for each in related))
+    state = "changed"
+    if spec is None:
+        state = "removed"
+    elif not any(cell.model == model for cell in context.accepted):
+        weights = model in list_initial_models(context.records.values())
+        texts = [f"opsets {format_opsets(spec.opsets)}", *["initial weights"] * weights]
+        state = "new"
+    elif any(each.is_blocking and not _is_pending(each) for each in related):
+        state = "blocks"
+    elif any(map(_is_pending, related)):
+        state = "not accepted"
+    return ModelRow(
+        model=model,
+        owner=spec.owner if spec else "",
+        state=state,
+        change="; ".join(texts),
+        figures=_compare_figures(model, context),
+    )
+
+
+#: The figures of a model: how they are read and shown.
+_FIGURES: dict[str, tuple[Callable[[Figures], float | None], Callable[[float], str]]] = {
+    "size": (lambda each: each.bytes, format_bytes),
+    "error": (lambda each: each.largest_error, "{:.2g}".format),
+    "latency": (lambda each: each.latency, "{:g}".format),
+    "nodes": (lambda each: each.nodes, "{:.0f}".format),
+}
+
+
+def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
+    """Return each figure that a cell of the model has, before and now."""
+    cells = [cell for cell in context.records if cell.model == model]
+    figures = [(cell, *_find_figures(cell, context)) for cell in cells]
+    state, texts = context.baseline.models.get(model), {}
+    for name, (read, show) in _FIGURES.items():
+        values = [
+            (_measure_growth(before, now), now, before, cell)
+            for cell, old, new in figures
+            if new and (now := read(new)) is not None
+            for before in [read(old) if old else None]
+        ]
+        if not values:
+            continue
+        growth, now, before, cell = max(values, key=lambda each: (abs(math.log(each[0])), each[1]))
+        texts[name] = show(now)
+        if before is not None and show(before) != show(now):
+            texts[name] = f"{show(before)} → {show(now)}, {format_ratio(growth)}"
+        artifact = context.records[cell].artifact
+        if name == "nodes" and artifact and state and (old := state.operators.get(str(cell.opset))):
+            change = format_operator_changes(old, artifact.operators)
+            texts[name] += f" ({change})" if change else ""
+    accepted = (each for cell, each in context.accepted.items() if cell.model == model)
+    outcomes = (extract_outcome(context.records[cell]) for cell in cells)
+    releases = [find_first_releases(each).get(model) for each in (accepted, outcomes)]
+    runtime = " → ".join(dict.fromkeys(format_release(each) for each in releases if each))
+    return texts | ({"runtime": runtime} if runtime else {})
+
+
+def _measure_growth(before: float | None, now: float) -> float:
+    """Return the factor between two values, or 1 if one is 0 or unknown."""
+    return now / before if before and now else 1.0

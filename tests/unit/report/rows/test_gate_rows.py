@@ -1,0 +1,358 @@
+"""The rows of the gate's verdict: cases of findings, and one complete comment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.gate.baseline_comparison import (
+    ProjectState,
+    compare_results,
+    compare_with_revision,
+    list_accepted,
+)
+from exporter.gate.finding import Cause, read_change
+from exporter.manifest import Gate, GatePolicy, Manifest, ModelSpec, Tolerance
+from exporter.records.baseline import Baseline, make_baseline, parse_cell
+from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Status
+from exporter.report.pages.page_files import render_gate
+from exporter.report.rows.gate_rows import (
+    FindingRow,
+    GateContext,
+    GateRows,
+    build_finding_rows,
+    build_gate_rows,
+)
+from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
+
+IN = "2a9548ebe314 of 2026-11-21"
+REVISION = "main (2a9548ebe314) of 2026-11-21"
+URL = "https://github.com/acme/models/blob/1a2b3c"
+DIFF = "@@ -12 +12 @@ class Net:\n-        return x\n+        return x[:3]\n"
+
+
+def make_cell(cell: str, error: float = 1e-6, **fields: Any) -> Record:
+    """Return a green record with figures; `bytes`, `nodes` and others are those of its file."""
+    id = parse_cell(cell)
+    metrics = {"max_abs": error, "of_limit": error / 1e-3}
+    check = CheckResult(check="parity", status=Status.PASS, metrics=metrics)
+    notes = fields.pop("notes", ())
+    artifact = make_artifact(id.model, id.opset, **{"ir_version": 8, **fields})
+    return make_record(cell, checks=(check,), artifact=artifact, notes=notes)
+
+
+def accept(*records: Record, tools: dict[str, str] | None = None) -> Baseline:
+    baseline = make_baseline(make_run(*records, tools=tools))
+    operators = {each.cell.opset: each.artifact.operators for each in records if each.artifact}
+    states = {
+        model: each.model_copy(
+            update={"operators": {str(opset): counts for opset, counts in operators.items()}}
+        )
+        for model, each in baseline.models.items()
+    }
+    return Baseline(models=states)
+
+
+NET = make_spec("net", line=7, owner="@acme/vision")
+OTHER = make_spec("other", line=20)
+BOTH = make_manifest(NET, OTHER)
+GREEN = [make_cell(f"{model}/{opset}/cpu") for model in ("net", "other") for opset in (17, 18)]
+ACCEPTED = accept(*GREEN)
+EDITED = Cause(sources=(read_change("models/net.py", DIFF),))
+
+
+def gate(
+    *records: Record,
+    manifest: Manifest = BOTH,
+    base: Manifest = BOTH,
+    accepted: Baseline = ACCEPTED,
+    branch: Baseline | None = None,
+    **context: Any,
+) -> GateRows:
+    """Return the rows of a branch with these records; the other cells are green as before."""
+    changed = {record.cell for record in records}
+    promised = frozenset(
+        parse_cell(f"{spec.id}/{opset}/cpu") for spec in manifest.models for opset in spec.opsets
+    )
+    kept = [each for each in GREEN if each.cell not in changed and each.cell in promised]
+    run = make_run(*records, *kept)
+    after = accepted if branch is None else branch
+    findings = compare_with_revision(
+        ProjectState(manifest=base, baseline=accepted),
+        ProjectState(manifest=manifest, baseline=after),
+        run,
+        promised,
+    )
+    causes = dict.fromkeys(context.pop("edited", ()), EDITED)
+    facts = GateContext(
+        manifest=manifest,
+        promised=promised,
+        records=run.by_cell(),
+        baseline=accepted,
+        accepted=accepted.by_cell(),
+        gate=base.project.gate,
+        causes=causes,
+        **{"tools": run.tools, "revision": REVISION, "accepted_in": IN, **context},
+    )
+    findings = tuple(replace(each, cause=causes.get(each.cell)) for each in findings)
+    return build_gate_rows(findings, facts, list_accepted(accepted, after))
+
+
+def relax(**policy: Any) -> Manifest:
+    """Return both models with a policy."""
+    settings = BOTH.project.model_copy(update={"gate": Gate(policy=GatePolicy(**policy))})
+    return BOTH.model_copy(update={"project": settings})
+
+
+def loosen(atol: float) -> ModelSpec:
+    return make_spec("net", line=7, tolerance=Tolerance(atol=atol, rtol=0.0))
+
+
+NEW = make_spec("new", line=30)
+NEW_CELLS = [make_cell(f"new/{n}/cpu", notes=(f"{INITIAL_WEIGHTS}0",)) for n in (17, 18)]
+WITH_NEW = make_manifest(NET, OTHER, NEW)
+GROWN = [make_cell("net/17/cpu", bytes=50_000), make_cell("net/18/cpu", bytes=90_000)]
+BROKEN = make_record("net/18/cpu", "fail", check="axes", message="only batch 3")
+NEWER = make_manifest(make_spec("net", line=7, opsets=(18,)), OTHER)
+LOOSE = make_manifest(loosen(1e-2), OTHER)
+STRICT = make_manifest(loosen(1e-3), OTHER)
+COUNTS = "4 cells of 2 models: "
+WITH_TWO_NEW = "6 cells of 3 models: 4 as before, 2 new"
+
+#: The records and the other state of a branch, the level and the first line.
+VERDICTS: list[tuple[list[Record], dict[str, Any], str, str]] = [
+    ([], {}, "passes", f"May merge · {COUNTS}4 as before"),
+    (
+        [BROKEN],
+        {},
+        "blocks",
+        f"Blocks the merge: 1 of 1 changed model · {COUNTS}3 as before, 1 changed",
+    ),
+    (
+        NEW_CELLS,
+        {"manifest": WITH_NEW},
+        "pending",
+        f"Not accepted yet, which blocks the merge: 1 of 1 changed model · {WITH_TWO_NEW}",
+    ),
+    (
+        NEW_CELLS,
+        {"manifest": WITH_NEW, "branch": accept(*GREEN, *NEW_CELLS)},
+        "passes",
+        f"May merge: 1 changed model · {WITH_TWO_NEW}",
+    ),
+    (
+        GROWN,
+        {"edited": [each.cell for each in GROWN]},
+        "pending",
+        f"May merge, but not accepted yet: 1 of 1 changed model · {COUNTS}2 as before, 2 changed",
+    ),
+    # The revision has the warning already: no edit of the branch explains it.
+    (GROWN, {}, "passes", f"May merge · {COUNTS}4 as before"),
+    (
+        [],
+        {"manifest": NEWER},
+        "blocks",
+        "Blocks the merge: 1 of 1 changed model · 3 cells of 2 models: 3 as before, 1 removed",
+    ),
+    # A refactoring: the file of the model changed, and no cell.
+    (
+        [],
+        {"edited": [GREEN[0].cell]},
+        "passes",
+        f"May merge: 1 changed model · {COUNTS}4 as before",
+    ),
+]
+
+
+@pytest.mark.parametrize(("records", "state", "level", "verdict"), VERDICTS)
+def test_the_first_line_is_the_verdict(
+    records: list[Record], state: dict[str, Any], level: str, verdict: str
+) -> None:
+    rows = gate(*records, **state)
+    assert (rows.level, rows.verdict) == (level, verdict)
+    assert rows.is_passed is ("locks the merge" not in verdict)
+    symbol = {"blocks": "❌", "pending": "🟡", "passes": "✅"}[level]
+    page = render_gate(rows, BOTH.project)
+    assert page.startswith(f"### {symbol} {verdict}\n")
+    assert ("**Next**: fix" in page) is (level == "blocks")
+
+
+def find_row(rows: GateRows, kind: str) -> FindingRow:
+    (row,) = [each for each in (*rows.findings, *rows.inherited) if each.kind == kind]
+    return row
+
+
+def test_a_row_has_the_figure_of_the_cell_that_grew_most() -> None:
+    for rows in (gate(*GROWN), gate(*GROWN, edited=[each.cell for each in GROWN])):
+        row = find_row(rows, "file grown")
+        assert row.change == "1,234 bytes -> 90,000 bytes (x73), worst of 2"
+        assert row.subject == "net/17..18/cpu"
+    assert rows.models[0].figures["size"] == "1.23 kB → 90.0 kB, x73"
+
+
+def test_figures_below_the_thresholds_are_shown() -> None:
+    operators = {"Conv": 1, "Relu": 2}
+    worse = make_cell("net/18/cpu", 2e-5, nodes=3, operators=operators, bytes=1300)
+    (model,) = gate(worse, edited=[worse.cell]).models
+    assert model.change == "the model changed: models/net.py:12"
+    assert model.figures == {
+        "size": "1.23 kB → 1.30 kB, +5%",
+        "error": "1e-06 → 2e-05, x20",
+        "nodes": "2 → 3, +50% (+1 Relu)",
+        "runtime": "1.12",
+    }
+
+
+def test_a_new_model_has_its_facts() -> None:
+    rows = gate(*NEW_CELLS, manifest=WITH_NEW)
+    (model,) = rows.models
+    assert (model.state, model.change) == ("new", "opsets 17..18; initial weights")
+    assert model.figures == {"size": "1.23 kB", "error": "1e-06", "nodes": "2", "runtime": "1.12"}
+    assert rows.accept_command == "exporter baseline update 'new/*' --reason \"REASON\""
+
+
+def test_other_packages_are_shown_with_the_proof() -> None:
+    fingerprint = {"tool.torch": "2.13.0"}
+    cells = [each.model_copy(update={"fingerprint": fingerprint}) for each in GREEN[:3]]
+    rows = gate(
+        *cells, accepted=accept(*GREEN, tools={"torch": "2.12.0"}), tools={"torch": "2.13.0"}
+    )
+    assert rows.level == "passes"
+    text = "torch 2.12.0 to 2.13.0: 3 of 4 cells proved anew, largest change of an error x1"
+    assert rows.packages == text
+    assert text in render_gate(rows, BOTH.project)
+    assert gate().packages == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(1e-6, "still holds: the largest error 1e-06 is about 0.10% of it"),
+     (2e-3, "does not hold: the largest error 0.002 is about 200.00% of it")],
+)  # fmt: skip
+def test_a_wider_tolerance_shows_the_use_of_the_old_one(error: float, text: str) -> None:
+    cells = [make_cell(f"net/{opset}/cpu", error) for opset in (17, 18)]
+    row = find_row(gate(*cells, base=STRICT, manifest=LOOSE), "contract relaxed")
+    assert row.message == f"promises less than the accepted state; the old limit {text}"
+
+
+def test_a_removed_promise_costs_releases_and_has_no_command() -> None:
+    cells = [make_cell("net/17/cpu"), make_cell("net/18/cpu", ir_version=10)]
+    rows = gate(cells[1], accepted=accept(*cells, *GREEN[2:]), manifest=NEWER)
+    (row,) = rows.findings
+    assert (row.kind, row.change) == ("promise removed", "pass -> no result")
+    assert "the files load in ONNX Runtime from 1.12 → 1.18; `consumers`" in row.message
+    assert row.commands == ()
+
+
+BLOCKED = "the policy of main lets no branch accept a loss"
+COMMAND = "or accept it: exporter baseline update 'net/18/cpu' --reason \"REASON\""
+DECISIONS: list[tuple[Record, dict[str, Any], str]] = [
+    (BROKEN, {}, BLOCKED),
+    (BROKEN, {"base": relax(accepted_here="warn")}, COMMAND),
+    (BROKEN, {"revision": ""}, COMMAND),
+    # Nothing is worse, so the command for all such cells is in `accept_command`.
+    (make_cell("net/18/cpu", 5e-6), {}, ""),
+]
+
+
+@pytest.mark.parametrize(("record", "state", "decision"), DECISIONS)
+def test_a_loss_has_a_next_step(record: Record, state: dict[str, Any], decision: str) -> None:
+    decisions = [row.decision for row in gate(record, **state).findings]
+    assert len(decisions) == bool(decision)
+    assert all(decision in each for each in decisions)
+
+
+def test_an_accepted_loss_is_shown_once_with_its_reason() -> None:
+    red = make_baseline(make_run(GREEN[0], BROKEN, *GREEN[2:])).models["net"]
+    cells = (red.cells[0], red.cells[1].model_copy(update={"reason": "see #4"}))
+    branch = Baseline(models={**ACCEPTED.models, "net": red.model_copy(update={"cells": cells})})
+    rows = gate(BROKEN, branch=branch)
+    assert [row.message for row in rows.findings] == ["accepted here: see #4 (only batch 3)"]
+    assert rows.accepted == ()
+    allowed = gate(BROKEN, branch=branch, base=relax(accepted_here="warn"))
+    assert (allowed.level, allowed.accept_command) == ("passes", "")
+
+
+def test_each_difference_is_shown_once() -> None:
+    broken = [BROKEN, make_record("net/17/cpu", "error", message="no batch")]
+    rows = gate(*broken, edited=[each.cell for each in broken])
+    assert [bool(row.diff) for row in rows.findings] == [True, False]
+    assert render_gate(rows, BOTH.project).count("return x[:3]") == 1
+
+
+def test_places_are_links_to_the_commit() -> None:
+    rows = gate(BROKEN, edited=[BROKEN.cell])
+    place = "`models/net.py:12`"
+    assert f"[{place}]({URL}/models/net.py#L12)" in render_gate(rows, BOTH.project, URL)
+    assert f"edited at {place}" in render_gate(rows, BOTH.project)
+
+
+def test_findings_of_many_models_are_one_row() -> None:
+    records = [
+        make_record(f"{model}/9/cpu", "error", message=f"{model} lacks Foo") for model in "ab"
+    ]
+    records += [make_record(f"{model}/10/cpu") for model in "abcde"]
+    run = make_run(*records)
+    red, green = build_finding_rows(compare_results(Baseline(), run, run.by_cell()))
+    assert (red.subject, red.models) == ("a/9/cpu, b/9/cpu", ("a", "b"))
+    assert len(green.cells) == 5
+
+
+ONE = make_baseline(make_run(make_record("net/17/cpu"), make_record("net/18/cpu", "error")))
+FIXED = make_record("net/18/cpu", "error")
+SOURCES = (Source(file="models/net.py", state=""), Source(file="models/*.py", state=""))
+DETAIL = """Traceback
+  File "utils.py", line 3, in export
+  File "net.py", line 12, in forward
+  File "module.py", line 4, in _call_impl
+ValueError: no
+"""
+FOLDERS = (Source(file="a/net.py", state=""), Source(file="linear.py", state=""))
+FRAMES = 'File "a/net.py", line 4, in forward\nFile "torch/nn/linear.py", line 9, in forward\n'
+
+
+def explain(*records: Record, accepted: Baseline = ONE, accepted_in: str = IN) -> FindingRow:
+    """Return the only row."""
+    run = make_run(*records)
+    context = GateContext(manifest=BOTH, records=run.by_cell(), accepted_in=accepted_in)
+    (row,) = build_finding_rows(compare_results(accepted, run, run.by_cell()), context)
+    return row
+
+
+def test_a_newly_red_cell_has_all_facts() -> None:
+    row = explain(make_record("net/17/cpu", "error", detail=DETAIL, sources=SOURCES), FIXED)
+    assert row.locations == ("manifests/vision.toml:7",)
+    assert row.owners == ("@acme/vision",)
+    assert row.lines == ("models/net.py:12",)
+    assert row.acceptance == f"last green in {IN}"
+    assert row.commands == ("exporter repro net/17/cpu",)
+
+
+def test_the_lines_of_the_model_are_those_of_a_source() -> None:
+    twice = (Source(file="a/net.py", state=""), Source(file="b/net.py", state=""))
+    red = make_record("net/17/cpu", "error", detail=DETAIL, sources=twice)
+    assert explain(red, FIXED).lines == ()
+    red = make_record("net/17/cpu", "error", detail=FRAMES, sources=FOLDERS)
+    assert explain(red, FIXED).lines == ("a/net.py:4",)
+
+
+def test_the_acceptance_of_a_failure_is_known() -> None:
+    worse = explain(make_record("net/17/cpu"), make_record("net/18/cpu", "crash"))
+    assert worse.acceptance == f"last accepted in {IN}"
+    red = make_record("net/17/cpu", "fail")
+    assert explain(red, FIXED, accepted_in="").acceptance == ""
+    assert explain(red, accepted=Baseline()).acceptance == ""
+
+
+def test_the_comment_of_a_branch_is_complete() -> None:
+    """A broken opset, a new model, and a warning of the revision."""
+    other = [make_cell(f"other/{opset}/cpu", bytes=20_000) for opset in (17, 18)]
+    rows = gate(
+        BROKEN, *NEW_CELLS, *other, manifest=WITH_NEW, edited=[BROKEN.cell],
+        stale_pages="reports/results.csv of the last commit has other results",
+    )  # fmt: skip
+    golden = Path(__file__).with_name("comment.md").read_text(encoding="utf-8")
+    assert render_gate(rows, BOTH.project, URL) == golden
