@@ -12,10 +12,10 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from inspect import CO_OPTIMIZED
+from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 #: The first word of the state of a source of which only code ran. Pairs of names and hashes follow.
 BLOCKS = "blocks "
@@ -27,9 +27,8 @@ _TEXT_NAMES = re.compile(r"__(doc|code)__|getdoc|(?<!first)lineno|^(co_.*|dis|ma
 TEXT_MARK = "!"
 #: Decorators that do not read the docstring of what they decorate.
 _DECORATORS = re.compile(r"\b(cache|(class|static)method|dataclass|no_grad|property|setter)\b")
-_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_BLOCK_NODES = (*_DEFINITIONS, *_COMPREHENSIONS, ast.Lambda)
+_Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_Expression: TypeAlias = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: The fields of code that an inner block shows, and the others without those of lines.
 _COUNTS = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount")
 _VISIBLE = ("co_name", "co_qualname", "co_flags", "co_freevars", *_COUNTS)
@@ -102,18 +101,16 @@ def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:
 
     Python adds instructions for a debugger between lines, and merges equal blocks of one line.
     """
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(node, ast.Module | _Definition):
         _remove_docstring(node)
-    if isinstance(node, _BLOCK_NODES):
+    if isinstance(node, _Definition | _Expression):
         line = next(lines)
     vars(node).update(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
     for child in ast.iter_child_nodes(node):
         _normalize(child, line, lines)
 
 
-def _remove_docstring(
-    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
-) -> None:
+def _remove_docstring(node: ast.Module | _Definition) -> None:
     """Remove a docstring that no unknown decorator or metaclass receives."""
     decorators = map(ast.unparse, getattr(node, "decorator_list", ()))
     is_given = getattr(node, "keywords", ()) or not all(map(_DECORATORS.search, decorators))
@@ -137,7 +134,8 @@ def _digest(code: CodeType) -> str:
 def _to_text(value: Any) -> str:
     """Return a text that differs for different constants of Python, such as 0.0, -0.0 and False."""
     if isinstance(value, CodeType):
-        count = value.co_argcount + value.co_kwonlyargcount
+        has_rest = bool(value.co_flags & CO_VARARGS), bool(value.co_flags & CO_VARKEYWORDS)
+        count = value.co_argcount + value.co_kwonlyargcount + sum(has_rest)
         return repr([*(getattr(value, name) for name in _VISIBLE), value.co_varnames[:count]])
     if isinstance(value, tuple | frozenset):  # the order of a set changes from process to process
         texts = [*map(_to_text, value)]

@@ -216,6 +216,23 @@ def A(x):
     if pid == 0:
         os._exit(work_A())
     return os.waitpid(pid, 0)[1] + X
+## child
+import subprocess, sys
+CODE_A = "import sys; sys.path.insert(0, sys.argv[1]); import {0}; print({0}.far_A())"
+def far_A():
+    return N
+def A(x):
+    if __name__ == "__main__":
+        return x
+    from pathlib import Path
+    words = [sys.executable, "-c", CODE_A.format(__name__), str(Path(__file__).parent)]
+    return int(subprocess.run(words, capture_output=True, check=True).stdout) + X
+## rest
+import inspect
+def work_A(*args_N, **words_N):
+    return N
+def A(x):
+    return len(str(inspect.signature(work_A))) + X
 ## exec
 def A(x):
     space = {}
@@ -346,7 +363,7 @@ class Item:
         text = KINDS[self.kind]
         for letter, value in zip("XY", self.calls, strict=True):
             text = re.sub(rf"\b{letter}\b", value, text)
-        text = re.sub(r"\bN\b", str(self.number), text)
+        text = re.sub(r"(?<![A-Za-z0-9])N\b", str(self.number), text)
         text = re.sub(r"\bF\b", self.module, text)
         text = re.sub(r"(?<![A-Za-z0-9])A\b", self.name, text)  # also in names such as `work_A`
         if self.docstring and self.kind in ("function", "branch", "default"):

@@ -35,7 +35,7 @@ class ExecutedCode:
 
     def __init__(self) -> None:
         self._modules: list[tuple[str, bytes, CodeType]] = []
-        self._blocks: list[CodeType] = []
+        self.blocks: list[CodeType] = []
         self._started: set[int] = set()
         self._texts: set[str] = set()
         #: A byte for each block that ran, after one for all. The forks of a job share it.
@@ -57,7 +57,7 @@ class ExecutedCode:
         def record(filename: str, module_globals: Any = None) -> list[str]:
             frame, reader = inspect.currentframe(), __file__
             while frame and reader in (__file__, linecache.__file__, inspect.__file__):
-                frame, reader = frame.f_back, frame.f_code.co_filename
+                reader, frame = frame.f_code.co_filename, frame.f_back
             if not reader.endswith(_PRINTERS) and not reader.startswith(_OWN_PACKAGE):
                 self._texts.add(filename)
             return get_lines(filename, module_globals)
@@ -68,15 +68,11 @@ class ExecutedCode:
         """Record that something may have used all blocks without running them."""
         self._shared[0] = 1
 
-    def count(self) -> int:
-        """Return the number of blocks of the loaded modules."""
-        return len(self._blocks)
-
     def share(self, count: int) -> None:
         """Report the blocks that ran in this fork to its parent, which had `count` blocks."""
-        if count != len(self._blocks):
+        if count != len(self.blocks):
             self.add_all()  # the parent may load other modules
-        for number, block in enumerate(self._blocks[:count], 1):
+        for number, block in enumerate(self.blocks[:count], 1):
             self._shared[number] |= self._has_run(block)
 
     def list_blocks(self) -> dict[str, dict[str, str]]:
@@ -84,7 +80,7 @@ class ExecutedCode:
         states: dict[str, dict[str, str]] = {}
         texts = set(self._texts)
         is_all = self._shared[0] or "numba" in sys.modules
-        numbers = {id(block): number for number, block in enumerate(self._blocks, 1)}
+        numbers = {id(block): number for number, block in enumerate(self.blocks, 1)}
         for path, source, code in self._modules:
             hashes, blocks = digest_blocks(source), dict(list_blocks(code))
             if hashes.keys() != blocks.keys():
@@ -104,7 +100,7 @@ class ExecutedCode:
         linecache.cache[path] = (len(source), None, lines, path)
         self._modules.append((path, source, code))
         for _, block in list_blocks(code):
-            self._blocks.append(block)
+            self.blocks.append(block)
             if _MONITORING is not None:
                 _MONITORING.set_local_events(self._tool, block, _MONITORING.events.PY_START)
 

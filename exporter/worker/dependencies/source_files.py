@@ -278,7 +278,8 @@ def digest_dependencies(
     """
     real_root = resolve_root(root)
     folders = [str(folder.resolve()) for folder in ignored]
-    texts = {resolve_path(path).path for path in (*accesses.texts, *map(str, declared))}
+    read = (*map(_find_source_file, accesses.texts), *map(str, declared))
+    texts = {resolve_path(path).path for path in read}
     blocks = {
         real: states | ({TEXT: hash_source(Path(real))} if is_mentioned(real) else {})
         for path, states in EXECUTED.list_blocks().items()

@@ -42,15 +42,7 @@ def compute_in_fork(function: Callable[[], Any]) -> Any | None:
 
     It is None if the function raises an exception, or if its process ends.
     """
-    count = EXECUTED.count()
-
-    def compute() -> Iterator[Any]:
-        try:
-            yield function()
-        finally:
-            EXECUTED.share(count)
-
-    items, problem = _read_fork(compute, math.inf)
+    items, problem = _read_fork(lambda: [function()], math.inf)
     if problem:
         EXECUTED.add_all()
     return items[0] if items and not problem else None
@@ -80,12 +72,14 @@ def collect_in_fork(function: Callable[[], Iterable[Any]], seconds: float) -> tu
 
 def _read_fork(function: Callable[[], Iterable[Any]], seconds: float) -> tuple[list[Any], str]:
     reader, writer = Pipe(duplex=False)
+    count = len(EXECUTED.blocks)
     with _keep_exit_status():
         pid = _fork()
         if pid == 0:
             try:
                 _send_items(function, writer)
             finally:
+                EXECUTED.share(count)
                 os._exit(0)
         writer.close()
         with reader:
@@ -151,7 +145,7 @@ def run_in_fork(function: Callable[[], object]) -> None:
         function()
         return
     flush_output()
-    count = EXECUTED.count()
+    count = len(EXECUTED.blocks)
     with _keep_exit_status():
         pid = _fork()
         if pid == 0:
