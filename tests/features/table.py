@@ -146,8 +146,8 @@ def _verdicts(row: Feature) -> Iterator[str]:
 
 
 def _format_verdict(verdict: Verdict) -> str:
-    position = " / ".join(str(part) for part in (verdict.stage, verdict.check) if part)
-    parts = [f"`{verdict.status}`", f"at {position}" if position else "", _code(verdict.message)]
+    position = verdict.check or verdict.stage
+    parts = [f"`{verdict.status}`", f"({position})" if position else "", _code(verdict.message)]
     return " ".join(part for part in parts if part)
 
 

@@ -104,14 +104,13 @@ def _lines() -> Iterator[str]:
         yield "|---|---|---|"
         yield from (_row(trap) for trap in traps if not trap.is_sound)
         yield "\n</details>\n"
-        if sound := [trap.name for trap in traps if trap.is_sound]:
-            yield f"Green: {'; '.join(sound)}.\n"
+        if sound := sum(trap.is_sound for trap in traps):
+            yield f"Green: {sound} sound model{'s' if sound > 1 else ''} of this kind.\n"
 
 
 def _row(trap: Trap) -> str:
     verdict = trap.verdict
-    position = ", ".join(str(part) for part in (verdict.stage, verdict.check) if part)
-    outcome = f"{verdict.status}: {position}"
+    outcome = f"{verdict.status}: {verdict.check or verdict.stage}"
     outcome += " (thorough)" if trap.spec.thorough else ""
     story = f"{trap.story}. **Not caught yet:** {trap.gap}" if trap.gap else trap.story
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in (trap.name, story, outcome))} |"
