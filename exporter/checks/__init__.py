@@ -5,11 +5,12 @@ from exporter.checks.protocol import RuntimeCheck, StructureCheck
 from exporter.checks.sample_checks import SAMPLE_CHECKS, LookupTableCheck
 from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
 from exporter.checks.validity_checks import DeterminismCheck, PlacementCheck, PowerCheck
+from exporter.core.known_names import CHECKS
 
 #: Checks that read the file without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)
 
-#: Checks with a session. The first three decide if the results of the others mean anything.
+#: Checks with a session.
 RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     PlacementCheck(),
     DeterminismCheck(),
@@ -20,12 +21,7 @@ RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (
     RolloutCheck(),
 )
 
-#: Checks on a further device. The others judge the file or PyTorch, whatever device runs it.
-SHORT_CHECKS: tuple[RuntimeCheck, ...] = (
-    PlacementCheck(),
-    *SAMPLE_CHECKS,
-    MetricCheck(),
-    RolloutCheck(),
-)
+#: Checks on a further device.
+SHORT_CHECKS = tuple(check for check in RUNTIME_CHECKS if CHECKS[check.name].is_short)
 
 __all__ = ["RUNTIME_CHECKS", "SHORT_CHECKS", "STRUCTURE_CHECKS"]

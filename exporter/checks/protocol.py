@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -384,13 +384,6 @@ def _raise(problem: str, *_: object, **__: object) -> None:
     raise TypeError(problem)
 
 
-class StructureCheck(Protocol):
-    """A check that reads the file and needs no runtime."""
-
-    def __call__(self, context: CheckContext) -> CheckResult:
-        """Compare the file with one promise of the contract."""
-
-
 class RuntimeCheck(Protocol):
     """A check that runs the file, or decides if a run proves anything."""
 
@@ -405,22 +398,19 @@ class RuntimeCheck(Protocol):
         """Compare the outputs of the session with one promise of the contract."""
 
 
-FindProblems = Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
+@dataclass(frozen=True, slots=True)
+class StructureCheck:
+    """A check that reads the file and needs no runtime; it passes if it finds no problem."""
 
+    name: str
+    find: Callable[[CheckContext, onnx.ModelProto], Iterable[str]]
+    applies: Callable[[CheckContext], bool] = lambda _: True
 
-def report_problems(check: str) -> Callable[[FindProblems], StructureCheck]:
-    """Turn a function into a check that passes if the function finds no problem in the file."""
-
-    def decorate(find: FindProblems) -> StructureCheck:
-        @wraps(find)
-        def run(context: CheckContext) -> CheckResult:
-            try:
-                problems = tuple(find(context, read_model(context.path)))
-            except UnreadableModel as error:
-                problems = (str(error),)
-            status = Status.FAIL if problems else Status.PASS
-            return CheckResult(check=check, status=status, message="; ".join(problems))
-
-        return run
-
-    return decorate
+    def __call__(self, context: CheckContext) -> CheckResult:
+        """Compare the file with one promise of the contract."""
+        try:
+            problems = tuple(self.find(context, read_model(context.path)))
+        except UnreadableModel as error:
+            problems = (str(error),)
+        status = Status.FAIL if problems else Status.PASS
+        return CheckResult(check=self.name, status=status, message="; ".join(problems))

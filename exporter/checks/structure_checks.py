@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import onnx
 from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, numpy_helper
@@ -16,7 +17,7 @@ from exporter.checks.model_file import (
     find_misplaced_weights,
     read_model,
 )
-from exporter.checks.protocol import CheckContext, find_weight_input_problems, report_problems
+from exporter.checks.protocol import CheckContext, StructureCheck, find_weight_input_problems
 from exporter.core.known_names import find_first_release, find_limits, format_release
 from exporter.core.text import join_lines, join_names, truncate
 from exporter.manifest import Device, Dim, Input, ModelSpec, Output
@@ -32,7 +33,6 @@ from exporter.runtimes.graph_walk import (
     normalize_domain,
 )
 
-WELLFORMED_CHECK = "wellformed"
 #: Characters of a checker's message.
 _MAX_LENGTH = 300
 
@@ -40,7 +40,7 @@ _MAX_LENGTH = 300
 # The files still load after they were copied to another folder: every location is the name of a
 # complete file inside the folder, and not a link. Every file is in fact loaded from another
 # folder. The checks run in the private folder of the job, which is renamed when they are done.
-@report_problems(WELLFORMED_CHECK)
+@partial(StructureCheck, "wellformed")
 def check_wellformed(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Run the full checker on the path, strict shape inference and the data checks."""
     data_problems = tuple(find_external_data_problems(model, context.path.parent))
@@ -126,7 +126,6 @@ def explain_missing_kernel(context: CheckContext, device: Device) -> str:
     return f"{device.name} has no kernel for {join_names(missing)}; {fix}" if missing else ""
 
 
-OPSET_CHECK = "opset"
 #: Element type -> the IR version that introduced it.
 _TYPE_VERSIONS = {
     "BFLOAT16": 4,
@@ -152,7 +151,7 @@ _TYPE_NUMBER_VERSIONS = {
 # versions are read from the file. A domain other than ONNX's is allowed only if the manifest
 # names it. The lowest IR version that a file needs follows the list of changes in `enum Version`
 # of onnx.proto.
-@report_problems(OPSET_CHECK)
+@partial(StructureCheck, "opset")
 def check_opset(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Compare `opset_import` and `ir_version` of the file with the contract."""
     expected = context.opset
@@ -319,12 +318,11 @@ def _hash_values(context: CheckContext, tensor: TensorProto) -> str:
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 
-SIGNATURE_CHECK = "signature"
 #: The first IR version in which an initializer need not be an input.
 _IR_WITHOUT_LISTED_INITIALIZERS = 4
 
 
-@report_problems(SIGNATURE_CHECK)
+@partial(StructureCheck, "signature")
 def check_signature(context: CheckContext, model: ModelProto) -> Iterator[str]:
     """Compare every input and output of the graph with the contract."""
     spec, graph = context.spec, model.graph

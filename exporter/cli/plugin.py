@@ -1,7 +1,7 @@
 """The public interface of commands in other packages, by entry points of `exporter.commands`."""
 
 from exporter.api.gate_run import read_results
-from exporter.cli.options import cells_option, json_option, root_option, selection_options
+from exporter.cli.options import json_option, root_option, selection_options
 from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_document, print_error, print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
@@ -15,7 +15,6 @@ __all__ = [
     "FrozenModel",
     "Items",
     "Selection",
-    "cells_option",
     "json_option",
     "make_plan",
     "open_project",

@@ -17,15 +17,45 @@ from typing import NamedTuple
 LOAD_CHECK = "load"
 #: The check of two runs of PyTorch, which decides if comparisons with PyTorch mean anything.
 DETERMINISM_CHECK = "determinism"
-#: Check -> stage, in the order of the report.
-CHECK_STAGES: Mapping[str, str] = {
-    **dict.fromkeys(("opset", "wellformed", "signature"), "structure"),
-    LOAD_CHECK: "load",
-    **dict.fromkeys(("placement", DETERMINISM_CHECK, "power"), "parity"),
-    **dict.fromkeys(("parity", "axes", "cases", "values", "tables", "metric", "rollout"), "parity"),
+
+
+class CheckRow(NamedTuple):
+    """The properties of a check; `exporter.checks` has its function."""
+
+    stage: str = "parity"
+    decides: bool = False
+    """Whether the results of other checks mean nothing if it fails."""
+    compares: bool = False
+    """Whether it compares a file with runs of PyTorch."""
+    is_short: bool = False
+    """Whether it runs on a further device. Others judge the file or PyTorch, on any device."""
+    code: str = ""
+    """The code of its failures; empty: `E-NAME`."""
+
+
+_COMPARISON = CheckRow(compares=True, is_short=True)
+#: The checks in the order of the report.
+CHECKS: Mapping[str, CheckRow] = {
+    **dict.fromkeys(("opset", "wellformed", "signature"), CheckRow("structure")),
+    LOAD_CHECK: CheckRow("load"),
+    "placement": CheckRow(decides=True, is_short=True),
+    DETERMINISM_CHECK: CheckRow(decides=True, code="E-random"),
+    "power": CheckRow(decides=True, compares=True),
+    **dict.fromkeys(("parity", "axes", "cases", "values"), _COMPARISON),
+    "tables": CheckRow(),
+    **dict.fromkeys(("metric", "rollout"), _COMPARISON),
 }
-#: The checks that compare a file with runs of PyTorch.
-COMPARISON_CHECKS = frozenset({"power", "parity", "axes", "cases", "values", "metric", "rollout"})
+COMPARISON_CHECKS = frozenset(name for name, row in CHECKS.items() if row.compares)
+
+
+def _list_codes(stage: str, *, decides: bool = False) -> dict[str, Mapping[str, str]]:
+    return {
+        row.code or f"E-{name}": {"check": name}
+        for name, row in CHECKS.items()
+        if row.stage == stage and row.decides is decides
+    }
+
+
 #: Code -> the fields of a red record, as regular expressions; the first code whose fields all match
 #: is its code. Codes never change their meaning. `docs/failures.md` explains each one.
 FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
@@ -50,24 +80,14 @@ FAILURE_CODES: Mapping[str, Mapping[str, str]] = {
     "E-axis-name": {"check": "signature", "message": r".*axis '.*' of .* has (no|the) name"},
     "E-input-ignored": {"check": "signature", "message": r".*the graph ignores input"},
     "E-weight-names": {"check": "signature", "message": r".*(no|the) weight\b"},
-    "E-signature": {"check": "signature"},
-    "E-opset": {"check": "opset"},
-    "E-wellformed": {"check": "wellformed"},
+    **_list_codes("structure"),
     "E-load": {"stage": "load"},
-    "E-random": {"check": DETERMINISM_CHECK},
-    "E-placement": {"check": "placement"},
-    "E-power": {"check": "power"},
+    **_list_codes("parity", decides=True),
     "E-unproved": {"status": "inconclusive"},
     "E-tolerance": {"culprit": "precision"},
     "E-runtime": {"culprit": "ONNX Runtime optimizer|kernel|runtime"},
     "E-state": {"culprit": "model"},
-    "E-parity": {"check": "parity"},
-    "E-axes": {"check": "axes"},
-    "E-cases": {"check": "cases"},
-    "E-values": {"check": "values"},
-    "E-tables": {"check": "tables"},
-    "E-metric": {"check": "metric"},
-    "E-rollout": {"check": "rollout"},
+    **_list_codes("parity"),
     "E-worker": {},
 }
 

@@ -37,7 +37,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
-from exporter.manifest.syntax.table import is_superset, read_keys, select_keys
+from exporter.manifest.syntax.table import read_keys, select_keys
 from exporter.manifest.syntax.values import find_lowest_release
 from exporter.planning.plan import condition_matches, list_cells
 from exporter.records.baseline import AcceptedModel, Baseline, list_operators
@@ -321,7 +321,7 @@ _DIRECTIONS: Mapping[str, Callable[[Any, Any], object]] = {
     },
     # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
     "axis": lambda old, new: old.is_free or (new.rule and old.rule in (None, new.rule)),
-    "probe": is_superset,
+    "probe": lambda old, new: {*old} <= {*new},
     "shape": _is_output_as_strict,
     "skipped": lambda old, _: old,
     "strict": lambda _, new: new,

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import CHECK_STAGES, format_release
+from exporter.core.known_names import CHECKS, format_release
 from exporter.jobs import write_json
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
 from exporter.manifest.syntax.values import find_lowest_release, format_opsets, is_in_range
@@ -387,7 +387,7 @@ def list_failures(record: Record) -> tuple[CellFailure, ...]:
     others = (
         CellFailure(
             check=check,
-            stage=Stage(CHECK_STAGES[check]),
+            stage=Stage(CHECKS[check].stage),
             message=messages[check],
             is_plain=is_plain,
         )

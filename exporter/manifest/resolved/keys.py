@@ -17,7 +17,6 @@ from exporter.manifest.syntax.table import (
     Table,
     is_at_most,
     is_implied,
-    is_superset,
 )
 from exporter.manifest.syntax.values import check_consumer, format_opsets
 
@@ -255,7 +254,8 @@ class Keys(Table):
     thorough: Annotated[bool, Key(affects="nothing", is_as_strict=lambda _, new: new)] = False
     """Probe more sizes and values, at several times the cost: see `checks.md`."""
     measure: Annotated[
-        Items[Measure], Key(affects="check", is_as_strict=is_superset, needs_model=True)
+        Items[Measure],
+        Key(affects="check", is_as_strict=lambda old, new: {*old} <= {*new}, needs_model=True),
     ] = ()
     """Figures of files that pass: `"latency"` (median and 95th percentile of a run on the declared
     inputs, in turns with PyTorch, with one thread each), `"load"` (the time until a session exists)

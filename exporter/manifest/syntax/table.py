@@ -45,10 +45,6 @@ def is_at_most(old: Any, new: Any) -> bool:
     return new is not None and (old is None or new <= old)
 
 
-def is_superset(old: Any, new: Any) -> bool:
-    return {*old} <= {*new}
-
-
 def is_implied(old: Any, new: Any) -> bool:
     """Return whether there was no promise, or the new one implies it."""
     return old is None or (new is not None and new.implies(old))

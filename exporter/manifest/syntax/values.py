@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from exporter.core.errors import suggest_nearest
-from exporter.core.known_names import CHECK_STAGES, Release, find_limits
+from exporter.core.known_names import CHECKS, Release, find_limits
 
 #: A path through tables and arrays: keys and indices.
 KeyPath = tuple[str | int, ...]
@@ -84,9 +84,9 @@ def parse_check_names(value: object) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not names:
         raise unexpected_value("the name of a check or a list of names", value)
     for name in names:
-        if name not in CHECK_STAGES:
-            expected = f"the name of a check: {join_words(map(quote, CHECK_STAGES), 'or')}"
-            hint = suggest_nearest(name, CHECK_STAGES) if isinstance(name, str) else ""
+        if name not in CHECKS:
+            expected = f"the name of a check: {join_words(map(quote, CHECKS), 'or')}"
+            hint = suggest_nearest(name, CHECKS) if isinstance(name, str) else ""
             raise ValueError(f"{unexpected_value(expected, name)}{hint}")
     if len(set(names)) < len(names):
         raise ValueError(f"contains a name twice: {join_words(map(quote, names))}")

@@ -83,7 +83,7 @@ class CheckVerdict:
 
 def run_structure_checks(context: CheckContext) -> tuple[CheckResult, ...]:
     """Return the results of all structure checks, even if the first one fails."""
-    return tuple(_run_timed(check, context) for check in STRUCTURE_CHECKS)
+    return tuple(_run_timed(check, context) for check in STRUCTURE_CHECKS if check.applies(context))
 
 
 def check_on_device(

@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from onnx.reference.op_run import OpRun
 
 from exporter.checks.model_file import UnreadableModel, find_misplaced_weights, measure_artifact
+from exporter.checks.protocol import StructureCheck
 from exporter.checks.structure_checks import (
     check_opset,
     check_signature,
@@ -26,6 +27,7 @@ from exporter.jobs import NamedWeight
 from exporter.manifest import CustomOp, Device
 from exporter.records.record import Status
 from exporter.runtimes import Kernels
+from exporter.worker.verify import run_checks
 from tests.unit.checks.contexts import DOUBLE, contract, make_reference, make_subject
 
 WITH_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
@@ -491,3 +493,13 @@ def test_a_file_that_is_no_onnx_raises(tmp_path: Path) -> None:
     path.write_bytes(b"no model")
     with pytest.raises(UnreadableModel, match=r"^18.onnx: is not an ONNX file"):
         measure_artifact(path, "double")
+
+
+@pytest.mark.parametrize(("applies", "count"), [(True, 1), (False, 0)])
+def test_a_check_without_its_promise_has_no_result(
+    applies: bool, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = StructureCheck("size", lambda *_: ["too large"], applies=lambda _: applies)
+    monkeypatch.setattr(run_checks, "STRUCTURE_CHECKS", (check,))
+    results = run_checks.run_structure_checks(make_subject(tmp_path))
+    assert [(each.check, each.status) for each in results] == [("size", Status.FAIL)] * count

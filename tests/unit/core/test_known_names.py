@@ -17,7 +17,7 @@ from onnx import TensorShapeProto
 from exporter.checks.structure_checks import _compare_dimension
 from exporter.cli.entry_point import exporter, run
 from exporter.core.known_names import (
-    CHECK_STAGES,
+    CHECKS,
     FAILURE_CODES,
     RELEASES,
     ReleaseLimits,
@@ -89,8 +89,8 @@ FAILURES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("code", "fields"), FAILURES)
 def test_a_red_record_has_a_code(code: str, fields: dict[str, Any]) -> None:
     fields = {"status": "error", **fields}
-    if stage := CHECK_STAGES.get(fields.get("check", "")):
-        fields |= {"status": fields["status"].replace("error", "fail"), "stage": Stage(stage)}
+    if row := CHECKS.get(fields.get("check", "")):
+        fields |= {"status": fields["status"].replace("error", "fail"), "stage": Stage(row.stage)}
     assert make_record("net/18/cpu", **fields).failure_code == code
 
 
