@@ -242,7 +242,8 @@ def find_failed_import(error: BaseException) -> tuple[str, ErrorOrigin] | None:
     for index, (frame, number) in enumerate(frames[:-1]):
         line = find_frame_line([(frame, number)], Path())
         inside = [name for name in names[index + 1 :] if not name.startswith("importlib")]
-        if line and inside and names[index + 1].startswith("importlib"):
+        is_module = frames[index + 1][0].f_code.co_name == "<module>"
+        if line and inside and (is_module or names[index + 1].startswith("importlib")):
             with suppress(PackageNotFoundError):  # code of the project
                 package = inside[0].partition(".")[0]
                 package = f"{package} {version(package)} beside torch {version('torch')}"

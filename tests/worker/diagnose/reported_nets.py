@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -112,4 +110,4 @@ class Plugin(torch.autograd.Function):
 
 
 def build_detector():
-    return importlib.import_module("oldvision").Detector()
+    return __import__("oldvision").Detector()  # no frame of `importlib`, as of a statement

@@ -230,5 +230,5 @@ def test_a_package_that_fails_in_its_import_is_named(
     case = Case(net="build_detector", opset=17, code="E-import")
     record = diagnose(case, tmp_path)
     assert record.failure_code == case.code
-    assert find_line('import_module("oldvision")') in record.message
+    assert find_line('__import__("oldvision")') in record.message
     assert "in the import of oldvision 0.9 beside torch 2." in record.message
