@@ -279,11 +279,10 @@ def _passes(context: CheckContext, device: Device) -> bool:
 def advise_on_kept_values(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
     """Return one line if the file of a new model, which was not called before, passes."""
     new = replace(context, model=load_new_model(context))
-    route, folder = context.route, check_context.folder.path
-    export = partial(export_variant, new, folder, route.exporter, route.capture)
+    exporter, capture = context.route.exporter, context.route.capture
+    export = partial(export_variant, new, check_context.folder.path, exporter, capture)
     experiment = _Experiment("compute them in each call", context.opset, export)
-    line = _run(experiment, new, check_context)
-    return (line,) if line else ()
+    return tuple(filter(None, [_run(experiment, new, check_context)]))
 
 
 def advise_on_weights(context: ExportContext, check_context: CheckContext) -> tuple[str, ...]:
