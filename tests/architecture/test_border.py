@@ -21,8 +21,8 @@ EXCEPTIONS = {
     "environments": "manifest.project_settings manifest.resolved.project "
     "pipeline.build pipeline.decisions "
     "worker.dependencies.source_files",
-    "gate.contract_changes": "api.gate_run api.report_pages gate.baseline_comparison",
-    "gate.upgrade_comparison": "report.pages.page_files",
+    "gate.contract_changes": "api.gate_run gate.baseline_comparison",
+    "gate.upgrade_comparison": "report.pages.page_files report.rows.gate_rows",
     "manifest.cell_settings": "cli.commands.inspection",
     "pipeline.cluster.dask_engine": "api.export_run",
     "pipeline.environments": "api.export_run cli.commands.inspection pipeline.build "
