@@ -183,7 +183,7 @@ def test_a_wrong_number_of_arguments_shows_the_entry_and_the_signature(tmp_path:
             declare_output("labels", 3, dtype="int64"),
             (
                 "batch=7: output 'labels' is declared [3], PyTorch gives [7]; also on "
-                "batch=1, batch=2, batch=5, batch=16; fix the model, or declare the outputs as "
+                "batch=1, batch=2, batch=16; fix the model, or declare the outputs as "
                 "PyTorch returns them, or promise less: narrow the axis with min, max or "
                 "multiple_of"
             ),

@@ -92,15 +92,20 @@ def _compare(model: Model, spec: ModelSpec, root: Path, observation: Observation
     state = torch.load(observation.state, weights_only=True, mmap=True)
     file, names, notes = "", StateNames(), list[str]()
     if isinstance(model, torch.nn.Module) and not _is_equal(read_state(model), state):
+        tables = [
+            (path, *each) for path in reversed(observation.files) for each in _read_tables(path)
+        ]
         origins = (
             (path, each)
-            for path in reversed(observation.files)
-            for key, table in _read_tables(path)
+            for path, key, table in tables
             for each in find_names(table, state, key)
             if _is_equal(each.rename(table), state)
         )
+        has_part = any(
+            not _list_marks(state).isdisjoint(_list_marks(table)) for *_, table in tables
+        )
         file, names = next(origins, (file, names))
-        if not (file or observation.is_loaded):  # the script's model is a new one, too
+        if not (file or has_part or observation.is_loaded):  # the script's model is a new one, too
             notes.append("the weights are initial values: no file has those of the script")
         if file or notes:
             model.load_state_dict(state, strict=False)
@@ -154,6 +159,13 @@ def _read_tables(path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for key, table in tables.items():
         if isinstance(table, Mapping) and all(isinstance(each, str) for each in table):
             yield key, table
+
+
+def _list_marks(table: Mapping[str, Any]) -> set[tuple[float, ...]]:
+    """Return the first numbers of each weight that is not constant."""
+    tensors = (each for each in table.values() if isinstance(each, torch.Tensor))
+    first = (tuple(each.flatten()[:8].tolist()) for each in tensors if each.is_floating_point())
+    return {each for each in first if len(set(each)) > 4}
 
 
 class _Prober:
