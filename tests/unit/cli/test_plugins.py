@@ -9,12 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
+from exporter.checks.validity_checks import PlacementCheck
 from exporter.cli.entry_point import run
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import find_plugins
+from exporter.manifest import Device
+from exporter.records.record import Status
+from exporter.report.report_files import render_exports
+from exporter.runtimes import open_session
 from tests.integration.results import make_green_project
+from tests.unit.checks.contexts import make_subject
+from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
 PAGE = Path(__file__).parents[3] / "docs/extending.md"
 
@@ -97,3 +106,18 @@ def test_a_removed_command_names_its_replacement(
 ) -> None:
     assert run([name]) == ExitCode.MANIFEST
     assert re.search(f"'{name}'; .*(docs/devices.md|exporter gate)", capsys.readouterr().err)
+
+
+def test_a_runtime_of_another_package_runs_a_file(packages: Installer, tmp_path: Path) -> None:
+    packages.install("A runtime")
+    subject = make_subject(tmp_path)
+    session = open_session(subject.path, Device(name=DeviceName("own"), runtime="own"))
+    (output,) = session.run({"x": np.ones((2, 3), np.float32)})
+    np.testing.assert_array_equal(output, np.full((2, 3), 2, np.float32))
+    assert PlacementCheck()(subject, session, "own").status is Status.PASS
+
+
+def test_a_report_of_another_package_is_written(packages: Installer) -> None:
+    packages.install("A report file")
+    files = render_exports(make_manifest(make_spec("net")), make_run(make_record("net/18/cpu")))
+    assert files["plugins/summary/summary.txt"] == "1 records"
