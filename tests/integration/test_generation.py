@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,6 +44,51 @@ def scale(model):
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     return model
+"""
+
+
+#: Compares generate.py, with padding on the left, and GenAI with PyTorch.
+CHECK = """
+import sys
+sys.path[:0] = ["{nets}", "{folder}"]
+import numpy as np
+import torch
+import generate
+import nets
+
+torch.manual_seed(0)
+model = nets.llama().eval()
+ids = np.random.default_rng(0).integers(3, 64, (3, 9))
+mask = np.ones_like(ids)
+mask[0, :4] = 0
+
+
+def run(ids, mask):
+    tensors = torch.tensor(ids), torch.tensor(mask)
+    tokens = model.generate(
+        tensors[0], attention_mask=tensors[1], max_new_tokens=24, do_sample=False,
+        eos_token_id=None,
+    )
+    return tokens[:, ids.shape[1]:].numpy()
+
+
+actual = generate.generate(ids, 24, mask)
+assert np.array_equal(actual, run(ids, mask)[:, : actual.shape[1]])
+try:
+    import onnxruntime_genai as genai
+except ModuleNotFoundError:
+    sys.exit()
+package = genai.Model("{folder}")
+expected = run(ids[2:], mask[2:])[0].tolist()
+parameters = genai.GeneratorParams(package)
+parameters.set_search_options(max_length=ids.shape[1] + 24, do_sample=False)
+generator = genai.Generator(package, parameters)
+generator.append_tokens(ids[2].astype(np.int32))
+tokens = []
+while not generator.is_done():
+    generator.generate_next_token()
+    tokens.append(int(generator.get_next_tokens()[0]))
+assert tokens == expected[: len(tokens)] and (len(tokens) == 24 or tokens[-1] == 2), tokens
 """
 
 
@@ -93,8 +140,24 @@ def test_add_writes_the_entry_and_the_interface(project: Path) -> None:
     assert "llama/18/cpu: pass" in added.stdout, added.stdout + added.stderr
     assert (project / "manifests/llama.interface.toml").read_text() == written
     entry = (project / "manifests/llama.toml").read_text().splitlines()
-    assert "generate = { steps = 32 }" in entry
+    assert "generate = { steps = 32, begin = 1, end = [2], padding = 0 }" in entry
     assert "axes.total = { max = 64 }" in entry
+    _require_the_tokens_of_generate(project)
     assert run_exporter(project, "add", "manifests/nets.py:bert").stderr.endswith(
         "BertModel does not generate; add --input x=2x3, or use the component 'model'\n"
     )
+
+
+def _require_the_tokens_of_generate(project: Path) -> None:
+    """Publish the decoder, and compare its loop and ONNX Runtime GenAI with PyTorch."""
+    assert run_exporter(project, "export").returncode == 0
+    published = run_exporter(project, "publish", "dist", "--initial")
+    assert published.returncode == 0, published.stdout + published.stderr
+    verified = run_exporter(project, "verify", "dist")
+    assert "1 verdict: 1 proved, 0 red" in verified.stdout, verified.stdout
+    folder = project / "dist/llama/18"
+    program = CHECK.format(nets=project / "manifests", folder=folder)
+    checked = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stderr

@@ -123,6 +123,12 @@ class Generate(Table):
     steps: Annotated[int, Field(ge=2, le=1000)] = 32
     """The number of tokens after each prompt: two rows with padding on the left, one token, three
     rows without padding, and a prompt longer than a sliding window."""
+    begin: int = 0
+    """The token that begins a text, for the configuration of a published file."""
+    end: Items[int] = ()
+    """The tokens that end a text. The proof ignores them, so that it has all steps."""
+    padding: int = 0
+    """The token of padding."""
 
 
 class Rollout(Table):

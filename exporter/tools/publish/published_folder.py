@@ -314,6 +314,8 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
+    for name in ("genai_config.json", "generate.py") if spec.generate else ():
+        write_text(folder / name, render(name, templates, spec=spec))
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"
     write_text(folder / "config.txt", config)

@@ -76,7 +76,10 @@ def format_decoder(id: str, source: Source, measured: Mapping[str, Any]) -> str:
     lines += [f"source = {json.dumps(source.text)}", 'exporter = "transformers"']
     if source.init:
         lines.append(f"init = {_inline(source.init).as_string()}")
-    lines.append("generate = { steps = 32 }")
+    begin, end, padding = measured["tokens"]
+    named = {"begin": begin, "end": [end] if isinstance(end, int) else end, "padding": padding}
+    words = [f"{name} = {json.dumps(each)}" for name, each in named.items() if each is not None]
+    lines.append(f"generate = {{ {', '.join(['steps = 32', *words])} }}")
     if limit := measured["limit"]:
         lines.append(f"axes.total = {{ max = {limit} }}")
     return "\n".join([*lines, f"opsets = {DEFAULT_OPSET}", ""])

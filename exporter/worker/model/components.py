@@ -373,6 +373,7 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
         "inputs": [describe(n, [m.inputs[n] for m in modules]) for n in modules[0].inputs],
         "outputs": [describe(n, [m.outputs[n] for m in modules]) for n in modules[0].outputs],
         "vocabulary": config.vocab_size,
+        "tokens": [getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "pad")],
         "limit": getattr(config, "max_position_embeddings", None),
     }
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from exporter.jobs import JobFolder
 from exporter.manifest import Component, ModelSpec, Rollout, load_project
 from exporter.records.record import Status
+from exporter.report.pages.templates import render
 from exporter.tools.recording.entry import format_decoder, format_interface
 from exporter.tools.recording.sources import Source
 from exporter.worker.model import components
@@ -118,3 +123,40 @@ def test_a_decoder_begins_with_each_prompt(
         # A prompt of 9 tokens is longer than 8 positions, and one of 5 leaves 4 steps.
         assert forms == [(2, 5, 0), (1, 1, 0), *([(3, 9, 0)] if limit == 64 else [])]
         assert len(samples) == (96 if limit == 64 else 4 + 8)
+
+
+def test_the_published_loop_has_the_tokens_of_generate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec = load_decoder(tmp_path)
+    torch.manual_seed(0)
+    source = PreTrainedModel()
+    model = select_component(source, spec, Component(name="decoder"), tmp_path)
+
+    class Session:
+        def __init__(self, path: Path) -> None:
+            assert path == tmp_path / "model.onnx"
+
+        def get_inputs(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name=item.name, type="tensor(float)") for item in spec.inputs]
+
+        def get_outputs(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name=item.name) for item in spec.outputs]
+
+        def run(self, _: None, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+            with torch.no_grad():
+                outputs = model(*(torch.tensor(values[item.name]) for item in spec.inputs))
+            return [outputs[item.name].numpy() for item in spec.outputs]
+
+    for name in ("genai_config.json", "generate.py"):
+        (tmp_path / name).write_text(render(name, tmp_path, spec=spec))
+    config = json.loads((tmp_path / "genai_config.json").read_text())
+    assert (config["model"]["pad_token_id"], config["model"]["context_length"]) == (0, 64)
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
+    namespace = runpy.run_path(str(tmp_path / "generate.py"))
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    ids = torch.tensor([[9, 9, 3, 4, 5], [6, 7, 8, 9, 10]])
+    with torch.no_grad():
+        expected = source.generate(ids, max_new_tokens=9, attention_mask=mask).logits
+    tokens = np.stack([each.argmax(-1).numpy() for each in expected], 1)
+    assert np.array_equal(namespace["generate"](ids.numpy(), 9, mask.numpy()), tokens)
