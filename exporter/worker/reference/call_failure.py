@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -112,9 +112,7 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
     return _find_working_sizes(runs, spec, sizes) if is_size else ""
 
 
-def _find_working_sizes(
-    runs: Callable[..., bool], spec: ModelSpec, sizes: Mapping[str, int]
-) -> str:
+def _find_working_sizes(runs: Any, spec: ModelSpec, sizes: Mapping[str, int]) -> str:
     for index, item in enumerate(spec.inputs):
         for dim, name in product(range(len(item.shape)), sizes):
             shapes = [[*each.shape] for each in spec.inputs]
