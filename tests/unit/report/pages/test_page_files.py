@@ -209,8 +209,8 @@ def test_the_overview_has_a_table() -> None:
     assert ["model", "cpu", "cuda"] in page.rows
     assert ["alexnet", "✅ 9..10, 18..19", ""] in page.rows
     (dcgan,) = [row for row in page.rows if row[:1] == ["dcgan"] and len(row) == 3]
-    cpu = f"🟡 10, {red} 18, {error} 9, {NOT_RUN.symbol} 19"
-    cuda = f"{gone} 18, {none} 9, {NOT_RUN.symbol} 10, 19"
+    cpu = f"🟡 10 {red} 18 {error} 9 {NOT_RUN.symbol} 19"
+    cuda = f"{gone} 18 {none} 9 {NOT_RUN.symbol} 10, 19"
     assert dcgan == ["dcgan", cpu, cuda]
     assert page.links.count("models/alexnet.md") == 2
     assert page.headings == [
