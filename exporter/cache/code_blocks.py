@@ -85,15 +85,10 @@ def find_changed_block(before: str, after: str) -> str | None:
 def read_current_blocks(path: Path, before: str, text: str) -> str:
     """Return the current state of the blocks in a state; `text` is the hash of the file."""
     try:
-        current = {**_read_file(path, text), TEXT: text}
+        current = {**digest_blocks(path.read_bytes()), TEXT: text}
     except (OSError, SyntaxError, ValueError, RecursionError):
         return text
     return format_blocks({name: current.get(name, "") for name in read_blocks(before)})
-
-
-@cache
-def _read_file(path: Path, _text: str) -> dict[str, str]:
-    return digest_blocks(path.read_bytes())
 
 
 def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:

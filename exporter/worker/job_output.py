@@ -163,8 +163,8 @@ class JobOutput:
         folder = (self.root / self.spec.manifest).parent
         passes = (folder / each.call.rpartition(":")[0] for each in self.spec.passes)
         data = (self.root / name for name in names)
-        declared = (*data, *self.custom.kernels.libraries, *passes)
         files, folders = expand_globs(folder, self.spec.depends.files)
+        declared = (*data, *self.custom.kernels.libraries, *passes, *files)
         accesses = self.opened.list_accesses()
         accesses = replace(accesses, listed=(*accesses.listed, *folders))
         # A record contains the versions of the packages in an environment instead of its files.
@@ -180,16 +180,11 @@ class JobOutput:
             self.folder.temporary,
             *(path.parents[1] for path in sorted(interpreters)),
         )
-        text = record.to_json()
+        text = record.to_json() if record.status is Status.PASS else None
         if has_interpreted_bytecode():
             EXECUTED.add_all()
         dependencies = digest_dependencies(
-            self.root,
-            self.start,
-            accesses,
-            ignored=ignored,
-            declared=(*declared, *files),
-            is_mentioned=lambda file: record.status is not Status.PASS or Path(file).name in text,
+            self.root, self.start, accesses, ignored=ignored, declared=declared, text=text
         )
         root = self.root.resolve()
         used = (*(source.file for source in dependencies.sources), *dependencies.external)

@@ -499,7 +499,7 @@ def _run_here(root: Path, job: Path) -> dict[str, Any]:
         except Exception as error:  # noqa: BLE001 - random code raises any exception
             result, is_red = f"{type(error).__name__}: {error}", True
     found = digest_dependencies(
-        root, start, opened.list_accesses(), ignored=[job], is_mentioned=lambda _: is_red
+        root, start, opened.list_accesses(), ignored=[job], text=None if is_red else ""
     )
     states = {source.file: source.state for source in found.sources}
     return {"result": repr(result), "states": states}

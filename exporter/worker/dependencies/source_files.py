@@ -13,7 +13,7 @@ import stat
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -267,24 +267,20 @@ def digest_dependencies(
     *,
     ignored: Iterable[Path],
     declared: Iterable[Path] = (),
-    is_mentioned: Callable[[str], bool] = bool,
+    text: str | None = None,
 ) -> Dependencies:
     """Return the states of all files and folders that a job used.
 
     If a file changed after the start of the job, its state is empty, because the loaded content may
     be another. The ignored folders are those of the job and of its devices' environments.
 
-    `is_mentioned`: Whether the record has the name of a file, perhaps with the number of a line.
+    `text`: The record. Numbers of lines count in the files that it names; None means all.
     """
     real_root = resolve_root(root)
     folders = [str(folder.resolve()) for folder in ignored]
     read = (*map(_find_source_file, accesses.texts), *map(str, declared))
     texts = {resolve_path(path).path for path in read}
-    blocks = {
-        real: states | ({TEXT: hash_source(Path(real))} if is_mentioned(real) else {})
-        for path, states in EXECUTED.list_blocks().items()
-        if (real := resolve_path(path).path) not in texts
-    }
+    blocks = {path: ran for path, ran in _list_blocks(text).items() if path not in texts}
     collector = _Collector(real_root, folders, since, accesses.written, blocks)
     for path in list_module_files():
         if not _is_foreign(path, real_root):
@@ -312,6 +308,15 @@ def digest_dependencies(
     for folder in accesses.listed:
         collector.add_folder(folder, ALL_FILES, is_own=folder in accesses.listed_by_project)
     return collector.make_dependencies()
+
+
+def _list_blocks(text: str | None) -> dict[str, dict[str, str]]:
+    """Return the blocks that ran by real path, with the hash of a file that the text names."""
+    blocks = {resolve_path(path).path: ran for path, ran in EXECUTED.list_blocks().items()}
+    for path, ran in blocks.items():
+        if text is None or Path(path).name in text:
+            ran[TEXT] = hash_source(Path(path))
+    return blocks
 
 
 def expand_globs(folder: Path, patterns: Iterable[str]) -> tuple[list[Path], list[str]]:
