@@ -173,15 +173,19 @@ def test_model_pages_and_table_show_each_failure(branch: Path) -> None:
     table = (branch / "reports/COMPATIBILITY.md").read_text()
     for cell, entry, failure, line in FAILURES:
         shown = failure.replace("[", "&#91;").replace("]", "&#93;")
-        page = (branch / f"reports/models/{cell.partition('/')[0]}.md").read_text()
+        model = cell.partition("/")[0]
+        page = (branch / f"reports/models/{model}.md").read_text()
         for part in (shown, f"`{entry}`", line):
             assert part in page
         assert has_command(page, cell)
         assert re.search(r"accepted before: pass in the baseline, with torch [\d.]+", page)
-        block = table.partition(f"- cells: `{cell}`")[2].partition("###")[0]
-        assert f"- promised at: {entry}\n" in block
-        assert "- in the baseline: pass\n" in block
-        assert shown in table
+        (row,) = re.findall(rf"^\| ❌ \| `{cell}` \(new\) \|.*", table, re.MULTILINE)
+        assert shown in row
+        block = table.partition(f": 1 cell of {model}\n")[2]
+        block = re.split(r"\n### |\n</details>", block)[0]
+        for part in (f"- promised at: {entry}\n", "- in the baseline: pass\n", line):
+            assert part in block
+        assert has_command(block, cell)
     assert "nox" not in table
 
 

@@ -49,7 +49,7 @@ def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
     assert "May merge · 4 cells of 1 model: 4 as before" in run(here, "gate")
     run(here, "report")
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
-    assert "elsewhere 16..17 |" in page
+    assert "| ✅ 16..17 | 🔷 16..17 |" in page
     assert "2 proved, 2 not run here" in page
     assert "already" in run(here, "evidence", "add", "far.json", code=1)
 
@@ -61,4 +61,6 @@ def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
         "net/16..17/far: evidence missing: at most 30 days old -> stale: is about another" in stale
     )
     page = (here / "reports" / "COMPATIBILITY.md").read_text()
-    assert "elsewhere" not in page.partition("## Models")[2].partition("##")[0]
+    table = page.partition("## Models")[2].partition("##")[0]
+    assert "✅ 16..17 |" in table
+    assert "🔷" not in table

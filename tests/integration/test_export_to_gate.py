@@ -32,7 +32,7 @@ def test_the_gate_blocks_a_broken_model(accepted: Path, tmp_path: Path) -> None:
     try:
         stale = run_exporter(accepted, "gate")
         assert stale.returncode == 1
-        assert "models.py changed since it was exported" in stale.stderr
+        assert "models.py: Good.forward changed since it was exported" in stale.stderr
         assert run_exporter(accepted, "export").returncode == 1
         summary = tmp_path / "summary.md"
         gate = run_exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary))
