@@ -29,6 +29,9 @@ PROJECT_LIMIT = 1 << 30
 #: Bytes of a tensor in the format of ONNX, which protobuf limits.
 TENSOR_LIMIT = (1 << 31) - 1
 
+#: A flag without an effect on files: it distinguishes imports, and reads of this package, from
+#: other readers of a source.
+QUIET_FLAG = getattr(os, "O_NOCTTY", 0)
 # Windows has none of these flags, no pipes in folders, and no links without privileges.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -42,7 +45,8 @@ def open_regular_file(path: Path, *, may_be_link: bool = False) -> BufferedReade
     """
     state = path.stat() if may_be_link else path.lstat()  # opening a device can have effects
     if stat.S_ISREG(state.st_mode):
-        descriptor = os.open(path, os.O_RDONLY | _NO_WAIT | (0 if may_be_link else _NO_LINK))
+        flags = os.O_RDONLY | QUIET_FLAG | _NO_WAIT
+        descriptor = os.open(path, flags | (0 if may_be_link else _NO_LINK))
         if stat.S_ISREG(os.fstat(descriptor).st_mode):  # the path can change between both calls
             return os.fdopen(descriptor, "rb")
         os.close(descriptor)

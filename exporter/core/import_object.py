@@ -30,6 +30,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from exporter.core.files import QUIET_FLAG
+
 #: Paths without a suffix for which imports searched folders outside of installed packages.
 SEARCHED: dict[str, None] = {}
 #: A name in `SEARCHED` that represents the names of all modules that Python and packages have. A
@@ -37,8 +39,6 @@ SEARCHED: dict[str, None] = {}
 SHADOWS = "@"
 #: Functions that receive the path, the source and the code of each imported module before it runs.
 LISTENERS: list[Callable[[str, bytes, CodeType], None]] = []
-#: A flag without an effect on files: it distinguishes an import from other readers of a source.
-IMPORT_FLAG = getattr(os, "O_NOCTTY", 0)
 
 
 def load_attribute(source: str, folder: Path) -> Any:
@@ -90,7 +90,7 @@ class _SourceOnlyLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the module from its source."""
         path = self.get_filename(fullname)
-        descriptor = os.open(path, os.O_RDONLY | (IMPORT_FLAG if LISTENERS else 0))
+        descriptor = os.open(path, os.O_RDONLY | (QUIET_FLAG if LISTENERS else 0))
         with os.fdopen(descriptor, "rb") as file:
             source = file.read()
         code: CodeType = self.source_to_code(source, path)

@@ -300,7 +300,7 @@ def _explain(
     cell: CellId, kind: FindingKind, record: Record | None, current: _CurrentResults
 ) -> str:
     if kind is FindingKind.REMOVED:
-        return "no manifest contains the cell any more"
+        return "no readable manifest contains the cell any more"
     if kind is FindingKind.MISSING and cell in current.promised:
         return "promised by a manifest, but without a result; run `exporter export`"
     if record is None:

@@ -125,5 +125,8 @@ def test_each_opset_is_exported_as_if_it_was_alone(tmp_path: Path) -> None:
     alone, its_files = export(tmp_path / "alone", "--opset", "18")
     assert alone.keys() == {f"{name}/18/cpu" for name in CHANGES}
     for cell, record in alone.items():
-        assert record == records[cell]
+        other = records[cell]
+        # The other opset of the job may have run more functions.
+        assert [each.file for each in record.sources] == [each.file for each in other.sources]
+        assert record == other.model_copy(update={"sources": record.sources})
     assert its_files == {name: files[name] for name in its_files}

@@ -72,7 +72,8 @@ def test_the_gate_fails_and_the_baseline_keeps_the_cells_of_the_file(accepted: P
     gate = run_exporter(accepted, "gate")
     assert gate.returncode == 1
     assert "newly red" in gate.stdout
-    assert "missing" in gate.stdout
+    assert "lost/16..17/cpu: promise removed" in gate.stdout
+    assert "the models of a manifest file are unknown" in gate.stdout
     for command in (("baseline",), ("baseline", "update", "--reason", "test"), ("gc",)):
         refused = run_exporter(accepted, *command)
         assert refused.returncode == 2, refused.stdout

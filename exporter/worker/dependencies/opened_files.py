@@ -20,7 +20,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from exporter.core.import_object import IMPORT_FLAG, SEARCHED, RecordingFinder
+from exporter.core.files import QUIET_FLAG
+from exporter.core.import_object import SEARCHED, RecordingFinder
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
@@ -220,7 +221,7 @@ class OpenedFiles:
                 written.add(path)
             elif not access.is_write and path not in written:
                 read[path] = None
-                if not access.flags & IMPORT_FLAG:
+                if not access.flags & QUIET_FLAG:
                     texts[path] = None
         return FileAccesses(
             read=tuple(read),

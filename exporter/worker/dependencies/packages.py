@@ -23,6 +23,7 @@ from exporter.cache.states import (
     read_distribution,
     read_loaded_state,
 )
+from exporter.core.files import open_regular_file
 from exporter.core.text import DISTRIBUTION
 from exporter.worker.dependencies.opened_files import IMPORT_SYSTEM
 from exporter.worker.dependencies.source_files import (
@@ -160,7 +161,8 @@ def _find_mentions(file: str, root: str) -> frozenset[str]:
     """Return the harmless distributions with a module whose name a file of a model contains."""
     if not (_is_of_model(file, root) and Path(file).is_file()):
         return frozenset()
-    content = Path(file).read_bytes()
+    with open_regular_file(Path(file), may_be_link=True) as opened:
+        content = opened.read()
     return frozenset(
         owner
         for module, owners in map_module_owners().items()

@@ -306,7 +306,7 @@ def test_the_message_of_a_missing_cell_depends_on_its_promise() -> None:
     (dropped,) = compare_results(make_baseline(run), run, [])
     assert (dropped.kind, dropped.message) == (
         FindingKind.REMOVED,
-        "no manifest contains the cell any more",
+        "no readable manifest contains the cell any more",
     )
 
 
