@@ -488,7 +488,7 @@ def test_changed_files_are_not_published(
         text = manifest.read_text()
         manifest.write_text(text.replace('name = "scale", shape', 'name = "scales", shape'))
     elif change == "source":
-        (root / "manifests/models.py").write_text(MODELS + "\n")
+        (root / "manifests/models.py").write_text(MODELS + "OTHER = 1\n")
     elif change == "file":
         shutil.copy(build / "17.onnx", build / "18.onnx")
     elif change == "weights":

@@ -45,7 +45,7 @@ VALUES = (
         "loop count the only use",
         "a trace does not know an input that only counts turns",
         contract("values.py:OnlyCounted", **_COUNTED),
-        structure("signature", "inputs differ: the file has 1 (x), declared 2 (x, n)"),
+        structure("signature", "the file has 1 (x), declared 2 (x, n)"),
     ),
     Trap(
         "loop over a value under dynamo",
@@ -127,13 +127,13 @@ VALUES = (
         "branch on a flag",
         "a flag that Python reads is no input of a trace",
         contract("values.py:FlagOnly", inputs=(declare_input(), _FLAG)),
-        structure("signature", "inputs differ: the file has 1 (x), declared 2 (x, flag)"),
+        structure("signature", "the file has 1 (x), declared 2 (x, flag)"),
     ),
     Trap(
         "branch on a mask",
         "the other branch uses the mask, and the file never takes it",
         contract("values.py:Gate", inputs=(declare_input(), _MASK)),
-        structure("signature", "inputs differ"),
+        structure("signature", "the graph ignores input"),
     ),
     Trap(
         "choice inside the graph",
