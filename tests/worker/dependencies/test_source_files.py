@@ -29,6 +29,7 @@ from exporter.core.import_object import load_attribute
 from exporter.records.record import Source
 from exporter.worker.dependencies import packages as package_states
 from exporter.worker.dependencies import source_files
+from exporter.worker.dependencies.executed_code import ExecutedCode
 from exporter.worker.dependencies.opened_files import FileAccesses
 from exporter.worker.dependencies.packages import list_loaded_packages
 from exporter.worker.dependencies.source_files import (
@@ -39,6 +40,12 @@ from exporter.worker.dependencies.source_files import (
     digest_dependencies,
     resolve_path,
 )
+
+
+@pytest.fixture(autouse=True)
+def no_executed_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of another test in this process may have begun to record the blocks that run."""
+    monkeypatch.setattr(source_files, "EXECUTED", ExecutedCode())
 
 
 def start_job(folder: Path) -> JobStart:
