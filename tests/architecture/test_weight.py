@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 58_405,
-    "lines of tests": 69_686,
-    "files": 244,
+    "lines of the package": 59_484,
+    "lines of tests": 71_900,
+    "files": 251,
     "packages": 42,
     "modules below 60 lines": 8,
-    "lines of imports in 1,000 lines": 74,
-    "private functions called once, in 1,000 functions": 173,
+    "lines of imports in 1,000 lines": 76,
+    "private functions called once, in 1,000 functions": 177,
 }
 
 
