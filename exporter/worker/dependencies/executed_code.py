@@ -43,14 +43,20 @@ class ExecutedCode:
         self._tool = 0
 
     def watch(self) -> None:
-        """Record the modules that are loaded from now on."""
+        """Record the modules that are loaded from now on, and forget those of an earlier job."""
+        self._modules.clear()
+        self.blocks.clear()
+        self._started.clear()
+        self._texts.clear()
         self._shared = mmap.mmap(-1, _SIZE)
+        if _MONITORING is None and not _can_count():
+            self.add_all()
+        if self._add_module in LISTENERS:
+            return
         if _MONITORING is not None:
             self._tool = next(each for each in (4, 3, 5) if not _MONITORING.get_tool(each))
             _MONITORING.use_tool_id(self._tool, "exporter")
             _MONITORING.register_callback(self._tool, _MONITORING.events.PY_START, self._start)
-        elif not _can_count():
-            self.add_all()
         LISTENERS.append(self._add_module)
         get_lines = linecache.getlines
 
