@@ -165,7 +165,7 @@ SIGNATURES = (
         "ignored input",
         "TorchScript drops an input that nothing uses",
         contract("outputs.py:Ignores", **_EXTRA),
-        structure("signature", "inputs differ: the file has 1 (x), declared 2 (x, extra)"),
+        structure("signature", "the file has 1 (x), declared 2 (x, extra)"),
     ),
     Trap(
         "ignored input under dynamo",
