@@ -122,9 +122,11 @@ class JobOutput:
         """Add the fields that `explain` yields to the written records of one failure.
 
         It runs in a process of its own, whose end changes no verdict. If all records are foreseen,
-        it ends after the first fields.
+        it ends after the first fields. Missing memory is not diagnosed: each experiment needs more.
         """
         record = min(records, key=lambda each: each.undiagnosed)
+        if record.status is Status.KILLED:
+            return
         announcement = Announcement(
             stage=record.stage or Stage.PARITY,
             cells=tuple(each.cell for each in records),

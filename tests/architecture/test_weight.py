@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_490,
-    "lines of tests": 71_900,
+    "lines of the package": 59_492,
+    "lines of tests": 71_902,
     "files": 251,
     "packages": 42,
     "modules below 60 lines": 8,

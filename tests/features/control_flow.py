@@ -324,7 +324,10 @@ TRACED = (
         model="control_flow.py:Break",
         lines=_COUNT,
         support=Support.CAUGHT,
-        verdicts={"<18": structure("signature", "the graph ignores input"), ">=18": _DYNAMO_REFUSES},
+        verdicts={
+            "<18": structure("signature", "the graph ignores input"),
+            ">=18": _DYNAMO_REFUSES,
+        },
         note="The input that only counts turns is no input of the trace.",
     ),
     Referred(

@@ -6,6 +6,7 @@ their outputs. The command above writes the real outputs into the page; a test c
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -76,7 +77,8 @@ def run_command(root: Path, words: list[str], code: int) -> str:
         (root / arguments[-1]).unlink()
         return ""
     assert program == "exporter", words
-    ran = run_exporter(root, *arguments)
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    ran = run_exporter(root, *arguments, PATH=path)  # `exporter record python ...`
     assert ran.returncode == code, ran.stdout + ran.stderr
     return ran.stdout + ran.stderr
 

@@ -17,6 +17,11 @@ class Greedy(Good):
         return super().forward(x)
 
 
+class Refused(Good):
+    def forward(self, x):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+
 class Builds(Good):
     def __init__(self):
         super().__init__()
@@ -24,8 +29,11 @@ class Builds(Good):
 """
 
 
+MODELS = {"builds": "Builds", "good": "Good", "greedy": "Greedy", "refused": "Refused"}
+
+
 def test_only_models_above_the_memory_limit_are_killed(tmp_path: Path) -> None:
-    root = make_project(tmp_path, builds="Builds", good="Good", greedy="Greedy")
+    root = make_project(tmp_path, **MODELS)
     (root / "pyproject.toml").write_text('[tool.exporter]\nmemory = "900MB"\n')
     source = root / "manifests/models.py"
     source.write_text(source.read_text() + GREEDY)
@@ -33,6 +41,10 @@ def test_only_models_above_the_memory_limit_are_killed(tmp_path: Path) -> None:
     assert command.returncode == 1, command.stdout + command.stderr
     cells = read_cells(root)
     assert cells["good/17/cpu"].status == "pass", cells["good/17/cpu"].message
-    for name, stage in (("builds/17/cpu", "source"), ("greedy/17/cpu", "convert")):
+    for name, stage in (
+        ("builds/17/cpu", "source"),
+        ("greedy/17/cpu", "convert"),
+        ("refused/17/cpu", "source"),
+    ):
         assert (cells[name].status, cells[name].stage) == ("killed", stage), cells[name].message
         assert cells[name].message.startswith("needs more than the 900MB that `memory` allows: ")
