@@ -126,9 +126,15 @@ def write_reports(
 
 
 def write_site(
-    manifest: Manifest, run: RunRecord, folder: Path, git_environment: Mapping[str, str]
+    manifest: Manifest,
+    run: RunRecord,
+    folder: Path,
+    git_environment: Mapping[str, str],
+    url: str = "",
 ) -> None:
     """Write the report as a static site, with the commit and the day of the results.
+
+    `url`: The URL of the project's files, or "".
 
     Raises:
         ExporterError: ENVIRONMENT, if a file cannot be written.
@@ -138,7 +144,8 @@ def write_site(
     head = find_head(Path(paths.project.root), git_environment)
     stamp = f"commit {head}" if head else ""
     history = AcceptanceHistory(_read_acceptance(paths).baseline, commit=stamp)
-    for name, content in render_site(_render(manifest, run, history), stamp).items():
+    pages = _render(manifest, run, history)
+    for name, content in render_site(pages, stamp, manifest.project.reports, url).items():
         write_bytes(folder / name, content.encode() if isinstance(content, str) else content)
 
 

@@ -354,6 +354,8 @@ def _build_project(
     toolchains: tuple[Toolchain, ...] = (),
     file: TomlFile | None = None,
 ) -> Project:
+    metadata = file.table.get("project") if file else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
     gate_table = table.gate
     policy = {
         key: value
@@ -367,6 +369,7 @@ def _build_project(
     return Project.from_fields(
         table,
         root=str(root),
+        name=name if isinstance(name, str) else "",
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         store_key=table.store_key or "",

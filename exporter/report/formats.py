@@ -86,6 +86,16 @@ def format_fence(value: object, language: Literal["text", "diff", "python"] = "t
     return Markup(f"{marks}{language}\n{body}\n{marks}")  # noqa: S704 - the content has shorter fences
 
 
+def format_place(text: str, url: str) -> Markup:
+    """Return `net.py:8` as a link to the line of the file below `url`; as code if it is empty."""
+    if not url:
+        return format_code(text)
+    file, _, line = text.partition(":")
+    anchor = f"#L{line}" if line.isdigit() else ""
+    target = quote_link_target(url, "/:") + "/" + quote_link_target(file, "/")
+    return Markup("[{}]({}{})").format(format_code(text), target, anchor)
+
+
 def quote_link_target(value: object, safe: str = "") -> Markup:
     """Return the value as one segment of a relative link, or with the separators in `safe`."""
     quoted = quote(str(value), safe=safe, errors="replace")

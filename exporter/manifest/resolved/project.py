@@ -343,6 +343,8 @@ class Project(FrozenModel):
     """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
 
     root: str
+    name: str = ""
+    """`name` of `[project]` in pyproject.toml."""
     manifests: str = "manifests"
     build: str = "build"
     environments_path: str = ""

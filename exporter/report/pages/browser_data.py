@@ -57,6 +57,7 @@ def build_index_data(
         for device in dict.fromkeys(spec.devices)
     )
     head = {
+        "project": join_lines(manifest.project.name),
         "summary": format_head(cells),
         "marks": _count_marks(cells, manifest.project.style),
         "devices": tuple(dict.fromkeys(row["device"] for row in rows)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -63,8 +64,14 @@ def build_model_page(
     rows = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
     notes = artifacts.group_notes(cells)
     is_wide = len(opsets) > matrix.WIDE  # too many for columns
+    source, _, _ = spec.source.partition(":")
     return {
         "spec": spec,
+        # From the folder of the page to that of the project.
+        "root": posixpath.relpath(".", f"{project.reports}/{PAGES}"),
+        "source_file": posixpath.normpath(posixpath.join(posixpath.dirname(spec.manifest), source))
+        if source.endswith((".py", ".pt2"))
+        else "",
         "contract": matrix.describe_contract(spec),
         "weights": next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
         "data": tuple(
@@ -138,7 +145,11 @@ def build_overview(
     cells = [cell for each in by_model.values() for cell in each]
     red = [cell for cell in cells if cell.is_red]
     used = {cell.mark for cell in cells}
+    tables = matrix.build_matrix(manifest, by_model, history)
+    by_id = {spec.id: spec for spec in manifest.models}
+    specs = [by_id[row["model"]] for part in tables for row in part["rows"]]
     return {
+        "project": manifest.project.name,
         "problems": tuple(str(problem) for problem in manifest.problems),
         "head": format_head(cells),
         "cells": len(cells),
@@ -150,10 +161,10 @@ def build_overview(
             "models": list_initial_models(cell.record for cell in cells),
         },
         "runtimes": _describe_runtimes(manifest, by_model, run.tools),
-        "matrix": matrix.build_matrix(manifest, by_model, history),
+        "matrix": tables,
         "support": tuple(
             row
-            for spec in manifest.models
+            for spec in specs
             for row in [matrix.summarize_support(spec, by_model[spec.id])]
             if row[1]
         ),
@@ -341,6 +352,7 @@ def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: 
         INDEX,
         templates,
         data=f'{{"head":{_format_json(head)},\n"rows":[\n{lines}\n]}}',
+        project=head["project"],
         summary=head["summary"],
         export_tools=head.get("export_tools", ""),
         stamp=stamp,

@@ -8,9 +8,10 @@ done it.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,7 @@ from exporter.report import formats
 if TYPE_CHECKING:
     # The functions import it: commands that render nothing need not load it.
     import jinja2
+    from markdown_it.token import Token
 
 
 class _Note(FrozenModel):
@@ -135,23 +137,28 @@ def render_html(name: str, folder: Path | None, **values: object) -> str:
     return _render(_create_html_environment(folder), name, values)
 
 
-def render_site(pages: Mapping[str, str | bytes], stamp: str) -> dict[str, str | bytes]:
+def render_site(
+    pages: Mapping[str, str | bytes], stamp: str, folder: str = "", url: str = ""
+) -> dict[str, str | bytes]:
     """Return the files of a static site: each page of markdown as HTML, other files unchanged.
 
     `stamp`: The commit and the day of the results, for the foot of each page.
+    `folder`, `url`: The pages in the project, and the URL of the project's files for links to
+        other files; without it, they are plain text.
     """
     from markdown_it import MarkdownIt
 
     parser, site = MarkdownIt("commonmark", {"html": True}).enable("table"), {**pages}
     for name in sorted(name for name in pages if name.endswith(".md")):
         tokens = parser.parse(str(site.pop(name)))
+        for token in tokens:
+            _redirect_links(token.children or (), posixpath.dirname(name), pages, folder, url)
         for heading, content in pairwise(tokens):
             if heading.type == "heading_open":  # the anchors of GitHub
                 title = "".join(each.content for each in content.children or ())
                 anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
                 heading.attrSet("id", anchor)
         body = parser.renderer.render(tokens, parser.options, {})
-        body = re.sub(r'(href="[^":]+)\.md(["#])', r"\1.html\2", body)
         path = name.removesuffix(".md")
         site[f"{path}.html"] = render_html(
             "site.html",
@@ -164,6 +171,26 @@ def render_site(pages: Mapping[str, str | bytes], stamp: str) -> dict[str, str |
     index = str(site["index.html"])
     site["index.html"] = re.sub(r'((?:href=|"page": ?)"[^":]+)\.md"', r'\1.html"', index)
     return site
+
+
+def _redirect_links(
+    tokens: Iterable[Token], base: str, pages: Collection[str], folder: str, url: str
+) -> None:
+    is_hidden = False
+    for token in tokens:
+        if token.type == "link_close":
+            token.hidden = is_hidden
+        if token.type != "link_open":
+            continue
+        path, mark, anchor = str(token.attrGet("href")).partition("#")
+        target = posixpath.normpath(posixpath.join(base, path))
+        is_hidden = token.hidden = False
+        if target in pages:
+            token.attrSet("href", re.sub(r"\.md$", ".html", path) + mark + anchor)
+        elif path and ":" not in path:
+            outside = posixpath.normpath(posixpath.join(folder, target))
+            token.attrSet("href", f"{url}/{outside}{mark}{anchor}")
+            is_hidden = token.hidden = not url
 
 
 def render_script(name: str, **values: object) -> str:
@@ -235,6 +262,7 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         fence=formats.format_fence,
         join=formats.join_escaped,
         target=formats.quote_link_target,
+        place=formats.format_place,
     )
     return environment
 
