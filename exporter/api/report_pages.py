@@ -15,7 +15,7 @@ from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExporterError
 from exporter.core.files import write_bytes
-from exporter.core.git import find_head, list_versions
+from exporter.core.git import find_commit_url, find_head, list_versions
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import list_all_cells
 from exporter.records.baseline import (
@@ -126,25 +126,20 @@ def write_reports(
 
 
 def write_site(
-    manifest: Manifest,
-    run: RunRecord,
-    folder: Path,
-    git_environment: Mapping[str, str],
-    url: str = "",
+    manifest: Manifest, run: RunRecord, folder: Path, git_environment: Mapping[str, str]
 ) -> None:
     """Write the report as a static site, with the commit and the day of the results.
-
-    `url`: The URL of the project's files, or "".
 
     Raises:
         ExporterError: ENVIRONMENT, if a file cannot be written.
     """
     paths = ReportPaths(manifest.project)
     run = attach_evidence(run, manifest.project)
-    head = find_head(Path(paths.project.root), git_environment)
+    root = Path(paths.project.root)
+    head = find_head(root, git_environment)
     stamp = f"commit {head}" if head else ""
     history = AcceptanceHistory(_read_acceptance(paths).baseline, commit=stamp)
-    pages = _render(manifest, run, history)
+    pages, url = _render(manifest, run, history), find_commit_url(root, git_environment)
     for name, content in render_site(pages, stamp, manifest.project.reports, url).items():
         write_bytes(folder / name, content.encode() if isinstance(content, str) else content)
 

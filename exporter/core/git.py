@@ -229,6 +229,16 @@ def find_head(root: Path, environment: Mapping[str, str]) -> Commit | None:
     return Commit(id=id[:12], day=day) if id else None
 
 
+def find_commit_url(root: Path, environment: Mapping[str, str]) -> str:
+    """Return the URL of a project's folder at the commit of a GitHub job, or ""."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA", "GITHUB_WORKSPACE")
+    server, repository, commit, workspace = (environment.get(name, "") for name in names)
+    if not (server and repository and commit and workspace):
+        return ""
+    folder = Path(os.path.relpath(root.resolve(), Path(workspace).resolve())).as_posix()
+    return f"{server}/{repository}/blob/{commit}/{folder}".removesuffix("/.")
+
+
 def diff_files(
     root: Path, commit: str, files: Collection[str], environment: Mapping[str, str]
 ) -> dict[str, str]:

@@ -15,6 +15,7 @@ from exporter.cli.output.tables import open_project, print_result_notes, show_fi
 from exporter.cli.output.terminal import print_document, print_error
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_text
+from exporter.core.git import find_commit_url
 from exporter.gate.finding import GateFinding
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.page_files import render_gate
@@ -56,7 +57,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
         )
     rows = build_gate_rows(result.findings, context, result.accepted)
     project_root = Path(manifest.project.root)
-    page = render_gate(rows, manifest.project, github.find_commit_url(project_root))
+    page = render_gate(rows, manifest.project, find_commit_url(project_root, os.environ))
     _write_pages(build, page)
     github.append_to_step_summary(page)
     if as_json:

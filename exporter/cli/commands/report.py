@@ -10,7 +10,6 @@ import click
 from exporter.api.gate_run import read_results
 from exporter.api.report_pages import write_reports, write_site
 from exporter.cli.options import root_option
-from exporter.cli.output.github import find_commit_url
 from exporter.cli.output.tables import make_summary, open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
@@ -39,7 +38,7 @@ def report(root: Path, *, commits: bool, site: Path | None) -> int:
     print_result_notes(current)
     run = current.results.run
     if site:
-        write_site(manifest, run, site, os.environ, find_commit_url(root))
+        write_site(manifest, run, site, os.environ)
         print_line(f"{pluralize(len(run.records), 'cell')}: {site}/index.html")
         return ExitCode.OK
     for warning in write_reports(manifest, run, os.environ if commits else None):

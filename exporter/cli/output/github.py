@@ -72,16 +72,6 @@ def format_problems(problems: Iterable[Problem], title: str) -> str:
     return f"{title}\n\n{lines}"
 
 
-def find_commit_url(root: Path) -> str:
-    """Return the URL of a project's folder at the commit of a GitHub job, or ""."""
-    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA", "GITHUB_WORKSPACE")
-    server, repository, commit, workspace = (os.environ.get(name, "") for name in names)
-    if not (server and repository and commit and workspace):
-        return ""
-    folder = Path(os.path.relpath(root.resolve(), Path(workspace).resolve())).as_posix()
-    return f"{server}/{repository}/blob/{commit}/{folder}".removesuffix("/.")
-
-
 def append_to_step_summary(page: str) -> None:
     """Append the page to GitHub's summary of the step, if this is a GitHub job."""
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
