@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.jobs import JobFolder, write_json
-from exporter.pipeline.cluster import host_run
-from exporter.pipeline.cluster.archives import Archive, HostReply, HostRequest, list_results
-from exporter.pipeline.cluster.host_run import Host
 from exporter.pipeline.engine import ExitKind
+from exporter.plugins.cluster import host_run
+from exporter.plugins.cluster.archives import Archive, HostReply, HostRequest, list_results
+from exporter.plugins.cluster.host_run import Host
 from exporter.processes import ForkServerStarter
 from exporter.records.record import Record, Status
 

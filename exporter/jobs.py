@@ -43,7 +43,7 @@ class Job(FrozenModel):
     part: int = 0
     """The number of this worker, if several workers share the opsets of a model."""
     sandbox: Literal["none", "landlock"] = "none"
-    """The restriction of the worker; see `processes/landlock.py`."""
+    """The restriction of the worker; see `plugins/landlock.py`."""
     fingerprint: dict[str, str] = Field(default_factory=dict)
     """The shared part of all records' fingerprints; see `cache/fingerprint.py`."""
     device_parts: dict[str, dict[str, str]] = Field(default_factory=dict)

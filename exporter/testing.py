@@ -19,7 +19,6 @@ import torch
 from safetensors.torch import save_file
 
 from exporter.api.export_run import ExportOptions, export
-from exporter.api.project_store import GIT_STORE
 from exporter.cli.output.progress import QuietProgress
 from exporter.cli.output.tables import describe_failures
 from exporter.core.errors import ExporterError
@@ -31,6 +30,7 @@ from exporter.manifest import Manifest
 from exporter.manifest.syntax.values import format_toml_value
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning import Selection
+from exporter.plugins.store.project_store import GIT_STORE
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
 from exporter.records.record import TRACER_PREFIX, UNPROVED_PREFIX, CellId, Status

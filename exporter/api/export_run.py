@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from exporter.api.project_store import open_store
 from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
 from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
-from exporter.cache.store import StoreStatistics
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.git import check_out, list_changed_files
 from exporter.jobs import Announcement
@@ -44,6 +42,8 @@ from exporter.planning.plan import (
     select_shard,
     write_shard_note,
 )
+from exporter.plugins.store import StoreStatistics
+from exporter.plugins.store.project_store import open_store
 from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, Record
@@ -413,7 +413,7 @@ def _choose_engine(
     settings = select_engine(project, options)
     if settings.kind == "local":
         return None
-    from exporter.pipeline.cluster.dask_engine import DaskEngine
+    from exporter.plugins.cluster.dask_engine import DaskEngine
 
     return DaskEngine(project, settings, environment, observer.on_note, jobs)
 

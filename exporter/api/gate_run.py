@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.api import report_pages
-from exporter.api.evidence import find_evidence_findings
 from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
@@ -32,6 +31,7 @@ from exporter.manifest.syntax.table import list_functions
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
+from exporter.plugins.verify.evidence import find_evidence_findings
 from exporter.records.baseline import (
     FOLDER,
     OLD_FILE,

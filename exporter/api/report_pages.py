@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.api.evidence import attach_evidence, find_evidence_path
 from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExporterError
@@ -18,6 +17,17 @@ from exporter.core.files import write_bytes
 from exporter.core.git import find_commit_url, find_head, list_versions
 from exporter.manifest import Manifest, Project
 from exporter.planning.plan import list_all_cells
+from exporter.plugins.report_files import (
+    BADGE,
+    CSV,
+    create_project_badge,
+    describe_plugins,
+    format_csv,
+    list_plugin_folders,
+    render_exports,
+)
+from exporter.plugins.report_files import write_reports as write_files
+from exporter.plugins.verify.evidence import attach_evidence, find_evidence_path
 from exporter.records.baseline import (
     FOLDER,
     OLD_FILE,
@@ -37,16 +47,6 @@ from exporter.report.pages.templates import (
     render_site,
     save_up_to_date_key,
 )
-from exporter.report.report_files import (
-    BADGE,
-    CSV,
-    create_project_badge,
-    describe_plugins,
-    format_csv,
-    list_plugin_folders,
-    render_exports,
-)
-from exporter.report.report_files import write_reports as write_files
 from exporter.report.rows.cells import AcceptanceHistory, Cell, collect_cells, format_head
 
 #: In the build folder: the key of the inputs and the digests of the written files.

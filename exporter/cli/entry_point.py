@@ -33,44 +33,42 @@ from exporter.core.toml_table import find_root
 #: by the entry points `exporter.commands`, in the same notation: `name = "module:function"`.
 _GROUPS: Mapping[str, Mapping[str, str]] = {
     "Start": {
-        "init": "init:init",
-        "record": "record:record",
-        "add": "record:add",
-        "doctor": "doctor:doctor",
-        "guide": "inspection:guide",
-        "schema": "inspection:schema",
+        "init": "plugins.recording.init_command:init",
+        "record": "plugins.recording.command:record",
+        "add": "plugins.recording.command:add",
+        "doctor": "plugins.doctor.command:doctor",
+        "guide": "cli.commands.inspection:guide",
+        "schema": "cli.commands.inspection:schema",
     },
     "Work": {
-        "export": "export:export",
-        "plan": "inspection:plan",
-        "check": "inspection:check",
-        "list": "inspection:list_cells",
-        "report": "report:report",
-        "merge": "report:merge",
-        "gc": "gc:gc",
+        "export": "cli.commands.export:export",
+        "plan": "cli.commands.inspection:plan",
+        "check": "cli.commands.inspection:check",
+        "list": "cli.commands.inspection:list_cells",
+        "report": "cli.commands.report:report",
+        "merge": "cli.commands.report:merge",
+        "gc": "plugins.gc.command:gc",
     },
     "Gate": {
-        "gate": "gate:gate",
-        "baseline": "baseline:baseline",
-        "diff": "diff:diff",
-        "rehearse": "rehearse:rehearse",
+        "gate": "cli.commands.gate:gate",
+        "baseline": "cli.commands.baseline:baseline",
+        "diff": "plugins.diff:diff",
+        "rehearse": "plugins.rehearse.command:rehearse",
     },
     "Share": {
-        "publish": "publish:publish",
-        "verify": "verify:verify",
-        "evidence": "verify:evidence",
+        "publish": "plugins.publish.command:publish",
+        "verify": "plugins.verify.command:verify",
+        "evidence": "plugins.verify.command:evidence",
     },
     "Examine": {
-        "explain": "inspection:explain",
-        "show": "inspection:show",
-        "repro": "repro:repro",
-        "ops": "ops:ops",
+        "explain": "cli.commands.inspection:explain",
+        "show": "cli.commands.inspection:show",
+        "repro": "plugins.repro.command:repro",
+        "ops": "plugins.ops.command:ops",
     },
 }
 _BUILT_IN = {
-    name: f"exporter.cli.commands.{function}"
-    for group in _GROUPS.values()
-    for name, function in group.items()
+    name: f"exporter.{function}" for group in _GROUPS.values() for name, function in group.items()
 }
 #: Former commands -> what replaces each one.
 _REMOVED = {
@@ -279,7 +277,7 @@ def run(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             print_problem(problem)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            from exporter.cli.output.github import report_problems
+            from exporter.plugins.github import report_problems
 
             report_problems(error.problems, root)
         return error.exit_code
@@ -289,7 +287,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort) as end:
         return _report_interrupt(end.__cause__ or end)
     except (_ClosedPipe, BrokenPipeError, SystemExit) as end:
-        # click exits if nobody reads its help, or after it completed a command line for a shell.
+        # click exits if its help has no reader, or after it completed a command line for a shell.
         if isinstance(end, SystemExit) and "_EXPORTER_COMPLETE" in os.environ:
             raise
         if not _is_output_closed():

@@ -16,7 +16,6 @@ from exporter.cache.states import (
     read_variables,
     split_listing,
 )
-from exporter.cache.store import Store
 from exporter.core.errors import ExporterError
 from exporter.core.files import read_regular_file, write_text
 from exporter.core.text import join_lines, pluralize
@@ -48,6 +47,7 @@ from exporter.pipeline.environments import create_environments, run_nested_expor
 from exporter.pipeline.schedule import estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.supervisor import BuildObserver, Supervisor
 from exporter.planning.plan import SHARD_NOTE, Plan, PlannedCell
+from exporter.plugins.store import Store
 from exporter.records.record import CellId, Record, RunRecord, Status
 
 #: The beginning of the line that the export prints for each finished model.

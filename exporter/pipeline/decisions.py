@@ -26,7 +26,6 @@ from exporter.cache.fingerprint import (
     is_transient,
 )
 from exporter.cache.states import have_tools_changed, read_tool_parts, read_tool_versions
-from exporter.cache.store import Store, StoreEntry
 from exporter.core.device_name import DeviceName
 from exporter.environments import find_environment
 from exporter.jobs import Job, JobFolder, write_json
@@ -40,6 +39,7 @@ from exporter.pipeline.build_folder import (
 )
 from exporter.pipeline.environments import locate_environment
 from exporter.planning.plan import Plan, PlannedCell, apply_expectations
+from exporter.plugins.store import Store, StoreEntry
 from exporter.records.record import CellId, Record, RunRecord, Status
 
 

@@ -11,7 +11,7 @@ import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch se
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
-from exporter.processes.landlock import restrict_process
+from exporter.plugins.landlock import restrict_process
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
 
 #: Characters of a folder for temporary files. The path of a socket may have 107 characters, and

@@ -17,13 +17,18 @@ from exporter.checks.model_file import measure_artifact
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
+from exporter.plugins.diagnosis.explanation import explain_failure, explain_record
+from exporter.plugins.file_samples import add_file_samples
+from exporter.plugins.measurement import add_measurements
+from exporter.plugins.passes.passes import PassFailure, apply_passes, explain_passes, remove_sources
+from exporter.plugins.review.review import is_worth_review, review_reference
+from exporter.plugins.rollout import compute_rollout
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
 from exporter.worker.dependencies.source_files import JobStart
-from exporter.worker.diagnose.explanation import explain_failure, explain_record
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
@@ -36,7 +41,6 @@ from exporter.worker.export.attempts import (
     require_capture,
 )
 from exporter.worker.export.convert import collect_converter_warnings
-from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.export.graph_names import (
     describe_named_weights,
     rename_weights,
@@ -58,7 +62,6 @@ from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import load_custom_ops, wrap_with_call_objects
 from exporter.worker.model.exported_program import require_matching_inputs
 from exporter.worker.model.source_loader import LoadedModel, Model, load_model_twice
-from exporter.worker.passes import PassFailure, apply_passes, explain_passes, remove_sources
 from exporter.worker.process.failure import Failure, report_invalid_entry
 from exporter.worker.process.fork_call import can_fork, run_in_fork
 from exporter.worker.process.setup import keep_one_thread, seed_generators
@@ -68,13 +71,10 @@ from exporter.worker.reference.reference_run import (
     format_reference_notes,
     measure_metric,
 )
-from exporter.worker.reference.review import is_worth_review, review_reference
-from exporter.worker.reference.rollout import compute_rollout
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
     count_traced_operators,
 )
-from exporter.worker.verify.measurement import add_measurements
 from exporter.worker.verify.run_checks import (
     REFERENCE,
     FileProver,

@@ -12,7 +12,9 @@ PACKAGE = Path(__file__).parents[2] / "exporter"
 INNER = sorted(
     path
     for path in PACKAGE.rglob("*.py")
-    if not path.is_relative_to(PACKAGE / "cli") and path != PACKAGE / "__main__.py"
+    if not path.is_relative_to(PACKAGE / "cli")
+    and path != PACKAGE / "__main__.py"
+    and not path.stem.endswith("command")
 )
 #: A worker is its own program: its output is its log, and it ends itself.
 WORKER = {"sys.stdout", "sys.stderr"}
@@ -91,12 +93,13 @@ def list_allowed(path: Path) -> set[str]:
         allowed = {"os._exit"}
     if path == PACKAGE / "cache" / "states.py":  # the switch of private functions
         allowed = {"os.environ"}
-    # The program of a host; the variables of a device in addition to those of the worker.
-    if path.name in {"host_run.py", "session.py"}:
+    # The program of a host; the variables of a device in addition to those of the worker; the
+    # output of a command for GitHub.
+    if path.name in {"host_run.py", "session.py", "github.py"}:
         allowed = {"os.environ"}
     if path in (PACKAGE / "testing.py", PACKAGE / "pytest_plugin.py"):  # called by user's tests
         allowed = {"os.environ"}
-    if path.is_relative_to(PACKAGE / "worker"):
+    if path.is_relative_to(PACKAGE / "worker") or path.parent.name == "passes":
         allowed = ENTRY if path.name == "__main__.py" else WORKER
         # The folder for temporary files: it is written and not read.
         if path == PACKAGE / "worker" / "__main__.py":
@@ -109,7 +112,7 @@ def list_allowed(path: Path) -> set[str]:
             allowed = WORKER | {"os.environ"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
-    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "tools"):
+    elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "plugins"):
         # These are programs, like a worker. The observer describes the user's command line.
         allowed = ENTRY if path.name == "observer.py" else WORKER
     return allowed

@@ -18,8 +18,8 @@ from pathlib import Path
 from exporter.api.export_run import FailFastObserver
 from exporter.manifest import EngineSettings
 from exporter.pipeline.build import run_plan
-from exporter.pipeline.cluster.dask_engine import DaskEngine
 from exporter.planning.plan import make_plan
+from exporter.plugins.cluster.dask_engine import DaskEngine
 from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster

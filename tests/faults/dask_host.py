@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.cache import fingerprint
-from exporter.pipeline.cluster import host_run
+from exporter.plugins.cluster import host_run
 from exporter.processes import ForkServerStarter, Spawner
 
 _WORKER = Path(__file__).with_name("worker.py")

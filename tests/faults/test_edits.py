@@ -22,7 +22,6 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from exporter.cache.store import Store, StoreLimits
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
@@ -30,6 +29,7 @@ from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins.store import Store, StoreLimits
 from exporter.processes import make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign, corruption

@@ -33,10 +33,11 @@ from unittest.mock import patch
 import exporter
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.lifetime import die_with_parent
+from tests.architecture.test_layout import HEAVY_PACKAGES
 
 ROOT = Path(__file__).parents[2]
 #: Parts of the names of modules that run in other processes than the command.
-_OTHER_PROCESSES = {"worker", "checks", "runtimes", "child", "cluster", "__main__"}
+_OTHER_PROCESSES = {*HEAVY_PACKAGES, "child", "cluster", "__main__"} - {"testing"}
 #: Variables that Python or a library reads when it starts.
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
 #: A variable that torch sets in each process that exports, such as that of the tests.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.processes import landlock
+from exporter.plugins import landlock
 from exporter.records.record import Status
 from tests.integration.project import read_cells, run_exporter
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from exporter.jobs import JobFolder
 from exporter.planning.plan import choose_route
+from exporter.plugins.repro.repro import ReproducedCell, write_reproducer
 from exporter.records.record import Record
-from exporter.tools.repro import ReproducedCell, write_reproducer
 from tests.traps.prove import CPU
 from tests.traps.trap import ROOT, Trap
 

@@ -191,7 +191,7 @@ def _watch(
     Raises:
         ExporterError: The first export cannot run, unless an edit of a manifest can repair that.
     """
-    from exporter.api.watch import WatchedFiles
+    from exporter.plugins.watch import WatchedFiles
 
     watched = WatchedFiles(root)
     variables = _read_variables(root)

@@ -10,7 +10,6 @@ import click
 
 from exporter.api import gate_run
 from exporter.cli.options import json_option, root_option
-from exporter.cli.output import github
 from exporter.cli.output.tables import open_project, print_result_notes, show_findings
 from exporter.cli.output.terminal import print_document, print_error
 from exporter.core.errors import ExitCode, ExporterError
@@ -18,6 +17,7 @@ from exporter.core.files import write_text
 from exporter.core.git import find_commit_url
 from exporter.gate.finding import GateFinding
 from exporter.pipeline.build_folder import BuildFolder
+from exporter.plugins import github
 from exporter.report.pages.page_files import render_gate
 from exporter.report.rows.gate_rows import GateRows, build_finding_rows, build_gate_rows
 

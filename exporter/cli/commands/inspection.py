@@ -37,12 +37,12 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import pluralize
 from exporter.manifest import Manifest, load_layers, load_project
-from exporter.manifest.cell_settings import Setting, explain_cell
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import require_own_checkout, require_packages
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
+from exporter.plugins.cell_settings import Setting, explain_cell
 from exporter.processes import make_worker_environment
 from exporter.processes.child_call import ChildFailure, call_in_child
 
@@ -310,7 +310,7 @@ def guide(code: str | None) -> int:
     return ExitCode.OK
 
 
-_FUNCTION = "exporter.tools.child.graph_view:format_graph"
+_FUNCTION = "exporter.plugins.show.child:format_graph"
 #: Seconds; files of several gigabytes take some minutes.
 _TIMEOUT = 600.0
 

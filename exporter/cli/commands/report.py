@@ -14,8 +14,8 @@ from exporter.cli.output.tables import make_summary, open_project, print_result_
 from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import pluralize
-from exporter.pipeline.shard_merge import merge_shards
 from exporter.planning.plan import make_plan
+from exporter.plugins.shard_merge import merge_shards
 from exporter.report.rows.cells import group_by_opset
 
 

@@ -201,7 +201,7 @@ def _format_red_groups(
 if TYPE_CHECKING:  # most commands print only some of these tables
     from exporter.api.export_run import BuildPlan
     from exporter.api.gate_run import ValidResults
-    from exporter.cache.store import StoreStatistics
+    from exporter.plugins.store import StoreStatistics
 
 
 def open_project(root: Path) -> Manifest:
@@ -322,7 +322,7 @@ def show_statistics(project: Project, statistics: StoreStatistics | None) -> Non
     Raises:
         ExporterError: if the file cannot be written.
     """
-    from exporter.cache.store import StoreStatistics
+    from exporter.plugins.store import StoreStatistics
 
     counts = statistics or StoreStatistics()
     write_text(Path(project.root) / project.build / _FILE, counts.to_json())

@@ -18,14 +18,14 @@ from pydantic_core import to_json
 
 from exporter.core.device_name import DeviceName
 from exporter.core.text import DEFAULT_COMMAND, pluralize, replace_invisible
-from exporter.gate.upgrade_comparison import CellChange, FileChange, UpgradeComparison
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.values import format_opsets
+from exporter.plugins.browser_data import build_index_data
+from exporter.plugins.rehearse.upgrade_comparison import CellChange, FileChange, UpgradeComparison
 from exporter.records.baseline import Baseline, list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
 from exporter.report.formats import INITIAL, LEGEND, MARKS, Mark, clean_message
-from exporter.report.pages.browser_data import build_index_data
 from exporter.report.rows import artifacts, failures, matrix
 from exporter.report.rows.cells import (
     AcceptanceHistory,

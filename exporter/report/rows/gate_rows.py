@@ -24,9 +24,9 @@ from exporter.gate.finding import (
     FindingKind,
     GateFinding,
 )
-from exporter.gate.upgrade_comparison import format_operator_changes
 from exporter.manifest import Gate, Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
+from exporter.plugins.rehearse.upgrade_comparison import format_operator_changes
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
 from exporter.records.record import CellId, Record
 from exporter.report.rows import failures

@@ -24,11 +24,11 @@ from exporter.core.text import join_names
 from exporter.jobs import OpsetJob
 from exporter.manifest import Input, ModelSpec
 from exporter.manifest.rules.layers import FUNCTIONS
+from exporter.plugins.components import ComponentModule, convert_component
 from exporter.records.record import Attempt, Route, Stage, Status
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
-from exporter.worker.model.components import ComponentModule, convert_component
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, find_source_line, format_message, wrap_errors

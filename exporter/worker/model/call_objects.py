@@ -26,10 +26,10 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.manifest.syntax.values import Step, parse_call_path
+from exporter.plugins.components import select_component
 from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
 from exporter.worker.inputs.call import build_call
-from exporter.worker.model.components import select_component
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, wrap_errors

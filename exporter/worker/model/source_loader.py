@@ -22,9 +22,9 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec, StateNames
+from exporter.plugins.components import require_package
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
-from exporter.worker.model.components import require_package
 from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.process.failure import Failure, format_message, wrap_errors

@@ -18,8 +18,8 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import find_plugins
 from exporter.manifest import Device
+from exporter.plugins.report_files import render_exports
 from exporter.records.record import Status
-from exporter.report.report_files import render_exports
 from exporter.runtimes import open_session
 from tests.integration.results import make_green_project
 from tests.unit.checks.contexts import make_subject

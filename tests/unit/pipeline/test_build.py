@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from exporter.cache.states import hash_source, read_package_state
-from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
@@ -24,6 +23,7 @@ from exporter.pipeline.decisions import (
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import Record, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from exporter.cache.store import Store, StoreLimits
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import list_inaccessible, make_accessible, remove_folder
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
@@ -25,9 +24,10 @@ from exporter.pipeline.build_folder import (
 )
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import JobResult
-from exporter.pipeline.garbage import find_garbage, remove_garbage
 from exporter.planning.plan import make_plan, remove_shard_note
-from exporter.tools.doctor import examine_build
+from exporter.plugins.doctor.doctor import examine_build
+from exporter.plugins.gc.garbage import find_garbage, remove_garbage
+from exporter.plugins.store import Store, StoreLimits
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from exporter.cache import states
-from exporter.cache.store.store_entry import make_lookup_key
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
@@ -25,6 +24,7 @@ from exporter.pipeline.environments import (
     require_packages,
 )
 from exporter.planning.plan import make_plan
+from exporter.plugins.store.store_entry import make_lookup_key
 from exporter.records.record import CellId
 from tests.unit.factory import make_run
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec

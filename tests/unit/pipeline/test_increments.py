@@ -29,7 +29,6 @@ from exporter.cache.states import (
     read_source_state,
     read_variable_state,
 )
-from exporter.cache.store import Store, StoreLimits
 from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
 from exporter.pipeline.build import run_plan
@@ -38,6 +37,7 @@ from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import Record, Source, read_run
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from exporter.cache.store import Store, StoreLimits
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Manifest, Tolerance
 from exporter.pipeline.build import run_plan
@@ -17,6 +16,7 @@ from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, decide
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
+from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import Record, Source, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Commit
+from exporter.plugins.browser_data import build_index_data
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
@@ -26,7 +27,6 @@ from exporter.records.baseline import (
     write_baseline,
 )
 from exporter.records.record import CellId, CheckResult, Record, Status
-from exporter.report.pages.browser_data import build_index_data
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.integration.project import run_git

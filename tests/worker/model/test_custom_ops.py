@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from exporter.manifest import CustomOp, ModelSpec
+from exporter.plugins.diagnosis.explanation import find_missing_operators
 from exporter.records.record import Stage
-from exporter.worker.diagnose.explanation import find_missing_operators
 from exporter.worker.export.convert import convert_module
 from exporter.worker.model.call_objects import CustomOps, load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
-from tests.worker.diagnose.cases import case_of
 from tests.worker.graphs import draw_declared
+from tests.worker.plugins.diagnosis.cases import case_of
 
 FILE = "../features/models/custom_operators.py"
 FOO = "custom_ops::foo"

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from exporter.cache.store.store_entry import StoreEntry
 from exporter.cli.output.progress import LineProgress, LiveProgress, observe_progress
 from exporter.jobs import Announcement
 from exporter.pipeline.decisions import Decisions, StoreHit
 from exporter.planning.plan import make_plan
+from exporter.plugins.store.store_entry import StoreEntry
 from exporter.records.record import CellId, Stage
 from tests.unit.factory import make_manifest, make_record, make_spec
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.store import StoreStatistics
 from exporter.cli.output.tables import show_statistics
+from exporter.plugins.store import StoreStatistics
 from tests.unit.factory import make_manifest
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_layers
-from exporter.manifest.cell_settings import explain_cell
 from exporter.manifest.syntax.values import (
     FIRST_OPSET,
     LAST_OPSET,
@@ -23,6 +22,7 @@ from exporter.manifest.syntax.values import (
     parse_condition,
     parse_opsets,
 )
+from exporter.plugins.cell_settings import explain_cell
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 
 ENVIRONMENTS = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from exporter.gate.upgrade_comparison import compare_upgrade
 from exporter.manifest import DEFAULT_GATE
+from exporter.plugins.rehearse.upgrade_comparison import compare_upgrade
 from exporter.records.record import Status
 from exporter.report.pages.page_files import (
     format_rehearsal_json,

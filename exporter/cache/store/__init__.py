@@ -1,6 +1,0 @@
-"""Store finished cells by their inputs, for other branches, undone edits, checkouts and CI."""
-
-from exporter.cache.store.cell_store import Store, StoreStatistics
-from exporter.cache.store.store_entry import EvictionResult, StoreEntry, StoreLimits
-
-__all__ = ["EvictionResult", "Store", "StoreEntry", "StoreLimits", "StoreStatistics"]

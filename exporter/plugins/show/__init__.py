@@ -1,0 +1,1 @@
+"""The command `show`: the graph of a file as text."""

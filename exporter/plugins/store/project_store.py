@@ -1,0 +1,158 @@
+"""Open the store that the environment or the project selects."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from exporter.core.errors import ExitCode, ExporterError, Location
+from exporter.core.git import find_git_folder
+from exporter.core.toml_table import SETTINGS_FILE
+from exporter.manifest import Project
+from exporter.manifest.resolved.project import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
+from exporter.manifest.schema.settings import check_store
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.plugins.store import Store, StoreLimits
+
+if TYPE_CHECKING:
+    from exporter.plugins.store.remote_store import RemoteStore, SigningKey
+
+
+#: The store's folder, its URL or `off`; it overrides the project's setting.
+STORE_VARIABLE = "EXPORTER_STORE"
+#: `1`, `yes` or `true` if the store must not be changed.
+READ_ONLY_VARIABLE = "EXPORTER_STORE_READONLY"
+#: The key of a remote store; it overrides the file of the setting `store_key`.
+KEY_VARIABLE = "EXPORTER_STORE_KEY"
+#: The name of the default store in the folder of git, which all worktrees share.
+GIT_STORE = "exporter-store"
+_CREATE_KEY = "openssl rand -hex 32"
+_YES, _NO = ("1", "yes", "true"), ("", "0", "no", "false")
+
+
+def open_store(
+    project: Project,
+    environment: Mapping[str, str],
+    *,
+    size: int | None = None,
+    age: float | None = None,
+) -> Store | None:
+    """Return the store of the environment or of the project.
+
+    `size` (bytes) and `age` (seconds) replace the project's settings.
+
+    Returns:
+        The store, or None if it is switched off.
+
+    Raises:
+        ExporterError: MANIFEST if an environment variable has an invalid value.
+    """
+    build = BuildFolder.from_project(project).path
+    setting = environment.get(STORE_VARIABLE) or project.store
+    if setting == NO_STORE:
+        return None
+    limits = StoreLimits(
+        size=project.store_size if size is None else size,
+        age=project.store_age if age is None else age,
+    )
+    flag = environment.get(READ_ONLY_VARIABLE, "")
+    if flag.lower() not in (*_YES, *_NO):
+        message = f"{READ_ONLY_VARIABLE}: expected 1 or 0, got '{flag}'"
+        raise ExporterError(ExitCode.MANIFEST, message)
+    is_read_only = flag.lower() in _YES
+    default_folder = build / ".store"  # the id of a model cannot begin with a dot
+    if is_remote(setting):
+        remote = _open_remote(project, setting, environment, is_read_only=is_read_only)
+        return Store(default_folder, limits, build=build, remote=remote)
+    git = find_git_folder(Path(project.root))
+    if git and os.access(git, os.W_OK):
+        default_folder = git / GIT_STORE
+    try:
+        folder = Path(project.root) / Path(setting).expanduser() if setting else default_folder
+    except RuntimeError:
+        message = f"{setting}: the user has no home directory; write the full path"
+        raise ExporterError(ExitCode.MANIFEST, message) from None
+    return Store(
+        folder,
+        limits,
+        is_read_only=is_read_only,
+        build=build if folder.parent == build else None,
+    )
+
+
+def _open_remote(
+    project: Project, url: str, environment: Mapping[str, str], *, is_read_only: bool
+) -> RemoteStore:
+    """Return the remote store. No package is imported and no request is sent.
+
+    Raises:
+        ExporterError: MANIFEST if the URL or the key is invalid, ENVIRONMENT if a package is
+            missing.
+    """
+    # An export without a remote store does not need these modules.
+    from exporter.plugins.store.remote_files import TimeLimit, open_files
+    from exporter.plugins.store.remote_store import SILENCE, RemoteStore
+
+    if environment.get(STORE_VARIABLE):
+        label = f"{STORE_VARIABLE}: {url}"
+        try:
+            url = check_store(url)
+        except ValueError as error:
+            raise ExporterError(ExitCode.MANIFEST, f"{STORE_VARIABLE}: {error}") from None
+    else:
+        label = f"{_locate_setting(project, 'store')}: {url}"
+    scheme, _ = split_url(url)
+    missing = [name for name in REMOTE_SCHEMES[scheme] if importlib.util.find_spec(name) is None]
+    if missing:
+        message = (
+            f"{label}: the package {missing[-1]} is not installed; run `pip install "
+            f"{' '.join(missing)}`, or set {STORE_VARIABLE}={NO_STORE}"
+        )
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    is_mirror = not REMOTE_SCHEMES[scheme]
+    return RemoteStore(
+        label,
+        partial(open_files, url),
+        TimeLimit(project.store_timeout, SILENCE),
+        _read_key(project, environment),
+        is_read_only=is_read_only or is_mirror,
+    )
+
+
+def _read_key(project: Project, environment: Mapping[str, str]) -> SigningKey | None:
+    """Return the key that signs entries, or None if all writers are trusted.
+
+    Raises:
+        ExporterError: MANIFEST if the key cannot be read or is too short.
+    """
+    from exporter.plugins.store.remote_store import MIN_KEY_LENGTH, SigningKey
+
+    label, text = KEY_VARIABLE, environment.get(KEY_VARIABLE, "")
+    if not text and project.store_key:
+        label = f"{_locate_setting(project, 'store_key')}: {project.store_key}"
+        try:
+            path = Path(project.root) / Path(project.store_key).expanduser()
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or "is not a text file"
+            message = f"{label}: cannot be read: {reason}; create it with `{_CREATE_KEY}`"
+            raise ExporterError(ExitCode.MANIFEST, message) from None
+    elif not text:
+        return None
+    secret = text.strip()
+    if len(secret) < MIN_KEY_LENGTH:
+        message = (
+            f"{label}: the key has {len(secret)} characters, expected at least {MIN_KEY_LENGTH}; "
+            f"create one with `{_CREATE_KEY}`"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    return SigningKey(secret.encode())
+
+
+def _locate_setting(project: Project, key: str) -> str:
+    line = project.store_lines.get(key)
+    return f"{Location(file=SETTINGS_FILE, line=line)}: tool.exporter.{key}"

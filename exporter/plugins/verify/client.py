@@ -1,0 +1,260 @@
+"""Published folders below a path, and their verdicts, each from a child process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
+from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
+from exporter.core.known_names import format_release
+from exporter.core.text import join_lines
+from exporter.manifest import Device, Manifest, ModelSpec
+from exporter.manifest.syntax.table import list_functions
+from exporter.plugins.publish.published_folder import CONTRACT, MARKER, MODEL, Publication
+from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
+from exporter.records.record import CheckResult, Status
+
+_CHILD = "exporter.plugins.verify.child"
+#: The largest `timeout` of a folder, whose contract is not trusted.
+_MAX_SECONDS = 3600.0
+#: The check of hashes and names; its message is a note if it passes.
+FILES_CHECK = "files"
+#: Python cannot convert every time of the years 1 and 9999 to UTC.
+VerdictTime = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(2020, 1, 1, tzinfo=UTC), lt=datetime(2201, 1, 1, tzinfo=UTC)),
+]
+
+
+class DeviceVerdict(FrozenModel):
+    """The result of one folder on one device."""
+
+    device: str
+    status: Status
+    check: str = ""
+    """The check that decided the status."""
+    message: str = ""
+    checks: Items[CheckResult] = ()
+    advice: Items[str] = ()
+    """What to change in the entry of a finished file."""
+    runtime: str = ""
+    """The packages that ran the file: `onnxruntime-gpu 1.31.1`."""
+    session: str = ""
+    """The settings of its session that a plain one lacks; see `Device.settings`."""
+    settings: str = ""
+    """The digest of the device; see `hash_settings`."""
+
+
+def hash_settings(device: Device) -> str:
+    """Return the digest of the settings that a verdict depends on.
+
+    Environments, and the places of libraries, differ between machines.
+    """
+    update = {"environment": None, "toolchain": None, "provider_library": "", "name": ""}
+    return hashlib.sha256(device.model_copy(update=update).to_json().encode()).hexdigest()
+
+
+class FolderVerdict(FrozenModel):
+    """The result of one published folder on one device."""
+
+    path: str
+    model: str
+    """Empty if the folder cannot be read."""
+    opset: int | None
+    verdict: DeviceVerdict
+    sha256: str = ""
+    """Of the file that was proved."""
+
+
+class VerifyReport(ChecksummedModel):
+    """The output of `--json`."""
+
+    time: VerdictTime
+    machine: str
+    """The system and the processors, without the name of the host."""
+    verdicts: Items[FolderVerdict]
+
+
+def describe_machine() -> str:
+    """Return the system and the processors: `Linux x86_64, AMD EPYC 9454, NVIDIA A10`."""
+    names = [f"{platform.system()} {platform.machine()}"]
+    # Linux only: other systems have no such files.
+    files = (Path("/proc/cpuinfo"), *Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    for path in files:
+        with suppress(OSError):
+            match = re.search(r"(?m)^(?:model name|Model)\s*:\s*(.+)$", path.read_text())
+            names += [join_lines(match[1])] if match else []
+    return ", ".join(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFile:
+    """A published folder, or another file with the promises and the test data of one."""
+
+    folder: Path
+    file: Path | None = None
+    is_strict: bool = False
+    """Whether a file that nothing refers to is a problem."""
+
+    @property
+    def path(self) -> Path:
+        """The path that the user named."""
+        return self.file or self.folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of all folders."""
+
+    devices: tuple[Device, ...]
+    root: Path
+    """The project with the kernels of custom operators, if there is one."""
+    manifest: Manifest | None
+    environment: Mapping[str, str]
+    """The environment of the child process."""
+
+
+def list_published_folders(path: Path) -> tuple[Path, ...]:
+    """Return the published folders at or below a path, in the order of their names.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if there is none.
+    """
+    if not path.exists():
+        raise ExporterError(
+            ExitCode.NOTHING_SELECTED, f"{path}: does not exist; name a published folder or a file"
+        )
+    if path.suffix == ".onnx":
+        message = (
+            f"{path}: is a file; add `--entry MODEL` with the entry that it must fulfill, or "
+            "`--reference FOLDER` with a published folder"
+        )
+        raise ExporterError(ExitCode.MANIFEST, message)
+    folders = tuple(sorted(marker.parent for marker in path.rglob(MARKER)))
+    if not folders:
+        message = (
+            f"{path}: contains no folder of `exporter publish` (with {MARKER}); name such a "
+            "folder, or a file `*.onnx` with `--entry MODEL`"
+        )
+        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
+    return folders
+
+
+def read_opset(path: Path, environment: Mapping[str, str]) -> int:
+    """Return the opset of an ONNX file.
+
+    Raises:
+        ExporterError: UNREADABLE if it is not an ONNX file.
+    """
+    try:
+        return call_in_child(f"{_CHILD}:read_opset", {"path": path.resolve()}, int, environment)
+    except (ChildFailure, ExporterError) as error:
+        raise ExporterError(ExitCode.UNREADABLE, f"{path}: {error}") from error
+
+
+def verify_folders(
+    files: Sequence[PublishedFile], options: VerifyOptions
+) -> Iterator[FolderVerdict]:
+    """Yield the verdict of each file on each device as soon as it is known."""
+    for item in files:
+        folder, digest = item.folder, ""
+        try:
+            publication = Publication.model_validate_json(
+                read_regular_file(folder / MARKER, CELL_LIMIT)
+            )
+            spec = ModelSpec.model_validate_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
+        except (OSError, ValueError) as error:
+            problem = str(error).partition("\n")[0] or type(error).__name__
+            message = f"{MARKER} or {CONTRACT} cannot be read: {problem}"
+            verdicts = _repeat(options, Status.ERROR, message)
+            yield from (
+                FolderVerdict(path=str(item.path), model="", opset=None, verdict=each)
+                for each in verdicts
+            )
+            continue
+        with suppress(OSError):  # the check `files` reports it
+            digest = hash_file(item.file or folder / MODEL)
+            # Evidence is about the file that an export wrote, without the added description.
+            digest = (digest == publication.sha256 and publication.exported) or digest
+        for verdict in _request_verdicts(item, publication, spec, options):
+            yield FolderVerdict(
+                path=str(item.path),
+                model=publication.model,
+                opset=publication.opset,
+                verdict=verdict,
+                sha256=digest,
+            )
+
+
+def _request_verdicts(
+    item: PublishedFile, publication: Publication, spec: ModelSpec, options: VerifyOptions
+) -> tuple[DeviceVerdict, ...]:
+    # The entry of the project with kernels and comparators.
+    has_code = spec.custom_ops or spec.metric or any(list_functions(spec.outputs))
+    models = options.manifest.models if options.manifest and has_code else ()
+    entries = (model for model in models if model.id == spec.id and not model.problems)
+    arguments = {
+        "item": replace(
+            item, folder=item.folder.resolve(), file=item.file.resolve() if item.file else None
+        ),
+        "publication": publication,
+        "spec": spec.resolve_cell(publication.opset),
+        "devices": options.devices,
+        "root": options.root.resolve(),
+        "kernels": next(entries, None),
+    }
+    environment = dict(options.environment)
+    names = [name for each in options.devices for name in (each.device or "CPU", *each.providers)]
+    if all(name.startswith("CPU") for name in names):  # a GPU reserves more than the memory
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        environment[MEMORY] = str(size)
+    try:
+        verdicts = call_in_child(
+            f"{_CHILD}:check_folder",
+            arguments,
+            tuple[DeviceVerdict, ...],
+            environment,
+            seconds=min(spec.timeout, _MAX_SECONDS),
+        )
+        return tuple(_explain_release(item, publication, verdict) for verdict in verdicts)
+    except ChildFailure as failure:
+        status = Status.TIMEOUT if failure.code is None else Status.CRASH
+        return _repeat(options, status, f"the process that runs it {failure}")
+
+
+def _explain_release(
+    item: PublishedFile, publication: Publication, verdict: DeviceVerdict
+) -> DeviceVerdict:
+    """Replace the message if the file needs a newer release of ONNX Runtime."""
+    match = re.match(r"onnxruntime\S* (\d+)\.(\d+)", verdict.runtime)
+    needed = publication.release
+    if item.file or not match or not needed or (int(match[1]), int(match[2])) >= needed:
+        return verdict
+    release = format_release(needed)
+    fix = f"install 'onnxruntime>={release}'"
+    for path in sorted(item.folder.resolve().parent.glob(f"*/{MARKER}")):
+        with suppress(OSError, ValueError):
+            other = Publication.model_validate_json(read_regular_file(path, CELL_LIMIT))
+            if other.is_green and other.release and other.release <= (int(match[1]), int(match[2])):
+                fix += f", or use opset {other.opset}"
+    message = f"the file needs ONNX Runtime {release}, and {verdict.runtime} is installed; {fix}"
+    return verdict.model_copy(update={"message": message} if verdict.status.is_red else {})
+
+
+def _repeat(options: VerifyOptions, status: Status, message: str) -> tuple[DeviceVerdict, ...]:
+    return tuple(
+        DeviceVerdict(device=device.name, status=status, message=message)
+        for device in options.devices
+    )

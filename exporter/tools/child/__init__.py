@@ -1,1 +1,0 @@
-"""The child processes of optional commands, which may import torch, onnx or numpy."""

@@ -1,0 +1,92 @@
+"""The CSV table has a line for each promised cell and no formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.manifest import Manifest
+from exporter.plugins.report_files import escape_formula, render_exports
+from exporter.records.record import RunRecord
+from tests.unit.factory import make_manifest, make_record, make_run, make_spec
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "|", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def read(manifest: Manifest, run: RunRecord) -> list[dict[str, str]]:
+    text = render_exports(manifest, run)["results.csv"]
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+
+
+def test_a_line_for_each_promised_cell() -> None:
+    run = make_run(make_record("net/18/cpu"), make_record("gone/18/cpu"))
+    first, second = read(make_manifest(make_spec("net", opsets=(17, 18))), run)
+    assert (first["model"], first["opset"], first["status"]) == ("net", "17", "not run")
+    assert first["exporter"] == first["bytes"] == ""
+    assert second == {
+        "model": "net",
+        "opset": "18",
+        "device": "cpu",
+        "status": "pass",
+        "stage": "",
+        "check": "",
+        "exporter": "dynamo",
+        "capture": "export",
+        "bytes": "1234",
+        "nodes": "2",
+        "parameters": "30",
+        "ir_version": "10",
+        "first_onnxruntime": "1.18",
+        "message": "",
+    }
+
+
+def test_a_failure_has_stage_and_message() -> None:
+    run = make_run(
+        make_record("net/17/cpu", "fail", check="parity", message='off, "much"\nand more'),
+        make_record("net/18/cpu", "xfail", message="no Foo", foreseen="too old"),
+    )
+    first, second = read(make_manifest(make_spec("net", opsets=(17, 18))), run)
+    assert (first["stage"], first["check"]) == ("parity", "parity")
+    assert first["message"] == 'off, "much" and more'
+    assert second["message"] == "too old"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '=HYPERLINK("https://evil.example")',
+        "+1+cmd|' /C calc'!A0",
+        "-2+3",
+        "@SUM(A1:A9)",
+        "\t=1+1",
+        "\r=1+1",
+        "\n=1+1",
+        "  =1+1",
+        "\x00=1+1",
+        "\x1b[31m=1+1",
+        "\u202e=1+1",
+        "\uff1d1+1",
+        "|calc",
+    ],
+)
+def test_no_field_is_a_formula(text: str) -> None:
+    run = make_run(make_record("net/18/cpu", "error", message=text))
+    (row,) = read(make_manifest(make_spec("net", opsets=(18,))), run)
+    assert row["message"]
+    assert not row["message"].startswith(_FORMULAS)
+
+
+@given(st.text())
+def test_any_text_is_one_field_on_one_line(text: str) -> None:
+    line = escape_formula(text)
+    assert not line.startswith(_FORMULAS)
+    assert len(line.splitlines()) <= 1
+
+
+def test_a_plain_text_is_unchanged() -> None:
+    assert escape_formula("off by -3 = much") == "off by -3 = much"

@@ -1,0 +1,290 @@
+"""The conversion of observations to entries."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.manifest.loader import load_layers
+from exporter.plugins.recording.entry import choose_fill, choose_id, format_entry, update_entry
+from exporter.plugins.recording.observation import (
+    Construction,
+    DynamicDim,
+    Observation,
+    ObservedOutput,
+    ObservedTensor,
+    ProbedOutput,
+    ProbeResult,
+    ScriptRun,
+    merge_observations,
+)
+from exporter.plugins.recording.sources import Source, list_sources, runs_code
+
+NET = "class Net:\n    def forward(self, x): ...\n"
+IMAGE = ObservedTensor(at="args[0]", name="x", dtype="float32", shape=(2, 3), low=-2.0, high=2.0)
+
+
+def observe(**fields: object) -> Observation:
+    values = {"kind": "export", "class_name": "Net", "tensors": (IMAGE,), "opset": 17, **fields}
+    return Observation.model_validate(values)
+
+
+def convert(root: Path, observation: Observation, probe: ProbeResult) -> dict[str, object]:
+    """Return the entry, after the manifest reader accepted it."""
+    (root / "net.py").write_text(NET)
+    (root / "manifests").mkdir(exist_ok=True)
+    source = Source(text="../net.py:Net")
+    text = format_entry("net", observation, source, probe, str(root / "manifests"))
+    (root / "manifests" / "net.toml").write_text(text, encoding="utf-8")
+    load_layers(root)
+    entry: dict[str, object] = tomli.loads(text)["models"]["net"]
+    return entry
+
+
+def test_names_axes_limits_and_options_are_those_of_the_script(tmp_path: Path) -> None:
+    dim = DynamicDim(name="batch", max=64)
+    observation = observe(
+        tensors=(IMAGE.model_copy(update={"dynamic": {0: dim}}),),
+        outputs=(ObservedOutput(name="logits"),),
+        exporter="torchscript",
+        options={"do_constant_folding": False},
+    )
+    output = ProbedOutput(name="", dtype="float16", shape=("batch", "twice"))
+    probe = ProbeResult(
+        inputs=(("batch", 3),),
+        outputs=(output,),
+        axes={"batch": {}, "twice": {"product": ["batch", 2]}},
+    )
+    entry = convert(tmp_path, observation, probe)
+    assert entry == {
+        "source": "../net.py:Net",
+        "inputs": [{"name": "x", "shape": ["batch", 3]}],
+        "outputs": [{"name": "logits", "shape": ["batch", "twice"], "dtype": "float16"}],
+        "axes": {"batch": {"max": 64}, "twice": {"product": ["batch", 2]}},
+        "opsets": 17,
+        "exporter": "torchscript",
+        "options": {"do_constant_folding": False},
+    }
+
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,12}", fullmatch=True)
+AXES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    names=st.lists(NAMES, min_size=1, max_size=4),
+    axes=st.lists(AXES, min_size=4, max_size=4, unique=True),
+    opsets=st.sets(st.integers(9, 21), max_size=3),
+    note=st.text(max_size=200),
+)
+def test_each_observation_gives_a_valid_entry(
+    tmp_path_factory: pytest.TempPathFactory,
+    names: list[str],
+    axes: list[str],
+    opsets: set[int],
+    note: str,
+) -> None:
+    tensors = tuple(
+        ObservedTensor(at=f"args[{index}]", name=name, dtype="int64", shape=(2, 3), low=0, high=5)
+        for index, name in enumerate(names)
+    )
+    observation = observe(tensors=tensors, opsets=tuple(sorted(opsets)), notes=(note,))
+    shapes = tuple((axis, 3) for axis in axes[: len(names)])
+    outputs = tuple(ProbedOutput(name=n, dtype="float32", shape=(axes[0], 4)) for n in names[:2])
+    probe = ProbeResult(inputs=shapes, outputs=outputs, axes={axes[0]: {"max": 2048}})
+    entry = convert(tmp_path_factory.mktemp("p"), observation, probe)
+    assert [each["shape"] for each in entry["inputs"]] == [list(shape) for shape in shapes]
+    assert entry["axes"] == {axes[0]: {"max": 2048}}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "low", "high", "rows", "fill"),
+    [
+        ("image", "float32", -3.0, 3.0, None, None),
+        ("image", "float32", 0.0, 0.0, None, None),
+        ("image", "float32", 0.0, 0.99, None, {"uniform": [0.0, 1.0]}),
+        ("image", "float32", 0.0, 254.0, None, {"uniform": [0.0, 255.0]}),
+        ("depth", "float32", -40.0, 900.0, None, {"uniform": [-40.0, 900.0]}),
+        ("ids", "int64", 3, 20, 100, {"randint": [0, 100]}),
+        ("ids", "int64", 3, 20, None, {"randint": [3, 21]}),
+        ("steps", "int64", 4, 4, None, {"randint": [4, 6]}),
+        ("attention_mask", "int64", 1, 1, None, {"mask": "right"}),
+        ("key_padding_mask", "bool", 0, 1, None, {"padding": "right"}),
+        ("text_lengths", "int64", 3, 7, None, {"lengths_of": "length"}),
+        ("flags", "bool", 0, 1, None, {"bernoulli": 0.5}),
+    ],
+)
+def test_fills_follow_names_values_and_embeddings(
+    name: str, dtype: str, low: float, high: float, rows: int | None, fill: object
+) -> None:
+    tensor = ObservedTensor(at="args[0]", name=name, dtype=dtype, shape=(2, 7), low=low, high=high)
+    shape = ("batch",) if "lengths" in name else ("batch", "length")
+    value, reason = choose_fill(tensor, shape, rows, {2: "batch", 7: "length"})
+    assert value == fill
+    assert bool(reason) is (fill is not None and rows is None)
+
+
+@pytest.mark.parametrize(
+    ("title", "label", "taken", "id"),
+    [
+        ("", "BertEncoder", (), "bert-encoder"),
+        ("Résumé net", "Net", (), "r-sum-net"),
+        ("", "Net", ("net", "net-2"), "net-3"),
+        ("...", "Net", (), "model"),
+        ("repro", "Net", (), "repro-2"),
+    ],
+)
+def test_ids_are_valid_and_new(title: str, label: str, taken: tuple[str, ...], id: str) -> None:
+    assert choose_id(observe(title=title, class_name=label), taken) == id
+
+
+def test_calls_of_other_sizes_and_opsets_are_one_observation() -> None:
+    wide = IMAGE.model_copy(update={"shape": (2, 9), "high": 7.0})
+    calls = [observe(kind="call", opset=None), observe(kind="call", opset=None, tensors=(wide,))]
+    (merged,) = merge_observations(calls)
+    assert merged.tensors[0].dynamic == {1: DynamicDim()}
+    assert merged.tensors[0].high == 7.0
+    (merged,) = merge_observations([observe(opset=18), observe(opset=13)])
+    assert merged.opsets == (13, 18)
+    assert len(merge_observations([observe(), observe(class_name="Other")])) == 2
+
+
+def list_texts(root: Path, observation: Observation) -> list[str]:
+    sources = list_sources(observation, "net", root, root / "manifests")
+    for each in sources:
+        if each.builder:
+            ast.parse(each.builder)
+    return [each.text for each in list_sources(observation, "net", root, root / "manifests")]
+
+
+def test_the_source_is_the_class_if_an_import_finds_it(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(NET)
+    construction = Construction(module="net", file=str(file), name="Net")
+    assert list_texts(tmp_path, observe(construction=construction))[0] == "net:Net"
+    inner = tmp_path / "tools" / "inner.py"
+    inner.parent.mkdir()
+    inner.write_text(NET)
+    construction = Construction(module="inner", file=str(inner), name="Net")
+    assert list_texts(tmp_path, observe(construction=construction))[0] == "../tools/inner.py:Net"
+
+
+def test_a_function_adds_the_folder_of_a_script_that_imports_its_neighbors(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "tools" / "inner.py"
+    file.parent.mkdir()
+    file.write_text(f"import neighbor\n{NET}")
+    (file.parent / "neighbor.py").touch()
+    construction = Construction(
+        module="inner", file=str(file), name="Net", folders=(str(file.parent),)
+    )
+    (_, source) = list_sources(
+        observe(construction=construction), "net", tmp_path, tmp_path / "manifests"
+    )
+    assert source.text == "models/net.py:build"
+    assert 'Path(__file__).parents[2] / "tools"' in source.builder
+    assert "return inner.Net()" in source.builder
+
+
+def test_a_script_that_exports_at_import_builds_its_own_model(tmp_path: Path) -> None:
+    script = tmp_path / "export.py"
+    script.write_text(f"import torch\n{NET}torch.onnx.export(Net(), ())\n")
+    construction = Construction(module="export", file=str(script), name="Net")
+    arguments = ("--config", str(tmp_path / "a.yml"))
+    run = ScriptRun(file=str(script), folder=str(tmp_path), index=1, arguments=arguments)
+    observation = observe(construction=construction, script=run)
+    (source,) = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+    assert "runpy.run_path" in source.builder
+    assert "ARGUMENTS = ['--config', str(ROOT / 'a.yml')]" in source.builder
+    assert str(tmp_path) not in source.builder
+    assert "an import of export.py runs the script" in source.builder
+
+
+@pytest.mark.parametrize(
+    ("code", "is_run"),
+    [
+        ("torch.onnx.export(net, x)", True),
+        ("def main(): torch.onnx.export(net, x)\nmain()", True),
+        ("def main(): torch.onnx.export(net, x)\nif __name__ == '__main__':\n    main()", False),
+        ("parser = ArgumentParser()\nclass Net: ...", False),
+        ("def (", True),
+    ],
+)
+def test_code_that_an_import_runs_is_recognized(tmp_path: Path, code: str, is_run: bool) -> None:
+    (tmp_path / "export.py").write_text(code)
+    assert runs_code(tmp_path / "export.py") is is_run
+
+
+ENTRY = """\
+format = 1
+[models.net]
+source = "../net.py:Net"
+weights = "old.pt"  # by hand
+inputs = [{ name = "x", shape = ["n", 3], fill = "ones" }]
+outputs = [{ name = "logits", shape = ["n", 4], compare = { sqnr = 40 } }]
+axes.n.max = 9
+opsets = [17, 19]
+tolerance = { atol = 0.1 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({}, []),
+        ({"inputs": ((8, 3),)}, []),  # the entry promises more
+        ({"inputs": (("n", "m"),)}, ["inputs"]),
+        ({"inputs": ((8, 5),)}, ["inputs"]),
+        ({"outputs": (("n", 5), "float32")}, ["outputs"]),
+        ({"outputs": (("n", 4), "float16")}, ["outputs"]),
+        ({"weights": "/new.pt"}, ["weights"]),
+        ({"weights": ""}, ["weights"]),
+        ({"opset": 20}, ["opsets"]),
+        ({"name": "scores"}, ["outputs"]),
+        ({"options": {"optimize": False}}, ["options"]),
+    ],
+)
+def test_an_entry_differs_if_it_promises_less_than_the_script(
+    change: dict[str, Any], keys: list[str]
+) -> None:
+    shape, dtype = change.get("outputs", (("n", 4), "float32"))
+    observation = observe(
+        opset=change.get("opset", 17),
+        outputs=(ObservedOutput(name=change.get("name", "logits")),),
+        options=change.get("options", {}),
+    )
+    probe = ProbeResult(
+        inputs=change.get("inputs", (("n", 3),)),
+        outputs=(ProbedOutput(name="", dtype=dtype, shape=shape),),
+        axes={"n": {"max": 5}, **({"m": {"max": 7}} if keys == ["inputs"] else {})},
+        weights=change.get("weights", "/manifests/old.pt"),
+    )
+    recorded = format_entry("net", observation, Source(text="../net.py:Net"), probe, "/manifests")
+    text, differences = update_entry(ENTRY, "net", recorded, observation, (17, 19))
+    assert sorted(differences) == keys
+    assert (text == ENTRY) is (not keys)
+    again, rest = update_entry(text, "net", recorded, observation, (17, 19, observation.opset or 0))
+    assert (again, rest) == (text, {})
+    entry = tomli.loads(text)["models"]["net"]
+    assert entry["tolerance"] == {"atol": 0.1}
+    assert entry["inputs"][0]["fill"] == "ones"
+    assert entry["axes"]["n"] == {"max": 9}
+    assert ("m" in entry["axes"]) is (keys == ["inputs"])
+    assert (entry["inputs"][0]["shape"][0], entry["outputs"][0]["compare"]) == ("n", {"sqnr": 40})
+
+
+def test_an_input_without_a_name_in_the_entry_is_no_difference() -> None:
+    entry = ENTRY.replace('name = "x", ', "").replace('weights = "old.pt"  # by hand\n', "")
+    observation = observe(outputs=(ObservedOutput(name="logits"),))
+    output = ProbedOutput(name="", dtype="float32", shape=("n", 4))
+    probe = ProbeResult(inputs=(("n", 3),), outputs=(output,))
+    recorded = format_entry("net", observation, Source(text="../net.py:Net"), probe, "/manifests")
+    assert update_entry(entry, "net", recorded, observation, (17,)) == (entry, {})

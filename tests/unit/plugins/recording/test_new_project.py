@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomli
+import yaml
+
+from exporter.core.errors import ExporterError
+from exporter.manifest import load_project
+from exporter.plugins.recording.file_changes import apply_changes
+from exporter.plugins.recording.new_project import NewProject, prepare_project
+
+ROOT = Path(__file__).parents[4]
+
+PYPROJECT = """\
+# the project
+[project]
+name = "x"   # a name
+
+[tool.ruff]
+line-length = 90
+"""
+PRE_COMMIT = """\
+repos:
+  - repo: https://example.org/a
+    rev: v1
+    hooks:
+      - id: a
+ci:
+  skip: [a]
+"""
+
+
+def prepare(root: Path) -> NewProject:
+    return prepare_project(root, github=True, pre_commit=True)
+
+
+def list_actions(project: NewProject) -> dict[str, str]:
+    return {change.path.name: change.action for change in project.changes}
+
+
+def test_an_empty_folder_becomes_a_valid_project(tmp_path: Path) -> None:
+    apply_changes(prepare(tmp_path).changes)
+    assert [model.id for model in load_project(tmp_path).models] == ["example"]
+    assert (tmp_path / ".gitignore").read_text() == "build/\n"
+    workflow = yaml.safe_load((tmp_path / ".github/workflows/onnx.yml").read_text())
+    checkout, action, site, upload = workflow["jobs"]["onnx"]["steps"]
+    assert site["run"].split()[-1] == upload["with"]["path"] == "build/site"
+    assert site["if"] == upload["if"] == workflow["jobs"]["pages"]["if"]
+    assert "github.ref == 'refs/heads/main' && vars.ONNX_PAGES == 'on'" in site["if"]
+    assert checkout["with"] == {"fetch-depth": 0, "persist-credentials": False}
+    assert action["uses"] == "OWNER/onnx-exporter-matrix@COMMIT"
+    assert action["with"]["packages"].endswith("https://download.pytorch.org/whl/cpu")
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    assert action["with"].keys() <= inputs.keys()
+
+
+def test_existing_files_keep_their_content_and_a_second_call_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "pyproject.toml": PYPROJECT,
+        ".gitignore": "*.pyc",
+        "noxfile.py": "import nox\n",
+        ".pre-commit-config.yaml": PRE_COMMIT,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    apply_changes(prepare(tmp_path).changes)
+    assert (tmp_path / "pyproject.toml").read_text().startswith(PYPROJECT)
+    assert (tmp_path / ".gitignore").read_text() == "*.pyc\nbuild/\n"
+    assert (
+        'session.install("onnx-exporter-matrix[export]", "-e", ".")'
+        in (tmp_path / "noxfile.py").read_text()
+    )
+    hooks = yaml.safe_load((tmp_path / ".pre-commit-config.yaml").read_text())
+    assert [repo["hooks"][0]["id"] for repo in hooks["repos"]] == ["a", "exporter-check"]
+    assert hooks["ci"] == {"skip": ["a"]}
+    assert {*list_actions(prepare(tmp_path)).values()} == {"unchanged"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "action", "requirement"),
+    [
+        (("https://github.com/acme/tool.git", "abc"), "acme/tool@abc",
+         "onnx-exporter-matrix[export] @ git+https://github.com/acme/tool.git@abc"),
+        (("ssh://git@github.com/acme/tool", "abc"), "acme/tool@abc",
+         "onnx-exporter-matrix[export] @ git+ssh://git@github.com/acme/tool@abc"),
+        (("https://git.acme.org/tool", "abc"), "OWNER/onnx-exporter-matrix@COMMIT",
+         "onnx-exporter-matrix[export] @ git+https://git.acme.org/tool@abc"),
+        (("file:///home/me/tool", ""), "OWNER/onnx-exporter-matrix@COMMIT",
+         "onnx-exporter-matrix[export]"),
+    ],
+)  # fmt: skip
+def test_the_workflow_and_the_session_install_from_the_origin(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: tuple[str, str],
+    action: str,
+    requirement: str,
+) -> None:
+    monkeypatch.setattr("exporter.core.text.find_origin", lambda: origin)
+    monkeypatch.setattr("exporter.plugins.recording.new_project.find_origin", lambda: origin)
+    (tmp_path / "noxfile.py").write_text("import nox\n")
+    apply_changes(prepare(tmp_path).changes)
+    assert f"uses: {action}\n" in (tmp_path / ".github/workflows/onnx.yml").read_text()
+    assert f'session.install("{requirement}")' in (tmp_path / "noxfile.py").read_text()
+
+
+def test_a_project_with_manifests_gets_no_example(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.exporter]\nmanifests = "contracts"\n')
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "own.toml").touch()
+    actions = list_actions(prepare(tmp_path))
+    assert actions["pyproject.toml"] == "unchanged"
+    assert "example.toml" not in actions
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[project\n", r"pyproject.toml:1: .* correct the file first"),
+        ("[tool]\nexporter = 1\n", "tool.exporter is no table; rename it"),
+        ("tool = { a = 1 }\n", r"cannot be appended; write `tool` as \[tool.NAME\]"),
+    ],
+)
+def test_an_invalid_pyproject_has_a_message(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(ExporterError, match=message):
+        prepare(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "note"),
+    [
+        ("noxfile.py", "import (\n", "is not valid Python"),
+        ("noxfile.py", "from nox import session\n", "has no `import nox`"),
+        (".pre-commit-config.yaml", "repos: []\n", "has no list `repos`"),
+    ],
+)
+def test_a_file_that_cannot_be_extended_stays_as_it_is(
+    tmp_path: Path, name: str, text: str, note: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    project = prepare(tmp_path)
+    assert list_actions(project)[name] == "unchanged"
+    assert any(note in each for each in project.notes)
+
+
+def test_a_pyproject_with_other_line_ends_stays_readable(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(b'[project]\r\nname = "x"\r\n')
+    apply_changes(prepare(tmp_path).changes)
+    content = tomli.loads((tmp_path / "pyproject.toml").read_bytes().decode())
+    assert content["project"] == {"name": "x"}
+    assert content["tool"]["exporter"]["manifests"] == "manifests"

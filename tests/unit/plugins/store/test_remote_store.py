@@ -1,0 +1,373 @@
+"""A cell of one machine is restored on another; a wrong or broken remote store is a miss."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from exporter.jobs import JobFolder
+from exporter.plugins.store import Store, StoreEntry
+from exporter.plugins.store.remote_files import HttpFiles, RemoteFiles, TimeLimit, open_files
+from exporter.plugins.store.remote_store import RemoteStore, SigningKey
+from exporter.records.record import Record
+from tests.unit.plugins.store.cells import PARTS, everything, make_cell
+from tests.unit.plugins.store.servers import (
+    KEY,
+    FaultyFiles,
+    hang,
+    make_machine,
+    make_remote,
+    open_folder,
+    raise_foreign,
+    raise_full,
+    refuse,
+)
+
+OTHER_KEY = SigningKey(b"another key with enough characters")
+
+
+def find(store: Store, record: Record) -> StoreEntry | None:
+    return store.find_all({record.cell: PARTS}, lambda _: True)[record.cell].entry
+
+
+def upload(root: Path, remote: RemoteStore, **fields: str) -> Record:
+    """Store one cell on the first machine, and return its record."""
+    record = make_cell(root / "one" / "build" / "tiny", **fields)
+    store = make_machine(root / "one", remote)
+    assert store.put([record], JobFolder(root / "one" / "build" / "tiny")) == ""
+    assert store.finish() == []
+    return record
+
+
+def restore(root: Path, remote: RemoteStore, record: Record) -> dict[str, bytes]:
+    store = make_machine(root / "two", remote)
+    entry = find(store, record)
+    if entry is None:
+        return {}
+    store.download([entry])
+    folder = root / "two" / "build" / "tiny"
+    folder.mkdir(parents=True, exist_ok=True)
+    return {} if store.restore(entry, folder) else everything(folder)
+
+
+@pytest.fixture(params=["file", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RemoteFiles]:
+    if request.param == "file":
+        yield open_folder(tmp_path / "server")
+        return
+    yield RemoteFiles(f"memory://{tmp_path.name}/cells")
+    fsspec.filesystem("memory").rm(tmp_path.name, recursive=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RemoteFiles:
+    return open_folder(tmp_path / "server")
+
+
+def test_another_machine_restores_equal_files(tmp_path: Path, files: RemoteFiles) -> None:
+    record = upload(tmp_path, make_remote(files))
+    expected = everything(tmp_path / "one" / "build" / "tiny")
+    assert restore(tmp_path, make_remote(files), record) == expected
+    # The second lookup needs no server.
+    local = make_machine(tmp_path / "two", make_remote(FaultyFiles(files, refuse)))
+    assert find(local, record)
+    assert local.make_statistics().local_hits == 1
+    assert local.take_notes() == []
+
+
+def test_the_counts_of_a_run(tmp_path: Path, files: RemoteFiles) -> None:
+    one = make_machine(tmp_path / "one", make_remote(files))
+    record = make_cell(tmp_path / "one" / "build" / "tiny")
+    size = sum(map(len, everything(tmp_path / "one" / "build" / "tiny").values()))
+    assert find(one, record) is None
+    one.put([record], JobFolder(tmp_path / "one" / "build" / "tiny"))
+    one.finish()
+    counts = one.make_statistics()
+    assert (counts.local_hits, counts.remote_hits, counts.misses) == (0, 0, 1)
+    assert (counts.uploaded_cells, counts.uploaded_bytes) == (1, size)
+    two = make_machine(tmp_path / "two", make_remote(files))
+    entry = find(two, record)
+    assert entry is not None
+    two.download([entry])
+    (tmp_path / "out").mkdir()
+    two.restore(entry, tmp_path / "out")
+    counts = two.make_statistics()
+    assert (counts.local_hits, counts.remote_hits, counts.misses) == (0, 1, 0)
+    assert counts.restored_bytes == size
+    # Equal files are transferred once.
+    assert counts.downloaded_bytes == sum(
+        file.size for file in {file.sha256: file for file in entry.files}.values()
+    )
+    assert counts.failed_downloads == counts.failed_uploads == counts.rejected == 0
+
+
+def test_a_file_that_exists_is_not_uploaded_again(tmp_path: Path, files: RemoteFiles) -> None:
+    upload(tmp_path, make_remote(files))
+    again = make_remote(files)
+    upload(tmp_path, again)
+    counts = again.counts
+    assert (counts["uploaded_cells"], counts.get("uploaded_files", 0)) == (1, 0)
+
+
+def test_a_changed_file_is_a_miss_and_is_replaced(tmp_path: Path, folder: RemoteFiles) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    sha256 = record.artifact.sha256 if record.artifact else ""
+    blob = tmp_path / "server" / "blobs" / sha256[:2] / sha256
+    blob.write_bytes(b"GRAPH")  # the same size
+    remote = make_remote(folder)
+    assert restore(tmp_path, remote, record) == {}
+    assert "1 files with a wrong hash" in " ".join(remote.take_notes())
+    # The cell runs and is stored: its upload replaces the damaged file.
+    store = make_machine(tmp_path / "one", remote)
+    store.put([record], JobFolder(tmp_path / "one" / "build" / "tiny"))
+    assert store.finish() == []
+    assert blob.read_bytes() == b"graph"
+    assert restore(tmp_path, make_remote(folder), record)
+
+
+def test_a_lost_file_is_a_miss(tmp_path: Path, folder: RemoteFiles) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    sha256 = record.artifact.sha256 if record.artifact else ""
+    (tmp_path / "server" / "blobs" / sha256[:2] / sha256).unlink()
+    assert restore(tmp_path, make_remote(folder), record) == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"unsigned\n", b"unsigned\n{}", b"\xff" * 100])
+def test_a_damaged_entry_is_a_miss(tmp_path: Path, folder: RemoteFiles, content: bytes) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    [entry] = (tmp_path / "server" / "entries").rglob("*.json")
+    entry.write_bytes(content)
+    remote = make_remote(folder)
+    assert restore(tmp_path, remote, record) == {}
+    [note] = remote.take_notes()
+    assert "1 entry or file is ignored: 1 damaged" in note
+
+
+def test_an_entry_of_other_inputs_is_a_miss(tmp_path: Path, folder: RemoteFiles) -> None:
+    """Whoever can write to the server cannot move a result to another cell."""
+    record = upload(tmp_path, make_remote(folder))
+    other = {**PARTS, "entry": "changed"}
+    store = make_machine(tmp_path / "two", make_remote(folder))
+    key = make_machine(tmp_path / "one", make_remote(folder)).locate_entry(record)
+    target = store.locate_entry(record.model_copy(update={"fingerprint": other}))
+    names = [path.relative_to(store.path).as_posix() for path in (target,)]
+    [entry] = (tmp_path / "server" / "entries").rglob("*.json")
+    assert entry.name == key.name
+    moved = tmp_path / "server" / names[0]
+    moved.parent.mkdir(parents=True)
+    entry.rename(moved)
+    results = store.find_all({record.cell: other}, lambda r: r.fingerprint == other)
+    assert results[record.cell].entry is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "note"),
+    [
+        (KEY, KEY, None),
+        (KEY, None, None),
+        (None, None, None),
+        (None, KEY, "1 not signed"),
+        (OTHER_KEY, KEY, "1 signed with another key or changed"),
+    ],
+)
+def test_only_entries_with_the_key_of_the_reader_are_restored(
+    tmp_path: Path,
+    folder: RemoteFiles,
+    writer: SigningKey | None,
+    reader: SigningKey | None,
+    note: str | None,
+) -> None:
+    record = upload(tmp_path, make_remote(folder, key=writer))
+    remote = make_remote(folder, key=reader)
+    assert bool(restore(tmp_path, remote, record)) == (note is None)
+    notes = remote.take_notes()
+    assert len(notes) == (note is not None)
+    assert (note or "") in " ".join(notes)
+
+
+def test_a_signed_entry_with_a_changed_record_is_a_miss(
+    tmp_path: Path, folder: RemoteFiles
+) -> None:
+    """An attacker can compute the hash of an entry, but not its signature."""
+    signed = upload(tmp_path, make_remote(folder, key=KEY))
+    [entry] = (tmp_path / "server" / "entries").rglob("*.json")
+    signature = entry.read_bytes().partition(b"\n")[0]
+    upload(tmp_path, make_remote(folder), content="poisoned graph")
+    forged = entry.read_bytes().partition(b"\n")[2]
+    entry.write_bytes(signature + b"\n" + forged)
+    assert restore(tmp_path, make_remote(folder, key=KEY), signed) == {}
+    assert restore(tmp_path, make_remote(folder), signed)
+
+
+def test_a_flaky_cell_is_removed(tmp_path: Path, folder: RemoteFiles) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    store = make_machine(tmp_path / "one", make_remote(folder))
+    flaky = record.model_copy(update={"flaky": ("pass", "fail")})
+    store.put([flaky], JobFolder(tmp_path / "one" / "build" / "tiny"))
+    store.finish()
+    assert restore(tmp_path, make_remote(folder), record) == {}
+
+
+def test_a_read_only_store_is_not_changed(tmp_path: Path, folder: RemoteFiles) -> None:
+    upload(tmp_path, make_remote(folder, is_read_only=True))
+    assert not (tmp_path / "server").exists()
+
+
+def test_an_old_entry_that_is_used_becomes_new(
+    tmp_path: Path, folder: RemoteFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = upload(tmp_path, make_remote(folder, key=KEY))
+    [entry] = (tmp_path / "server" / "entries").rglob("*.json")
+    before = entry.read_bytes(), entry.stat().st_mtime_ns
+    for age, is_same in ((3600.0, True), (-1.0, False)):
+        monkeypatch.setattr("exporter.plugins.store.remote_store._REFRESH_AGE", age)
+        # A reader without the key keeps the signature.
+        store = make_machine(tmp_path / f"age{age}", make_remote(folder))
+        found = find(store, record)
+        assert found is not None
+        store.download([found])
+        assert store.finish() == []
+        assert (entry.stat().st_mtime_ns == before[1]) == is_same
+        assert entry.read_bytes() == before[0]
+
+
+def test_a_missing_server_folder_is_empty(tmp_path: Path, files: RemoteFiles) -> None:
+    remote = make_remote(files)
+    store = make_machine(tmp_path / "one", remote)
+    record = make_cell(tmp_path / "one" / "build" / "tiny")
+    assert find(store, record) is None
+    assert store.take_notes() == []
+    upload(tmp_path, remote)
+
+
+@pytest.mark.parametrize("fault", [refuse, raise_foreign])
+def test_a_broken_server_is_a_miss_with_one_message(
+    tmp_path: Path, folder: RemoteFiles, fault: RemoteFiles
+) -> None:
+    broken = FaultyFiles(folder, fault)
+    store = make_machine(tmp_path / "one", make_remote(broken))
+    cells = [make_cell(tmp_path / "c", f"tiny/{opset}/cpu") for opset in range(9, 20)]
+    results = store.find_all({cell.cell: PARTS for cell in cells}, lambda _: True)
+    assert not any(result.entry for result in results.values())
+    [note] = store.take_notes()
+    reason = "Connection refused" if fault is refuse else "no credentials"
+    message = f"store: test://cells: it is not read any more in this run: {reason}; run"
+    assert note.startswith(message)
+    assert find(store, cells[0]) is None
+    # Not once for each cell; threads that already wait may still send their request.
+    assert broken.calls <= 8 + 3
+    assert store.take_notes() == []
+
+
+def test_a_full_server_fails_only_the_uploads(tmp_path: Path, folder: RemoteFiles) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    full = make_remote(FaultyFiles(folder, raise_full, kinds=("write",)))
+    store = make_machine(tmp_path / "two", full)
+    for opset in range(9, 20):
+        cell = make_cell(tmp_path / "two" / "build" / "tiny", f"tiny/{opset}/cpu", str(opset))
+        assert store.put([cell], JobFolder(tmp_path / "two" / "build" / "tiny")) == ""
+    [note] = store.finish()
+    assert "11 of 11 uploads failed: No space left on device" in note
+    assert store.make_statistics().failed_uploads == 11
+    assert find(store, record)
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize(("total", "silence"), [(0.2, 9.0), (9.0, 0.2)])
+def test_a_server_that_hangs_costs_at_most_the_time_limit(
+    tmp_path: Path, folder: RemoteFiles, after: int, total: float, silence: float
+) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    remote = make_remote(
+        FaultyFiles(folder, hang, after=after), limit=TimeLimit(total, min(silence, total))
+    )
+    start = time.monotonic()
+    restore(tmp_path, remote, record)
+    store = make_machine(tmp_path / "one", remote)
+    store.put([record], JobFolder(tmp_path / "one" / "build" / "tiny"))
+    notes = store.finish()
+    assert time.monotonic() - start < 0.2 + 1.0  # the second is for the other work
+    assert remote.waited_seconds < 0.4
+    reason = "the time limit of 0.2 s is exceeded" if total < 1 else "no response for 0.2 s"
+    assert any(reason in note for note in notes)
+
+
+def test_the_import_of_a_package_is_not_the_silence_of_the_server(
+    tmp_path: Path, folder: RemoteFiles
+) -> None:
+    record = upload(tmp_path, make_remote(folder))
+
+    def open_slowly() -> RemoteFiles:
+        time.sleep(0.4)
+        return folder
+
+    remote = RemoteStore("store", open_slowly, TimeLimit(20.0, 0.3))
+    assert restore(tmp_path, remote, record)
+    assert remote.take_notes() == []
+    slow = RemoteStore("store", open_slowly, TimeLimit(0.3, 0.3))
+    assert not restore(tmp_path / "slow", slow, record)
+    assert "the time limit of 0.3 s is exceeded" in slow.take_notes()[0]
+
+
+def test_a_slow_server_is_used_until_the_time_limit(tmp_path: Path, folder: RemoteFiles) -> None:
+    """The server responds to each request, but a run with many requests would take too long."""
+    slow = FaultyFiles(folder, lambda: time.sleep(0.05))
+    remote = make_remote(slow, limit=TimeLimit(0.5, 0.4))
+    cells = [make_cell(tmp_path / "c", f"m{index}/18/cpu") for index in range(400)]
+    store = make_machine(tmp_path / "one", remote)
+    start = time.monotonic()
+    store.find_all({cell.cell: PARTS for cell in cells}, lambda _: True)
+    assert 0.4 < time.monotonic() - start < 1.5
+    [note] = store.take_notes()
+    assert "the time limit of 0.5 s is exceeded" in note
+
+
+def test_the_test_of_the_access(folder: RemoteFiles) -> None:
+    assert make_remote(folder).test_access() == ""
+    assert make_remote(FaultyFiles(folder, raise_foreign)).test_access() == "no credentials"
+    hanging = make_remote(FaultyFiles(folder, hang), limit=TimeLimit(0.2, 0.1))
+    assert hanging.test_access() == "no response for 0.1 s"
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """Return the URL of a web server for the folder `server`."""
+    handler = partial(_QuietHandler, directory=str(tmp_path / "server"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def open_mirror(url: str) -> RemoteStore:
+    return RemoteStore("store", partial(open_files, url), TimeLimit(20.0, 20.0), is_read_only=True)
+
+
+def test_a_web_server_is_a_mirror(tmp_path: Path, folder: RemoteFiles, web: str) -> None:
+    record = upload(tmp_path, make_remote(folder))
+    expected = everything(tmp_path / "one" / "build" / "tiny")
+    assert restore(tmp_path, open_mirror(web), record) == expected
+    missing = make_cell(tmp_path / "c", "tiny/9/cpu")
+    mirror = open_mirror(web)
+    assert find(make_machine(tmp_path / "three", mirror), missing) is None
+    assert mirror.take_notes() == []
+
+
+def test_the_access_to_a_web_server(tmp_path: Path, web: str) -> None:
+    assert open_mirror(web).test_access() == "HTTP status 404"
+    (tmp_path / "server").mkdir()
+    assert open_mirror(web).test_access() == ""
+    with pytest.raises(OSError, match="unknown url type: file"):
+        HttpFiles(web.replace("http:", "file:")).require_root()

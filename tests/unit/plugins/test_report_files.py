@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.plugins.report_files import render_exports, write_reports
+from exporter.report.pages.page_files import MARK
+from tests.unit.factory import make_manifest, make_run, make_spec
+
+FILES = {
+    "COMPATIBILITY.md": MARK + "table\n",
+    "index.html": "page\n",
+    "models/alexnet.md": MARK + "page\n",
+}
+
+
+def test_every_page_is_written(tmp_path: Path) -> None:
+    write_reports(tmp_path / "reports", FILES)
+    for name, text in FILES.items():
+        assert (tmp_path / "reports" / name).read_text() == text
+    write_reports(tmp_path / "reports", FILES)
+    assert len(list((tmp_path / "reports").rglob("*"))) == 5, (
+        "the pages, their folder and the attributes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "conflicts"),
+    [
+        ("COMPATIBILITY.md", False),
+        ("models/alexnet.md", False),
+        ("badges/alexnet.svg", False),
+        ("baseline.json", True),
+        ("OPERATORS.md", True),
+    ],
+)
+def test_merges_of_pages_have_no_conflicts(tmp_path: Path, name: str, conflicts: bool) -> None:
+    def git(*arguments: str) -> int:
+        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path))
+        return subprocess.run(
+            ["git", *settings, *arguments], check=False, capture_output=True
+        ).returncode
+
+    def commit(text: str) -> None:
+        path = tmp_path / "reports" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        assert git("add", ".") == git("commit", "-qm", text) == 0
+
+    write_reports(tmp_path / "reports", FILES)
+    git("init", "-qb", "main")
+    commit("one\n")
+    git("checkout", "-qb", "branch")
+    commit("two\n")
+    git("checkout", "-q", "main")
+    commit("three\n")
+    assert (git("merge", "-q", "branch") != 0) is conflicts
+
+
+def test_attributes_of_the_project_are_kept(tmp_path: Path) -> None:
+    write_reports(tmp_path, FILES)
+    lines = (tmp_path / ".gitattributes").read_text().splitlines()[1:]
+    assert all(line.endswith(" merge=union linguist-generated") for line in lines)
+    assert not any("baseline" in line for line in lines)
+    (tmp_path / ".gitattributes").write_text("*.svg binary\n")
+    write_reports(tmp_path, FILES)
+    assert (tmp_path / ".gitattributes").read_text() == "*.svg binary\n"
+
+
+def test_only_pages_of_removed_models_are_deleted(tmp_path: Path) -> None:
+    write_reports(tmp_path, {**FILES, "models/gone.md": MARK + "old\n"})
+    unrelated = {
+        "models/README.md": "written by a person\n",
+        "models/notes.md": "# notes\n\n" + MARK,
+        "models/gone.txt": MARK,
+        "baseline.json": "{}",
+        "other/gone.md": MARK,
+    }
+    for name, text in unrelated.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "models" / "folder.md").mkdir()
+    (tmp_path / "models" / "link.md").symlink_to(tmp_path / "models" / "gone.txt")
+    write_reports(tmp_path, FILES)
+    assert not (tmp_path / "models" / "gone.md").exists()
+    for name, text in unrelated.items():
+        assert (tmp_path / name).read_text() == text
+    assert (tmp_path / "models" / "folder.md").is_dir()
+    assert (tmp_path / "models" / "link.md").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x.md",
+        "/x.md",
+        "models/../x.md",
+        "models/a/b.md",
+        "models/.x.md",
+        "x.md",
+        "x.html",
+        "",
+        "plugins/x.md",
+        "plugins/a/../x",
+        "plugins/a/b/c",
+        "plugins/a/.x",
+    ],
+)
+def test_an_unknown_name_is_an_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown names of a report"):
+        write_reports(tmp_path / "reports", {**FILES, name: "x"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_badges_of_removed_models_are_deleted(tmp_path: Path) -> None:
+    run = make_run()
+    write_reports(tmp_path, render_exports(make_manifest(make_spec("a"), make_spec("b")), run))
+    (tmp_path / "badges" / "own.svg").write_text("<svg/>")
+    (tmp_path / "badges" / "own.json").write_text("{}")
+    write_reports(tmp_path, render_exports(make_manifest(make_spec("b")), run))
+    names = sorted(path.name for path in (tmp_path / "badges").iterdir())
+    assert names == ["b.json", "b.svg", "own.json", "own.svg"]
+
+
+@pytest.mark.parametrize("folder", ["models", "badges", "plugins/a"])
+def test_pages_are_not_written_through_a_symlink(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "reports" / folder).parent.mkdir(parents=True)
+    (tmp_path / "reports" / folder).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ExporterError, match="is a symlink") as caught:
+        write_reports(tmp_path / "reports", {**FILES, "plugins/a/x.txt": "x"})
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_an_equal_page_is_not_written_and_a_symlink_is_replaced(
+    tmp_path: Path,
+) -> None:
+    files = {"COMPATIBILITY.md": MARK + "same", "models/a.md": MARK + "same"}
+    write_reports(tmp_path, files)
+    before = (tmp_path / "COMPATIBILITY.md").stat().st_ctime_ns
+    page, elsewhere = tmp_path / "models/a.md", tmp_path / "elsewhere"
+    page.rename(elsewhere)
+    page.symlink_to(elsewhere)
+    write_reports(tmp_path, files)
+    assert (tmp_path / "COMPATIBILITY.md").stat().st_ctime_ns == before
+    assert not page.is_symlink()
+    write_reports(tmp_path, {**files, "COMPATIBILITY.md": MARK + "more"})
+    assert (tmp_path / "COMPATIBILITY.md").read_text() == MARK + "more"
+
+
+def test_files_of_removed_plugins_are_deleted(tmp_path: Path) -> None:
+    write_reports(tmp_path, {**FILES, "plugins/a/x.bin": b"\x00", "plugins/b/y.txt": "text"})
+    assert (tmp_path / "plugins/a/x.bin").read_bytes() == b"\x00"
+    write_reports(tmp_path, {**FILES, "plugins/b/y.txt": "text"})
+    assert not (tmp_path / "plugins/a/x.bin").exists()
+    assert (tmp_path / "plugins/b/y.txt").read_text() == "text"

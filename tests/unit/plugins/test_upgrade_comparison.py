@@ -1,0 +1,100 @@
+"""An upgrade is compared with the results in place, cell by cell and file by file."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.gate.finding import FindingKind
+from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
+from exporter.plugins.rehearse.upgrade_comparison import UpgradeComparison, compare_upgrade
+from exporter.records.baseline import parse_cell
+from exporter.records.record import Record, Status
+from tests.unit.factory import make_artifact, make_record, make_run
+
+CELL = parse_cell("alexnet/18/cpu")
+PASS, FAIL = make_record(CELL), make_record(CELL, Status.FAIL, check="values")
+
+
+def compare(
+    before: Record | None, after: Record | None, gate: Gate = DEFAULT_GATE
+) -> UpgradeComparison:
+    runs = (make_run(*filter(None, (record,))) for record in (before, after))
+    return compare_upgrade(*runs, frozenset({CELL}), gate)
+
+
+def test_equal_results_have_no_difference() -> None:
+    comparison = compare(PASS, PASS)
+    assert not comparison.findings
+    assert not comparison.changed_files
+    assert (comparison.cells, comparison.files) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (PASS, FAIL, FindingKind.NEWLY_RED),
+        (PASS, make_record(CELL, Status.UNAVAILABLE), FindingKind.NEWLY_UNAVAILABLE),
+        (PASS, None, FindingKind.MISSING),
+        (None, None, FindingKind.MISSING),
+        (None, FAIL, FindingKind.NEW_RED),
+        (FAIL, make_record(CELL, Status.CRASH), FindingKind.WORSE),
+    ],
+    ids=["red", "unavailable", "lost", "without-results", "new", "worse"],
+)
+def test_a_loss_is_a_regression(
+    before: Record | None, after: Record | None, kind: FindingKind
+) -> None:
+    assert [each.kind for each in compare(before, after).regressions] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (FAIL, PASS, FindingKind.FIXED),
+        (make_record(CELL, Status.XFAIL), make_record(CELL, Status.XPASS), FindingKind.XPASS),
+        (FAIL, make_record(CELL, Status.FAIL, check="axes"), FindingKind.CHANGED),
+        (PASS, make_record(CELL, Status.XFAIL), FindingKind.NEWLY_EXPECTED),
+    ],
+    ids=["fixed", "passes", "changed", "foreseen"],
+)
+def test_a_difference_without_a_loss_is_no_regression(
+    before: Record, after: Record, kind: FindingKind
+) -> None:
+    comparison = compare(before, after)
+    assert [each.kind for each in comparison.findings] == [kind]
+    assert not comparison.regressions
+
+
+def test_the_policy_of_the_project_decides() -> None:
+    gate = Gate(policy=GatePolicy(newly_red="warn"), models=())
+    comparison = compare(PASS, FAIL, gate)
+    assert [each.action for each in comparison.findings] == ["warn"]
+    assert not comparison.regressions
+
+
+def test_cells_that_are_not_selected_are_ignored() -> None:
+    other = make_record("alexnet/17/cpu", Status.FAIL)
+    comparison = compare_upgrade(make_run(PASS), make_run(PASS, other), {CELL}, DEFAULT_GATE)
+    assert not comparison.findings
+
+
+def test_a_changed_file_is_listed_with_its_operators() -> None:
+    operators = {"Conv": 1, "Cast": 2}
+    file = make_artifact("alexnet", 18, sha256="1" * 64, operators=operators)
+    comparison = compare(PASS, make_record(CELL, artifact=file))
+    assert [each.change for each in comparison.changed_files] == ["+2 Cast, -1 Relu"]
+    file = make_artifact("alexnet", 18, sha256="1" * 64)
+    comparison = compare(PASS, make_record(CELL, artifact=file))
+    assert [each.change for each in comparison.changed_files] == [""]
+
+
+def test_other_weights_are_another_file() -> None:
+    file = make_artifact("alexnet", 18, external_data=("weights-1.data",))
+    assert compare(PASS, make_record(CELL, artifact=file)).changed_files
+
+
+def test_only_tools_with_another_version_are_listed() -> None:
+    old, new = ({"torch": "2.13.0", "onnx": version} for version in ("1.21", "1.22"))
+    runs = (make_run(PASS, tools=tools) for tools in (old, new))
+    comparison = compare_upgrade(*runs, {CELL}, DEFAULT_GATE)
+    assert comparison.changed_tools == {"onnx": ("1.21", "1.22")}

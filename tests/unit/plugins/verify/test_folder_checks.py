@@ -1,0 +1,452 @@
+"""A published folder is proved without torch, and each kind of damage makes it red."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import numpy_helper, parser
+
+from exporter.checks.protocol import hash_sample
+from exporter.cli.entry_point import exporter
+from exporter.core.errors import ExitCode
+from exporter.environments import EnvironmentDefinition, InstalledEnvironment
+from exporter.manifest import Axis, CustomOp, Device, Input, ModelSpec, Output
+from exporter.plugins.publish.child import verify_files
+from exporter.plugins.publish.published_folder import (
+    Allowance,
+    DataSet,
+    Publication,
+    PublishTarget,
+    TargetResult,
+)
+from exporter.plugins.publish.publisher import find_obstacle
+from exporter.plugins.verify import client
+from exporter.plugins.verify.child import check_folder
+from exporter.plugins.verify.client import (
+    DeviceVerdict,
+    FolderVerdict,
+    PublishedFile,
+    VerifyOptions,
+    _explain_release,
+    verify_folders,
+)
+from exporter.plugins.verify.command import _print_verdict
+from exporter.processes.child_call import MEMORY
+from exporter.records.record import CheckResult, Status
+from tests.unit.checks.contexts import make_reference, write
+from tests.unit.factory import make_artifact, make_record, make_spec
+
+TEXT = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[batch, 2] x) => (float[batch, 2] y) <float[2] w = {5000, 1}> { y = Mul(x, w) }
+"""
+#: It is right only if the batch is 3.
+BAKED = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[batch, 2] x) => (float[batch, 2] y)
+<float[3, 2] w = {5000, 1, 5000, 1, 5000, 1}> { y = Mul(x, w) }
+"""
+#: Its error of a thousandth in a small column is no error relative to the large one.
+ROUGH = TEXT.replace("{5000, 1}", "{5000, 1.001}")
+CPU = Device(name="cpu", runtime="onnxruntime")
+GPU = Device(name="gpu", runtime="onnxruntime", providers=("NoSuchProvider",))
+SPEC = make_spec(
+    "net",
+    inputs=(Input(name="x", shape=("batch", 2), at="args[0]"),),
+    outputs=(Output(name="y", shape=("batch", 2)),),
+    axes=(Axis(name="batch", example=3),),
+)
+SETS = (
+    DataSet(folder="test_data_set_0", name="declared", kind="declared", axes={"batch": 3}),
+    DataSet(folder="test_data_set_1", name="batch=7", kind="axis", axes={"batch": 7}),
+)
+
+
+def publish(folder: Path, text: str = TEXT, spec: ModelSpec = SPEC) -> Path:
+    """Write a folder as `publish` does: x * (5000, 1) for two sizes."""
+    folder.mkdir()
+    onnx.save(parser.parse_model(text), folder / "model.onnx")
+    samples = []
+    for index, item in enumerate(SETS):
+        x = np.random.default_rng(index).normal(size=(item.axes["batch"], 2)).astype(np.float32)
+        wide = x.astype(np.float64) * [5000, 1]
+        y = wide.astype(np.float32)
+        samples.append(write(folder, index, [x], [y], exact=[wide], name=item.name, kind=item.kind))
+        samples[-1] = samples[-1].model_copy(
+            update={
+                "axes": item.axes,
+                "exact": True,
+                "sha256": hash_sample(folder / item.folder),
+            }
+        )
+    reference = make_reference(*samples, noise=(6e-8,))
+    (folder / "reference.json").write_text(reference.to_json())
+    names = [path.relative_to(folder).as_posix() for path in folder.glob("*/*.pb")]
+    publication = Publication(
+        model="net",
+        opset=17,
+        is_green=True,
+        sha256=hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest(),
+        tools={},
+        data_sets=SETS,
+        allowed=(Allowance(output="y", atol=1e-6, rtol=0.0),),
+        records=(make_record("net/17/cpu"),),
+        sources={name: name for name in names},
+    )
+    (folder / "exporter.json").write_text(publication.to_json())
+    (folder / "contract.json").write_text(spec.to_json())
+    write_sums(folder)
+    return folder
+
+
+def write_sums(folder: Path) -> None:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "SHA256SUMS")
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
+        for path in files
+    ]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+
+
+def verify(
+    folder: Path, device: Device = CPU, file: Path | None = None, *, is_strict: bool = False
+) -> DeviceVerdict:
+    (verdict,) = check_folder(
+        PublishedFile(folder=folder, file=file, is_strict=is_strict),
+        Publication.model_validate_json((folder / "exporter.json").read_bytes()),
+        ModelSpec.model_validate_json((folder / "contract.json").read_bytes()),
+        devices=(device,),
+        root=folder,
+        kernels=None,
+    )
+    return verdict
+
+
+def test_a_right_folder_is_proved(tmp_path: Path) -> None:
+    verdict = verify(publish(tmp_path / "net"))
+    assert verdict.status is Status.PASS, verdict
+    assert [each.check for each in verdict.checks] == [
+        *("files", "opset", "wellformed", "signature", "placement", "determinism", "power"),
+        *("parity", "axes"),
+    ]
+
+
+def other_output(folder: Path) -> None:
+    path = folder / "test_data_set_1/output_0.pb"
+    wrong = numpy_helper.from_array(np.ones((7, 2), np.float32))
+    path.write_bytes(wrong.SerializeToString())
+
+
+def other_shape(folder: Path) -> None:
+    """PyTorch's output and the file's have a shape that the contract does not have."""
+    path = folder / "contract.json"
+    path.write_text(path.read_text().replace('"batch",\n        2', '"batch",\n        3'))
+
+
+def other_opset(folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx")
+    model.opset_import[0].version = 16
+    onnx.save(model, folder / "model.onnx")
+
+
+def no_reference(folder: Path) -> None:
+    (folder / "reference.json").unlink()
+
+
+def foreign_path(folder: Path) -> None:
+    edit_marker(folder, sources={"test_data_set_0/input_0.pb": "../secret.pb"})
+
+
+def hidden_data_set(folder: Path) -> None:
+    content = json.loads((folder / "exporter.json").read_text())
+    edit_marker(folder, data_sets=content["data_sets"][:1])
+
+
+def red(folder: Path) -> None:
+    edit_marker(folder, is_green=False, warning="fail at parity")
+
+
+def linked_model(folder: Path) -> None:
+    """The linked file is right today, and a copy of the folder lacks it."""
+    (folder / "model.onnx").rename(folder.parent / "elsewhere.onnx")
+    (folder / "model.onnx").symlink_to(folder.parent / "elsewhere.onnx")
+
+
+def pipe(name: str) -> Callable[[Path], None]:
+    def replace(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return replace
+
+
+def edit_marker(folder: Path, **fields: object) -> None:
+    content = json.loads((folder / "exporter.json").read_text())
+    (folder / "exporter.json").write_text(json.dumps({**content, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "check", "message"),
+    [
+        (other_output, "files", "the sample 'batch=7' differs from its hash"),
+        (other_shape, "signature", "dimension 1 of input 'x' is 2, declared 3"),
+        (other_opset, "opset", "the file has opset 16, expected 17"),
+        (no_reference, "files", "reference.json"),
+        (foreign_path, "files", "'../secret.pb' is not the name of a sample's file"),
+        (hidden_data_set, "files", "differ from those in exporter.json: test_data_set_1"),
+        (linked_model, "files", "expected regular files, which can be copied: model.onnx"),
+        (pipe("model.onnx"), "files", "expected regular files, which can be copied: model.onnx"),
+        (pipe("weights.data"), "files", "expected regular files, which can be copied: weights"),
+        (red, "files", "it was published although it is red: fail at parity"),
+    ],
+)
+def test_a_wrong_folder_is_red_although_its_hashes_match(
+    tmp_path: Path, damage: Callable[[Path], None], check: str, message: str
+) -> None:
+    folder = publish(tmp_path / "net")
+    damage(folder)
+    write_sums(folder)
+    verdict = verify(folder)
+    assert verdict.status.is_red
+    assert verdict.check == check
+    assert message in verdict.message
+
+
+def test_a_list_of_hashes_is_a_file(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "net")
+    pipe("SHA256SUMS")(folder)
+    assert "expected regular files, which can be copied: SHA256SUMS" in verify(folder).message
+    assert "was not written by `exporter publish`" in find_obstacle(folder)
+
+
+@pytest.mark.parametrize(
+    ("device", "has_limit"),
+    [(CPU, True), (Device(name="ov", runtime="openvino"), True), (GPU, False)],
+)
+def test_the_time_and_the_memory_of_a_folder_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, has_limit: bool
+) -> None:
+    calls: list[tuple[float, Mapping[str, str]]] = []
+
+    def call(_: str, __: object, ___: object, environment: Any, *, seconds: float) -> Any:
+        calls.append((seconds, environment))
+        return ()
+
+    monkeypatch.setattr(client, "call_in_child", call)
+    folder = publish(tmp_path / "net", spec=SPEC.model_copy(update={"timeout": 1e9}))
+    options = VerifyOptions(devices=(device,), root=tmp_path, manifest=None, environment={})
+    assert list(verify_folders([PublishedFile(folder=folder)], options)) == []
+    ((seconds, environment),) = calls
+    assert seconds == 3600
+    assert (int(environment.get(MEMORY, 0)) > 1 << 28) is has_limit
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "contract.json", "test_data_set_0/input_0.pb"])
+def test_a_changed_file_is_red(tmp_path: Path, name: str) -> None:
+    folder = publish(tmp_path / "net")
+    (folder / name).write_bytes((folder / name).read_bytes() + b"\n")
+    verdict = verify(folder)
+    assert verdict.check == "files"
+    assert f"{name} has another hash" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("name", "is_red"),
+    [
+        (".gitattributes", False),
+        (".cache/huggingface/CACHEDIR.TAG", False),
+        ("model.sig", False),
+        ("test_data_set_0/.DS_Store", False),
+        ("test_data_set_0/input_1.pb", True),
+    ],
+)
+def test_a_file_that_nothing_refers_to_is_a_note(tmp_path: Path, name: str, is_red: bool) -> None:
+    folder = publish(tmp_path / "net")
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).touch()
+    verdict = verify(folder)
+    (files,) = (each for each in verdict.checks if each.check == "files")
+    assert files.status is (Status.FAIL if is_red else Status.PASS)
+    assert f"{name} is not in SHA256SUMS" in files.message if is_red else name in files.message
+    strict = verify(folder, is_strict=True)
+    assert strict.status is Status.FAIL
+    assert f"{name} is not in SHA256SUMS" in strict.message
+
+
+@pytest.mark.parametrize(
+    ("status", "runtime", "message"),
+    [
+        (
+            Status.ERROR,
+            "onnxruntime 1.17.3",
+            "the file needs ONNX Runtime 1.18, and onnxruntime 1.17.3 is installed; install "
+            + "'onnxruntime>=1.18', or use opset 16",
+        ),
+        (Status.ERROR, "onnxruntime 1.18.0", "no IR"),
+        (Status.UNAVAILABLE, "onnxruntime 1.17.3", "no IR"),
+        (Status.ERROR, "openvino 2026.4.1", "no IR"),
+    ],
+)
+def test_the_reason_of_a_file_that_cannot_run_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: Status, runtime: str, message: str
+) -> None:
+    """`make_record` has IR version 10, the sibling IR version 8."""
+    item = PublishedFile(folder=publish(tmp_path / "18"))
+    publication = Publication.model_validate_json((item.folder / "exporter.json").read_bytes())
+    artifact = make_artifact("net", 16, ir_version=8)
+    older = publication.model_copy(
+        update={"opset": 16, "records": (make_record("net/16/cpu", artifact=artifact),)}
+    )
+    (publish(tmp_path / "16") / "exporter.json").write_text(older.to_json())
+    passed = (CheckResult(check="files", status=Status.PASS, message="note"),)
+    verdict = DeviceVerdict(
+        device="cpu", status=status, message="no IR", runtime=runtime, checks=passed
+    )
+    verdict = _explain_release(item, publication, verdict)
+    _print_verdict(FolderVerdict(path="net/18", model="net", opset=18, verdict=verdict))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"{status:12}  net/18 on cpu: {message}", "    note: note"]
+
+
+def test_a_file_that_is_right_only_at_the_exported_size_is_red(tmp_path: Path) -> None:
+    verdict = verify(publish(tmp_path / "net", BAKED))
+    statuses = {each.check: each.status for each in verdict.checks}
+    assert (statuses["parity"], statuses["axes"]) == (Status.PASS, Status.FAIL)
+    assert verdict.status is Status.FAIL
+    assert "batch=7: the runtime fails" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(TEXT, Status.PASS), (BAKED, Status.FAIL), (ROUGH, Status.FAIL)]
+)
+def test_another_file_is_proved_with_the_test_data(
+    tmp_path: Path, text: str, status: Status
+) -> None:
+    other = tmp_path / "other.onnx"
+    onnx.save(parser.parse_model(text.replace("net (", "another (")), other)
+    assert verify(publish(tmp_path / "net"), file=other).status is status
+
+
+def test_a_missing_device_is_unavailable_but_hides_no_failure(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "net")
+    assert verify(folder, GPU).status is Status.UNAVAILABLE
+    (folder / "contract.json").write_text((folder / "contract.json").read_text() + "\n")
+    assert verify(folder, GPU).check == "files"
+
+
+def test_a_folder_is_verified_before_it_is_published(tmp_path: Path) -> None:
+    """The CPU runs the file if its device is unavailable."""
+    folder = publish(tmp_path / "net")
+
+    def verify_target() -> TargetResult:
+        target = PublishTarget(opset=17, devices=(GPU,), folder=folder)
+        (result,) = verify_files(SPEC, folder, (target,))
+        return result
+
+    proved = verify_target()
+    assert proved.problems == ()
+    assert proved.notes[0].startswith("not loaded on gpu, which is unavailable")
+    onnx.save(parser.parse_model(BAKED), folder / "model.onnx")
+    (problem,) = verify_target().problems
+    assert problem.startswith("ONNX Runtime on the CPU: axes: batch=7: the runtime fails")
+    (folder / "model.onnx").unlink()
+    assert "model.onnx" in "; ".join(verify_target().problems)
+    (folder / "reference.json").unlink()
+    assert verify_target().problems[0].startswith("reference.json")
+
+
+def test_kernels_come_only_from_the_project(tmp_path: Path) -> None:
+    """A published contract must not name code that is imported."""
+    kernels = (CustomOp(name="my::Op", reference="os:remove"),)
+    folder = publish(tmp_path / "net", spec=SPEC.model_copy(update={"custom_ops": kernels}))
+    verdict = verify(folder)
+    assert verdict.status is Status.UNAVAILABLE
+    assert "run the command in the project of the entry" in verdict.message
+
+
+def test_a_folder_is_proved_by_a_process_without_torch(tmp_path: Path) -> None:
+    for name in ("torch", "onnxscript"):
+        (tmp_path / "blocked" / name).mkdir(parents=True)
+        source = "raise ImportError('blocked')\n"
+        (tmp_path / "blocked" / name / "__init__.py").write_text(source)
+    root = Path(__file__).parents[4]
+    environment = {"PYTHONPATH": f"{tmp_path / 'blocked'}:{root}"}
+    folders = (publish(tmp_path / "net"), tmp_path / "unreadable")
+    folders[1].mkdir()
+    (folders[1] / "exporter.json").write_text("{}")
+    options = VerifyOptions(devices=(CPU,), root=tmp_path, manifest=None, environment=environment)
+    files = [PublishedFile(folder=folder) for folder in folders]
+    proved, unreadable = verify_folders(files, options)
+    assert (proved.verdict.status, proved.model, proved.opset) == (Status.PASS, "net", 17)
+    assert unreadable.verdict.status is Status.ERROR
+    assert "cannot be read" in unreadable.verdict.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["missing"], ExitCode.NOTHING_SELECTED, "missing: does not exist"),
+        (["."], ExitCode.NOTHING_SELECTED, ".: contains no folder of `exporter publish`"),
+        (["net.onnx"], ExitCode.MANIFEST, "net.onnx: is a file; add `--entry MODEL`"),
+        (
+            ["net.onnx", "--entry", "a", "--reference", "b"],
+            ExitCode.MANIFEST,
+            "pass one of the two",
+        ),
+        (
+            ["missing.onnx", "--entry", "a"],
+            ExitCode.NOTHING_SELECTED,
+            "missing.onnx: is not a file",
+        ),
+        (["net.onnx", "--entry", "net/last"], ExitCode.MANIFEST, "expected MODEL or MODEL/OPSET"),
+        ([".", "--device", "cpi"], ExitCode.MANIFEST, "no device has the name 'cpi'; use one of"),
+    ],
+)
+def test_bad_input_has_a_message(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: ExitCode,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").touch()
+    error = CliRunner().invoke(exporter, ["verify", *arguments]).exception
+    assert message in str(error)
+    assert getattr(error, "exit_code", None) == code
+
+
+def test_the_environment_of_a_device_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (
+        '[tool.exporter.environments.own]\nrequirements = ["onnxruntime"]\n'
+        '[tool.exporter.devices.other]\nruntime = "onnxruntime"\nenvironment = "own"\n'
+        'providers = ["CPUExecutionProvider"]\n'
+        '[tool.exporter.evidence]\nother = { age = "30d", elsewhere = true }\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(settings)
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests/net.toml").write_text("format = 1\n")
+    publish(tmp_path / "net")
+
+    def install(definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
+        (folder / definition.key).mkdir(parents=True)
+        (folder / definition.key / "environment.json").touch()
+        return InstalledEnvironment(folder=Path(sys.prefix), packages={})
+
+    monkeypatch.setattr("exporter.pipeline.environments.install_environment", install)
+    arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
+    result = CliRunner().invoke(exporter, arguments)
+    assert "creating the environment own: onnxruntime" in result.stderr
+    assert result.stdout.startswith("pass "), result.output

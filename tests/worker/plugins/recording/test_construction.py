@@ -1,0 +1,104 @@
+"""A construction is `init`, code, or a reason."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import functools
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from exporter.plugins.recording.child.construction import Describer
+
+
+class Kind(enum.Enum):
+    SMALL = 1
+
+
+@dataclasses.dataclass
+class Settings:
+    width: int
+    kind: Kind = Kind.SMALL
+
+
+class Net(nn.Module):
+    def __init__(self, value: Any = None, *others: Any, width: int = 1, **options: Any) -> None:
+        super().__init__()
+
+
+def describe(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    model = Net()
+    calls = {id(model): (weakref.ref(model), args, kwargs)}
+    inner = args[0] if args else None
+    if isinstance(inner, nn.Module):
+        calls[id(inner)] = (weakref.ref(inner), (2, 3), {"bias": False})
+    return Describer(calls).describe(model)
+
+
+def test_plain_arguments_are_init_by_name() -> None:
+    content = describe("a", width=3, extra=[1, 2.5, True])
+    assert content["init"] == {"value": "a", "width": 3, "extra": [1, 2.5, True]}
+    assert (content["name"], content["code"]) == ("Net", "")
+    assert Path(content["file"]).name == "test_construction.py"
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ((1,), "(1,)"),
+        (float("inf"), 'float("inf")'),
+        (torch.float16, "torch.float16"),
+        (torch.relu, "torch.relu"),
+        (nn.ReLU, "torch.nn.modules.activation.ReLU"),
+        (Kind.SMALL, f"{__name__}.Kind.SMALL"),
+        (Settings(3), f"{__name__}.Settings(width=3, kind={__name__}.Kind.SMALL)"),
+        (
+            functools.partial(nn.ReLU, inplace=True),
+            "functools.partial(torch.nn.modules.activation.ReLU, inplace=True)",
+        ),
+        ({"a": Path("x")}, "{'a': pathlib.Path('x')}"),
+        (torch.tensor([1.5]), "torch.tensor([1.5], dtype=torch.float32)"),
+    ],
+)
+def test_other_values_are_code_that_gives_them_again(value: object, code: str) -> None:
+    content = describe(value)
+    assert content["init"] is None
+    assert ast.dump(ast.parse(content["code"])) == ast.dump(ast.parse(f"{__name__}.Net({code})"))
+    names = {name: __import__(name, fromlist=["_"]) for name in content["imports"]}
+    roots = {name.partition(".")[0]: __import__(name) for name in names}
+    again = eval(code, roots)
+    assert repr(again) == repr(value)
+    assert content["reason"] == "`value` of Net has no notation in TOML"
+
+
+def test_modules_are_nested_calls() -> None:
+    content = describe(nn.Linear(2, 3, bias=False))
+    assert "torch.nn.modules.linear.Linear(2, 3, bias=False)" in content["code"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (lambda x: x, "a lambda has no name that can be imported"),
+        (object(), "a value of the class object has no expression"),
+        (torch.zeros(1000), "a value of the class Tensor has no expression"),
+    ],
+)
+def test_a_value_without_an_expression_has_a_reason(value: object, reason: str) -> None:
+    content = describe(value)
+    assert (content["init"], content["reason"]) == (None, reason)
+
+
+def test_a_local_class_and_an_unknown_constructor_have_a_reason() -> None:
+    class Local(nn.Module):
+        pass
+
+    assert Describer({}).describe(Local())["reason"] == "Local is defined inside a function"
+    reason = "the constructor of Net was not observed"
+    assert Describer({}).describe(Net())["reason"] == reason

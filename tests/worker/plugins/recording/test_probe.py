@@ -1,0 +1,243 @@
+"""The prober finds the axes of a model, their limits, and the relations of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from exporter.manifest import StateNames
+from exporter.manifest.loader import load_layers
+from exporter.plugins.recording.child.call_description import list_parameters, store_call
+from exporter.plugins.recording.child.probe import fit_size, probe
+from exporter.plugins.recording.observation import Observation, ProbeResult
+
+MODELS = """
+import torch
+from torch import nn
+
+
+class Cached(nn.Module):
+    def forward(self, new, past, mask):
+        return torch.cat([past, new], 1) * mask.unsqueeze(-1)
+
+
+class Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Conv2d(3, 4, 8, 8)
+
+    def forward(self, image):
+        assert image.shape[2] % 8 == 0 and image.shape[3] == 16
+        return self.net(image).flatten(2)
+
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 4), nn.Embedding(21, 4)
+
+    def forward(self, ids):
+        return {"hidden": self.words(ids) + self.places(torch.arange(ids.shape[1]))}
+
+
+class Selected(nn.Module):
+    def forward(self, x):
+        return x[x > 0]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.head(self.drop(self.body(x).tanh()))
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("needs a GPU")
+"""
+
+
+def run(root: Path, source: str, inputs: str, **fields: Any) -> ProbeResult:
+    """Return the facts; by default, of a source without a script."""
+    (root / "manifests").mkdir()
+    (root / "manifests/models.py").write_text(MODELS)
+    (root / "manifests/net.toml").write_text(
+        f'format = 1\n[models.net]\nsource = "models.py:{source}"\nopsets = 18\n'
+        f'inputs = [{inputs}]\noutputs = [{{ name = "y", shape = [] }}]\n'
+    )
+    spec = load_layers(root).manifest.models[0]
+    tensors = [{"at": "", "name": i.name, "dtype": i.dtype, "shape": i.shape} for i in spec.inputs]
+    observation = Observation.model_validate({"tensors": tensors, **fields})
+    return probe(spec, str(root), observation)
+
+
+def test_dimensions_that_change_together_are_axes_and_sums(tmp_path: Path) -> None:
+    inputs = ", ".join(
+        f'{{ name = "{name}", shape = {shape} }}'
+        for name, shape in (("new", [2, 5, 4]), ("past", [2, 3, 4]), ("mask", [2, 8]))
+    )
+    result = run(tmp_path, "Cached", inputs)
+    batch, new, past = result.inputs[0][0], result.inputs[0][1], result.inputs[1][1]
+    assert batch == result.inputs[1][0] == result.inputs[2][0] == "batch"
+    total = result.inputs[2][1]
+    assert result.axes[str(total)] == {"sum": [new, past]}
+    assert len({batch, new, past, total}) == 4
+    assert result.outputs[0].shape[1] == total
+
+
+def test_multiples_and_fixed_sizes_are_limits(tmp_path: Path) -> None:
+    inputs = '{ name = "image", shape = [1, 3, 32, 16] }'
+    result = run(tmp_path, "Patches", inputs)
+    assert result.inputs == (("batch", 3, "height", 16),)
+    assert result.axes["height"] == {"multiple_of": 8}
+    label = str(result.outputs[0].shape[2])
+    assert result.axes[label] == {"of": "height", "stride": 4}
+
+
+def test_tables_limit_ids_and_lengths(tmp_path: Path) -> None:
+    fill = 'dtype = "int64", fill = { randint = [0, 9] }'
+    inputs = f'{{ name = "ids", shape = [2, 7], {fill} }}'
+    dynamic = {0: {"name": "b"}, 1: {"name": "seq"}}
+    ids = {"at": "args[0]", "name": "ids", "dtype": "int64", "shape": (2, 7), "dynamic": dynamic}
+    result = run(tmp_path, "Table", inputs, kind="export", tensors=[ids])
+    assert result.rows == {"ids": 50}
+    assert result.inputs == (("b", "seq"),)
+    assert result.axes == {"b": {}, "seq": {"max": 21}}
+    assert (result.outputs[0].name, result.outputs[0].shape) == ("hidden", ("b", "seq", 4))
+
+
+def test_a_size_that_depends_on_values_is_an_axis_of_its_own(tmp_path: Path) -> None:
+    result = run(tmp_path, "Selected", '{ name = "x", shape = [3, 5] }', kind="export")
+    assert result.inputs == ((3, 5),)
+    assert result.axes == {"output_0": {}}
+    assert result.notes == ("axis output_0: no relation to the inputs was measured",)
+
+
+def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
+    result = run(tmp_path, "Broken", '{ name = "x", shape = [3] }')
+    assert "needs a GPU" in result.problem
+
+
+@pytest.mark.parametrize(
+    ("compute", "rule"),
+    [
+        (lambda n, m: 7, 7),
+        (lambda n, m: n, "n"),
+        (lambda n, m: n + 2, {"sum": ["n", 2]}),
+        (lambda n, m: n - 2, {"difference": ["n", 2]}),
+        (lambda n, m: 3 * n, {"product": ["n", 3]}),
+        (lambda n, m: n // 4, {"of": "n", "stride": 4}),
+        (lambda n, m: (n - 1) // 2 + 1, {"of": "n", "stride": 2, "kernel": 1}),
+        (lambda n, m: (n + 4 - 3) // 2 + 1, {"of": "n", "stride": 2, "kernel": 1, "padding": 1}),
+        (lambda n, m: n + m, {"sum": ["n", "m"]}),
+        (lambda n, m: n * m * 2, {"product": ["n", "m", 2]}),
+        (lambda n, m: n * n, {}),
+    ],
+)
+def test_sizes_have_the_simplest_rule(compute: Callable[[int, int], int], rule: object) -> None:
+    pairs = [
+        (11, 6),
+        (12, 6),
+        (13, 6),
+        (14, 6),
+        (16, 6),
+        (19, 6),
+        (8, 6),
+        (11, 7),
+        (11, 9),
+        (12, 8),
+    ]
+    samples = [({"n": n, "m": m}, compute(n, m)) for n, m in pairs]
+    assert fit_size(samples) == rule
+
+
+def observe(model: nn.Module, root: Path, **fields: object) -> dict[str, object]:
+    """Return the fields of the observation of a call with one input."""
+    paths = store_call(model, (torch.linspace(-2, 2, 6).reshape(2, 3),), {}, None, root)
+    return {"kind": "export", **paths, **fields}
+
+
+def compare(root: Path, observation: dict[str, object]) -> ProbeResult:
+    return run(root, "Net", '{ name = "x", shape = [2, 3] }', **observation)
+
+
+def change_head(model: nn.Module) -> None:
+    other = build(8)
+    model.head.load_state_dict(other.head.state_dict())
+
+
+def average(model: nn.Module) -> None:
+    other = build(8).state_dict()
+    mean = {key: (each + other[key]) / 2 for key, each in model.state_dict().items()}
+    model.load_state_dict(mean)
+
+
+def patch(model: nn.Module) -> None:
+    type(model).forward = lambda self, x: self.head(x) + 1
+
+
+def add_hook(model: nn.Module) -> None:
+    model.register_forward_hook(lambda module, args, returned: returned.relu())
+
+
+@pytest.mark.parametrize(
+    ("change", "is_loaded", "difference"),
+    [
+        (lambda model: None, True, ""),
+        (lambda model: model.train(), True, ""),
+        (change_head, True, "other weights than the script's"),
+        (change_head, False, "other weights than the script's"),
+        (average, True, "other weights than the script's"),
+        (patch, True, "other outputs than the script's"),
+        (add_hook, True, "other outputs than the script's"),
+    ],
+)
+def test_another_model_is_a_difference(
+    tmp_path: Path, change: Callable[[nn.Module], object], is_loaded: bool, difference: str
+) -> None:
+    model = build()
+    torch.save({"model": wrap(model.state_dict()), "epoch": 3}, tmp_path / "w.ckpt")
+    change(model)
+    files = [str(tmp_path / "w.ckpt")]
+    observation = observe(model, tmp_path, is_loaded=is_loaded, files=files)
+    result = compare(tmp_path, observation)
+    assert result.problem == ""
+    assert result.difference.startswith(difference) if difference else not result.difference
+    if not difference:
+        assert result.weights == files[0]
+        assert result.weights_names == StateNames(key="model", strip="module.")
+
+
+def test_weights_of_no_file_are_initial_values_if_none_were_loaded(tmp_path: Path) -> None:
+    result = compare(tmp_path, observe(build(), tmp_path))
+    assert (result.difference, result.weights) == ("", "")
+    assert "the weights are initial values" in result.notes[0]
+
+
+def build(seed: int = 7) -> nn.Module:
+    """Return `Net` with other weights than the seed 0 gives."""
+    content: dict[str, Any] = {}
+    exec(MODELS, content)
+    torch.manual_seed(seed)
+    model: nn.Module = content["Net"]()
+    return model
+
+
+def wrap(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"module.{key}": value for key, value in state.items()}
+
+
+def test_a_compiled_module_has_the_names_of_its_schema(tmp_path: Path) -> None:
+    traced = torch.jit.trace(build().eval(), torch.rand(2, 3))
+    traced.save(str(tmp_path / "net.pt"))
+    assert list_parameters(torch.jit.load(str(tmp_path / "net.pt"))) == ["x"]
+    assert list_parameters(traced) == ["x"]

@@ -1,0 +1,129 @@
+"""The review of a reference when a file differs from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from exporter.checks.protocol import hash_sample, read_sample
+from exporter.jobs import JobFolder, Reference
+from exporter.manifest import Axis, ModelSpec
+from exporter.plugins.review import review
+from exporter.plugins.review.review import is_worth_review, review_reference
+from exporter.records.record import CheckResult, Record, Stage, Status
+from exporter.worker.model.source_loader import load_model
+from exporter.worker.reference.reference_run import compute_reference
+from tests.traps.ends import ENDS
+from tests.traps.ties import TIES
+from tests.traps.trap import ROOT as TRAP_ROOT
+from tests.unit.factory import make_record
+from tests.worker.contracts import ROOT, make_contract
+
+#: 4 -> 3, at a batch of 100.
+WIDE = make_contract("Affine", axes=(Axis(name="batch", example=100),))
+SPECS = {trap.name: trap.spec for trap in (*TIES, *ENDS)}
+
+
+def make_failure(*excess: float, status: Status = Status.FAIL) -> Record:
+    checks = [
+        CheckResult(check="axes", status=Status.FAIL, metrics={"of_limit": one}) for one in excess
+    ]
+    record = make_record("net/18/cpu", status, checks=tuple(checks))
+    return record.model_copy(update={"stage": Stage.PARITY})
+
+
+def run_review(
+    spec: ModelSpec, folder: Path, *excess: float, root: Path = TRAP_ROOT
+) -> tuple[Reference, Reference]:
+    model, files = load_model(spec, root), JobFolder(folder)
+    first = compute_reference(model, spec, root, files)
+    return first, review_reference(model, spec, files, first, make_failure(*excess))
+
+
+def test_only_compared_values_are_worth_a_review(tmp_path: Path) -> None:
+    first, reviewed = run_review(WIDE, tmp_path, 1.5, root=ROOT)
+    assert is_worth_review(make_failure(1.5), first)
+    assert is_worth_review(make_failure(1.5, float("inf")), first)
+    assert not is_worth_review(make_failure(), first)
+    assert is_worth_review(make_failure(1.5, status=Status.INCONCLUSIVE), first)
+    assert not is_worth_review(make_failure(1.5, status=Status.ERROR), first)
+    assert not is_worth_review(make_failure(1.5), reviewed)
+
+
+@pytest.mark.parametrize(("excess", "is_measured"), [(1.5, True), (float("inf"), False)])
+def test_float64_helps_only_if_numbers_differ(
+    excess: float, is_measured: bool, tmp_path: Path
+) -> None:
+    first, reviewed = run_review(WIDE, tmp_path, excess, root=ROOT)
+    assert not first.is_measured_everywhere
+    assert reviewed.is_measured_everywhere is is_measured
+
+
+def test_the_noise_of_plain_float32_is_added(tmp_path: Path) -> None:
+    spec = SPECS["cumulative sum of 20,000 elements"]
+    first, reviewed = run_review(spec, tmp_path, 1.5)
+    for before, after in zip(first.samples, reviewed.samples, strict=True):
+        if before.scales:
+            assert before.noise[0] is not None
+            assert after.noise[0] is not None
+            assert 3 * before.noise[0] < after.noise[0] < 1e-4
+    assert reviewed.noise == first.noise
+
+
+class Rejection(TorchDispatchMode):
+    """Fails at the first operator, as torch.cond of torch 2.15 does under a dispatch mode."""
+
+    def __torch_dispatch__(self, *_: object, **__: object) -> None:
+        raise RuntimeError("no dispatch mode")
+
+
+def test_a_model_that_rejects_other_rounding_keeps_its_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review, "round_differently", lambda _: Rejection())
+    first, reviewed = run_review(WIDE, tmp_path, float("inf"), root=ROOT)
+    assert [each.noise for each in reviewed.samples] == [each.noise for each in first.samples]
+
+
+def test_the_selections_are_written(tmp_path: Path) -> None:
+    spec = SPECS["topk of equal values"]
+    _, reviewed = run_review(spec, tmp_path, float("inf"))
+    for sample in reviewed.samples:
+        path = JobFolder(tmp_path).sample(sample.index)
+        assert hash_sample(path) == sample.sha256
+        data = read_sample(path, spec)
+        values, indices = data.selections
+        assert values is None
+        assert indices is not None
+        assert indices.exact.all()
+        assert indices.margin == 0
+        assert indices.keys.shape == (sample.axes["batch"], 64)
+        assert not indices.is_first_promised
+
+
+def test_the_margin_of_a_tie_is_the_rounding_of_its_values(tmp_path: Path) -> None:
+    spec = SPECS["label of two sums that differ by rounding"]
+    _, reviewed = run_review(spec, tmp_path, float("inf"))
+    data = read_sample(JobFolder(tmp_path).sample(0), spec)
+    (labels,) = data.selections
+    assert labels is not None
+    assert not labels.exact.all()
+    assert 0 < labels.margin < 1e-4
+    assert labels.is_first_promised
+    assert reviewed.is_reviewed
+
+
+@pytest.mark.parametrize(
+    ("name", "is_omitted"),
+    [
+        ("equal inputs, of which rounding selects", True),
+        ("input of zeros inside the graph", False),
+    ],
+)
+def test_equal_values_need_a_stable_result(name: str, is_omitted: bool, tmp_path: Path) -> None:
+    first, reviewed = run_review(SPECS[name], tmp_path, float("inf"))
+    kept = {sample.name for sample in reviewed.samples}
+    omitted = {sample.name for sample in first.samples} - kept
+    assert omitted == ({"equal values of x", "rising values of x"} if is_omitted else set())

@@ -1,0 +1,162 @@
+"""A loop has the tokens of `generate`; a package with the few calls stands for transformers."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from exporter.jobs import JobFolder
+from exporter.manifest import Component, ModelSpec, Rollout, load_project
+from exporter.plugins import components
+from exporter.plugins.components import measure_interface, select_component
+from exporter.plugins.recording.entry import format_decoder, format_interface
+from exporter.plugins.recording.sources import Source
+from exporter.plugins.rollout import compute_rollout
+from exporter.records.record import Status
+from exporter.report.pages.templates import render
+from exporter.worker.process.failure import Failure
+from tests.traps.components import COMPONENTS, GPT2_LOOP, SWAPPED_LOOP, TOKENS_LOOP
+from tests.unit.manifest.projects import make_project
+from tests.worker import tiny_transformers
+from tests.worker.contracts import ROOT
+from tests.worker.tiny_transformers import PreTrainedModel
+
+(SPEC,) = (each.spec for each in COMPONENTS if each.name == "transformers: decode of GPT-2")
+CACHE_LOOP = GPT2_LOOP.model_copy(
+    update={"feeds": {name: each for name, each in GPT2_LOOP.feeds.items() if name != "logits"}}
+)
+RED = r"^rollout: step \d has other logits than `generate`, .*; correct `feeds` and `positions`$"
+
+
+def roll(folder: Path, loop: Rollout, model: torch.nn.Module | None = None) -> int:
+    torch.manual_seed(0)
+    spec = SPEC.model_copy(update={"rollout": loop})
+    model = model or select_component(PreTrainedModel(), spec, Component(name="decode"), ROOT)
+    with torch.no_grad():
+        return len(compute_rollout(model, spec, {}, JobFolder(folder)))
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tiny", "tiny.exporters.utils"):
+        monkeypatch.setitem(sys.modules, name, tiny_transformers)
+    monkeypatch.setattr(components, "_PACKAGE", "tiny")
+    monkeypatch.setattr(components, "require_package", lambda: None)
+
+
+def test_a_loop_with_the_tokens_of_generate(tmp_path: Path) -> None:
+    assert roll(tmp_path, GPT2_LOOP) == 32
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [GPT2_LOOP.model_copy(update={"positions": ()}), SWAPPED_LOOP, TOKENS_LOOP, CACHE_LOOP],
+    ids=["without positions", "keys as values", "without a cache", "without tokens"],
+)
+def test_another_loop_is_red(tmp_path: Path, loop: Rollout) -> None:
+    with pytest.raises(Failure, match=RED) as caught:
+        roll(tmp_path, loop)
+    assert caught.value.status is Status.FAIL
+
+
+def test_a_model_that_generates_needs_a_component(tmp_path: Path) -> None:
+    wrapper = torch.nn.Sequential(PreTrainedModel())
+    with pytest.raises(Failure, match="rollout: PreTrainedModel generates, and nothing compares"):
+        roll(tmp_path, GPT2_LOOP, wrapper)
+
+
+def load_decoder(folder: Path) -> ModelSpec:
+    """Return the spec that `exporter add` writes for the model."""
+    measured = measure_interface(PreTrainedModel(), SPEC)
+    files = {
+        "manifests/nets.py": "def net(): ...\n",
+        "manifests/net.toml": format_decoder("net", Source(text="nets.py:net"), measured),
+        "manifests/net.interface.toml": format_interface("net", measured),
+    }
+    return load_project(make_project(folder, files)).models[0]
+
+
+def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
+    spec = load_decoder(tmp_path)
+    shapes = {item.name: item.shape for item in (*spec.inputs, *spec.outputs)}
+    assert shapes["input_ids"] == shapes["position_ids"] == ("batch", "length")
+    assert shapes["attention_mask"] == ("batch", "total")
+    assert shapes["past_key_values.1.value"] == ("batch", 2, "past", 8)
+    assert shapes["present.1.key"] == ("batch", 2, "total", 8)
+    assert shapes["logits"] == ("batch", "length", 64)
+    assert (spec.find_axis("past").min, spec.find_axis("total").max) == (0, 64)
+
+
+@pytest.mark.parametrize(
+    ("change", "limit", "message"),
+    [
+        ({}, 64, ""),
+        ({}, 8, ""),
+        ({"positions": ()}, 64, "rollout: prompt 2 x 5, step 2 has other logits"),
+        ({"feeds": {"logits": "input_ids"}}, 64, "rollout: prompt 2 x 5, step 2 has other logits"),
+    ],
+    ids=["sound", "few positions", "without positions", "without a cache"],
+)
+def test_a_decoder_begins_with_each_prompt(
+    change: dict[str, object], limit: int, message: str, tmp_path: Path
+) -> None:
+    spec = load_decoder(tmp_path)
+    assert spec.rollout is not None
+    total = spec.find_axis("total").model_copy(update={"max": limit})
+    axes = tuple(total if axis.name == "total" else axis for axis in spec.axes)
+    loop = spec.rollout.model_copy(update=change)
+    spec = spec.model_copy(update={"rollout": loop, "axes": axes})
+    torch.manual_seed(0)
+    model = select_component(PreTrainedModel(), spec, Component(name="decoder"), tmp_path)
+    with torch.no_grad(), pytest.raises(Failure, match=message) if message else nullcontext():
+        samples = compute_rollout(model, spec, {}, JobFolder(tmp_path))
+        starts = [sample for sample in samples if sample.begins]
+        forms = [(each.axes["batch"], each.axes["length"], each.axes["past"]) for each in starts]
+        # A prompt of 9 tokens is longer than 8 positions, and one of 5 leaves 4 steps.
+        assert forms == [(2, 5, 0), (1, 1, 0), *([(3, 9, 0)] if limit == 64 else [])]
+        assert len(samples) == (96 if limit == 64 else 4 + 8)
+
+
+def test_the_published_loop_has_the_tokens_of_generate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec = load_decoder(tmp_path)
+    torch.manual_seed(0)
+    source = PreTrainedModel()
+    model = select_component(source, spec, Component(name="decoder"), tmp_path)
+
+    class Session:
+        def __init__(self, path: Path) -> None:
+            assert path == tmp_path / "model.onnx"
+
+        def get_inputs(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name=item.name, type="tensor(float)") for item in spec.inputs]
+
+        def get_outputs(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name=item.name) for item in spec.outputs]
+
+        def run(self, _: None, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+            with torch.no_grad():
+                outputs = model(*(torch.tensor(values[item.name]) for item in spec.inputs))
+            return [outputs[item.name].numpy() for item in spec.outputs]
+
+    for name in ("genai_config.json", "generate.py"):
+        (tmp_path / name).write_text(render(name, tmp_path, spec=spec))
+    config = json.loads((tmp_path / "genai_config.json").read_text())
+    assert (config["model"]["pad_token_id"], config["model"]["context_length"]) == (0, 64)
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
+    namespace = runpy.run_path(str(tmp_path / "generate.py"))
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    ids = torch.tensor([[9, 9, 3, 4, 5], [6, 7, 8, 9, 10]])
+    with torch.no_grad():
+        expected = source.generate(ids, max_new_tokens=9, attention_mask=mask).logits
+    tokens = np.stack([each.argmax(-1).numpy() for each in expected], 1)
+    assert np.array_equal(namespace["generate"](ids.numpy(), 9, mask.numpy()), tokens)
