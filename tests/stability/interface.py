@@ -34,9 +34,9 @@ from exporter.core.known_names import CHECKS, FAILURE_CODES, RUNTIMES
 from exporter.gate.finding import FindingKind
 from exporter.manifest.schema.json_schema import build_schema, build_table_schema
 from exporter.manifest.schema.settings import ProjectTable
+from exporter.plugins.report_files import GROUP as REPORT_GROUP
 from exporter.records.baseline import AcceptedModel
 from exporter.records.record import CellId
-from exporter.report.report_files import GROUP as REPORT_GROUP
 
 ROOT = Path(__file__).parents[2]
 #: The committed snapshot of the last release.

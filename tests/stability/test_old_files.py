@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.store.store_entry import parse_entry, read_entry_file
+from exporter.plugins.store.store_entry import parse_entry, read_entry_file
 from exporter.records.record import Status
 from tests.integration.project import run_exporter
 
