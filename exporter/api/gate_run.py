@@ -369,11 +369,13 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
         digests = hashes.setdefault(spec.id, {})
         files = list(spec.data_files)
         folder = (root / spec.manifest).parent
+        weights = os.path.relpath(folder / spec.weights, root) if spec.weights else ""
         for pattern in (*spec.depends.files, *(each.ort_library for each in spec.custom_ops)):
             paths = folder.glob(pattern) if pattern and ":" not in pattern else ()
             files += [os.path.relpath(path, root) for path in paths if path.is_file()]
         for file in files:
-            digests[FindingKind.REDEFINED, f"content of {file}"] = _hash_content(root / file)
+            name = "weights file" if file == weights else "content of"
+            digests[FindingKind.REDEFINED, f"{name} {file}"] = _hash_content(root / file)
         for kind, text in _list_functions(spec):
             digests[kind, f"code of {text}"] = _hash_code(spec, text, root, fallback_root)
     return {

@@ -64,7 +64,7 @@ _SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
 _MESSAGES = {
     FindingKind.RELAXED: "promises less than the accepted state",
     FindingKind.CONTRACT: "differs from the accepted state; `exporter baseline` accepts it",
-    FindingKind.REDEFINED: "the entry defines another model or export than at the revision",
+    FindingKind.REDEFINED: "defines another model, other weights or another export",
 }
 #: Characters of a value in a message.
 _LENGTH = 120

@@ -51,6 +51,7 @@ def test_one_cell_is_accepted_and_the_gate_blocks_the_other(red: Path) -> None:
     assert "net/18/cpu: newly red: pass -> fail" in command.stdout
     assert "net/17" not in command.stdout
     assert "accepted 1 cell" in command.stdout
+    assert "in a pull request, a loss blocks also if it is accepted here" in command.stdout
     assert read_reasons(red) == {
         "net/17/cpu": ("pass", ""),
         "net/18/cpu": ("fail", "known, see 12"),
@@ -101,6 +102,9 @@ def test_without_cells_all_findings_are_accepted_and_unchanged_cells_keep_their_
     write_results(red, Status.FAIL, _18=Status.PASS)
     assert run_exporter(red, "baseline").returncode == 0
     assert read_reasons(red) == {"net/17/cpu": ("fail", "why"), "net/18/cpu": ("pass", "")}
+    write_results(red, Status.PASS)
+    better = run_exporter(red, "baseline", "update", "--reason", "fixed")
+    assert (better.returncode, "pull request" in better.stdout) == (0, False)
 
 
 def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(red: Path) -> None:

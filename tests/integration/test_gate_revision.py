@@ -342,11 +342,11 @@ def test_a_data_file_behind_a_link_out_of_the_project_is_compared(branch: Path) 
     write_results(branch, Status.PASS)
     run_git(branch, "add", ":/")
     run_git(branch, "commit", "-qm", "data")
-    assert "redefined: content" not in run_gate(branch, "HEAD")[1]
+    assert "retrained: " not in run_gate(branch, "HEAD")[1]
     (shared / "w.pt").write_text("two")
     # git has the content of files in the repository only.
     is_inside = shared.is_relative_to(find_repository(branch))
-    finding = "model redefined: content of manifests/w.pt: "
+    finding = "retrained: weights file manifests/w.pt: "
     assert (finding in run_gate(branch, "HEAD")[1]) is is_inside
 
 

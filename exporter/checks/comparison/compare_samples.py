@@ -173,6 +173,9 @@ def compare_samples(
         if all(result.is_uncertain for result in failed):
             status, message = Status.INCONCLUSIVE, f"{message}; {_UNCERTAIN_FIX}"
     metrics = _collect_metrics(results)
+    if status is Status.FAIL and len(failed) == len(results) > 1 and check == "axes":
+        sizes = (f"{axis.name}={axis.example}" for axis in context.spec.axes if axis.example)
+        metrics["only"] = " ".join(sizes)
     ratios = [item.limit_ratio for result in failed for item in result.comparisons]
     if status is Status.FAIL and "needs" in metrics and max(ratios) <= _NEAR:
         message = f"{message}; if this is rounding, declare `{metrics['needs']}`"

@@ -22,6 +22,11 @@ from exporter.records.baseline import FOLDER
 from exporter.records.record import CellId
 from exporter.report.rows.gate_rows import build_finding_rows, group_findings
 
+#: Whose decision a loss is.
+_DECISION = (
+    'in a pull request, a loss blocks also if it is accepted here (accepted_here = "block"): a '
+    'maintainer merges over the check, or sets accepted_here = "warn" on the target branch'
+)
 #: The first letters of the answers in a review.
 _ANSWERS = click.Choice(["a", "r", "s", "q"])
 
@@ -73,6 +78,10 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     show_findings(rows=build_finding_rows(accepted))
     accept(acceptance, selected, reason)
     _print_accepted(acceptance, len(selected))
+    policies = acceptance.manifest.project.gate
+    losses = (each for each in accepted if each.is_blocking and not each.is_improvement)
+    if any(policies.find_policy(each.cell.model).accepted_here == "block" for each in losses):
+        print_line(_DECISION)
     return ExitCode.OK
 
 

@@ -78,7 +78,7 @@ def _make_annotations(result: gate_run.GateResult) -> Iterator[github.Annotation
         groups.setdefault(each.setting or each.cell.model, []).append(each)
     for group in groups.values():
         rows = build_finding_rows(group, result.context)
-        first, titles = rows[0], [f"{row.subject}: {row.kind}" for row in rows]
+        first, titles = rows[0], [f"{row.subject}: {row.title}" for row in rows]
         level: github.Level = "error" if any(row.is_blocking for row in rows) else "warning"
         is_better = all(each.is_improvement for each in group)
         also = [f"also {title}" for title in titles[1:]]

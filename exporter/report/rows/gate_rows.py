@@ -28,7 +28,7 @@ from exporter.manifest import Gate, Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
 from exporter.plugins.rehearse.upgrade_comparison import format_operator_changes
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
-from exporter.records.record import CellId, Record
+from exporter.records.record import CellId, Record, Status
 from exporter.report.rows import failures
 from exporter.report.rows.cells import (
     format_changed_tools,
@@ -41,6 +41,8 @@ from exporter.report.rows.expectations import format_expectations
 _GREEN = ("pass", "xfail")
 #: Labels of cells in one text, patterns in one command, and lines of a difference.
 _LISTED_LABELS, _LISTED_PATTERNS, _DIFF_LINES = 12, 6, 60
+#: Kinds of findings in the first line.
+_LISTED_KINDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class FindingRow(FrozenModel):
     """Equal differences between the results and the baseline, of one or more models."""
 
     kind: str
+    title: str = Field(description="The kind in words: `newly red: only batch=3 works`.")
     subject: str = Field(description="Groups of cells, `net/17..18/cpu,cuda`; or a setting.")
     models: Items[str]
     owners: Items[str]
@@ -154,12 +157,14 @@ def build_gate_rows(
     """Return the verdict with all rows; `accepted` has what the baseline of the branch accepts."""
     inherited = _select_inherited(findings, context, accepted)
     relaxed = {each.cell for each in findings if each.kind is FindingKind.RELAXED}
-    # A weaker promise decides about its cell, so the changed entry is no second finding.
+    red = {each.cell for each in findings if each.kind is FindingKind.NEWLY_RED}
+    # A weaker promise or a red cell decides, so its consequence is no second finding.
     current = [
         each
         for each in findings
         if each not in inherited
         and not (each.kind is FindingKind.CONTRACT and each.cell in relaxed)
+        and not (each.kind is FindingKind.LOWEST_RAISED and each.cell in red)
     ]
     blocked = {cell for each in current if each.is_blocking for cell in each.cells}
     reported = {each.cell for each in current if each.message.startswith(ACCEPTED_HERE)}
@@ -210,7 +215,9 @@ def group_findings(findings: Iterable[GateFinding]) -> list[list[GateFinding]]:
     for each in sorted(findings, key=lambda each: each.sort_key):
         is_growth = each.kind in GROWTH_KINDS
         change = (each.cell.model, "") if is_growth else (each.before, each.after)
-        message = failures.mask_names(each.message, {each.cell.model: "MODEL"})
+        # Runtimes report one problem with different texts.
+        text = each.message.partition("the runtime fails: ")[0]
+        message = failures.mask_names(text, {each.cell.model: "MODEL"})
         key = (each.kind, each.action, each.setting, change, str(each.cause or ""), message)
         groups.setdefault(key, []).append(each)
     return list(groups.values())
@@ -257,6 +264,7 @@ def _build_finding_row(
     owners = [specs[model].owner for model in models if model in specs]
     return FindingRow.from_fields(
         first,
+        title=_name_finding(first, context),
         subject=setting or describe_cells(cells),
         models=models,
         owners=tuple(dict.fromkeys(filter(None, owners))),
@@ -274,6 +282,17 @@ def _build_finding_row(
         decision=_find_decision(group, context),
         diff=failures.shorten_diff(diff, _DIFF_LINES),
     )
+
+
+def _name_finding(finding: GateFinding, context: GateContext) -> str:
+    """Return the kind in words, with the only sizes at which a red file works."""
+    record = context.records.get(finding.cell)
+    checks = {each.check: each for each in record.checks} if record else {}
+    is_size = finding.kind not in PROMISE_KINDS and "axes" in checks
+    sizes = checks["axes"].metrics.get("only") if is_size else None
+    if not sizes or "parity" not in checks or checks["parity"].status is not Status.PASS:
+        return finding.name
+    return f"{finding.name}: only {sizes} works"
 
 
 def format_ratio(ratio: float) -> str:
@@ -374,6 +393,8 @@ def _format_verdict(
     if worse or any(each.is_blocking for each in pending):
         text = "Blocks the merge" if worse else "Not accepted yet, which blocks the merge"
     of_changed = f"{models} of " * bool(models) + pluralize(max(changed, models), "changed model")
+    names = list(dict.fromkeys(_name_finding(each, context) for each in worse or pending))
+    of_changed += f" ({join_names(names, _LISTED_KINDS)})" if names else ""
     text += f": {of_changed}" if changed or models else ""
     if context.manifest.problems:
         text = "Blocks the merge: the models of a manifest file are unknown"
@@ -406,7 +427,7 @@ def _build_model_row(model: str, findings: Iterable[GateFinding], context: GateC
     related = [each for each in findings if each.cell.model == model]
     causes = (each for cell, each in context.causes.items() if cell.model == model)
     edits = [str(replace(each, tools=())) for each in causes if each.sources]
-    texts = edits[:1] or list(dict.fromkeys(str(each.kind) for each in related))
+    texts = [*dict.fromkeys(_name_finding(each, context) for each in related), *edits[:1]]
     state = "changed"
     if spec is None:
         state = "removed"
@@ -454,7 +475,9 @@ def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
         texts[name] = show(now)
         if before is not None and show(before) != show(now):
             texts[name] = f"{show(before)} → {show(now)}, {format_ratio(growth)}"
-        artifact = context.records[cell].artifact
+        outcome, artifact = extract_outcome(context.records[cell]), context.records[cell].artifact
+        if name == "error" and outcome.figures and (share := outcome.figures.error):
+            texts[name] += f" ({share * 100:.2g}% of the limit)"
         if name == "nodes" and artifact and state and (old := state.operators.get(str(cell.opset))):
             change = format_operator_changes(old, artifact.operators)
             texts[name] += f" ({change})" if change else ""

@@ -66,6 +66,7 @@ def test_every_failing_size_is_named(
     assert result.message.startswith(first)
     assert result.message.endswith(others)
     assert ("fails on" in result.message) is bool(others)
+    assert result.metrics.get("only") == ("batch=2" if others else None)
 
 
 def test_a_failure_on_all_sizes_names_a_few(tmp_path: Path) -> None:

@@ -75,7 +75,10 @@ def gate(
     """Return the rows of a branch with these records; the other cells are green as before."""
     changed = {record.cell for record in records}
     promised = frozenset(
-        parse_cell(f"{spec.id}/{opset}/cpu") for spec in manifest.models for opset in spec.opsets
+        parse_cell(f"{spec.id}/{opset}/{device}")
+        for spec in manifest.models
+        for opset in spec.opsets
+        for device in spec.devices
     )
     kept = [each for each in GREEN if each.cell not in changed and each.cell in promised]
     run = make_run(*records, *kept)
@@ -116,9 +119,23 @@ NEW_CELLS = [make_cell(f"new/{n}/cpu", notes=(f"{INITIAL_WEIGHTS}0",)) for n in 
 WITH_NEW = make_manifest(NET, OTHER, NEW)
 GROWN = [make_cell("net/17/cpu", bytes=50_000), make_cell("net/18/cpu", bytes=90_000)]
 BROKEN = make_record("net/18/cpu", "fail", check="axes", message="only batch 3")
+
+
+def bake(device: str, text: str, *, parity: Status = Status.PASS) -> Record:
+    """Return a cell whose file is wrong at each size except that of the example."""
+    message = f"the file has a number of the example; batch=7: the runtime fails: {text}"
+    only = {"samples": 9, "only": "batch=3"}
+    checks = (
+        CheckResult(check="parity", status=parity),
+        CheckResult(check="axes", status=Status.FAIL, message=message, metrics=only),
+    )
+    return make_record(f"net/17/{device}", "fail", check="axes", message=message, checks=checks)
+
+
 NEWER = make_manifest(make_spec("net", line=7, opsets=(18,)), OTHER)
 LOOSE = make_manifest(loosen(1e-2), OTHER)
 STRICT = make_manifest(loosen(1e-3), OTHER)
+DEVICES = ("cpu", "reference")
 COUNTS = "4 cells of 2 models: "
 WITH_TWO_NEW = "6 cells of 3 models: 4 as before, 2 new"
 
@@ -129,13 +146,25 @@ VERDICTS: list[tuple[list[Record], dict[str, Any], str, str]] = [
         [BROKEN],
         {},
         "blocks",
-        f"Blocks the merge: 1 of 1 changed model · {COUNTS}3 as before, 1 changed",
+        f"Blocks the merge: 1 of 1 changed model (newly red) · {COUNTS}3 as before, 1 changed",
+    ),
+    (
+        [bake("cpu", "Reshape: {7,48}")],
+        {},
+        "blocks",
+        (
+            "Blocks the merge: 1 of 1 changed model (newly red: only batch=3 works) · "
+            f"{COUNTS}3 as before, 1 changed"
+        ),
     ),
     (
         NEW_CELLS,
         {"manifest": WITH_NEW},
         "pending",
-        f"Not accepted yet, which blocks the merge: 1 of 1 changed model · {WITH_TWO_NEW}",
+        (
+            "Not accepted yet, which blocks the merge: 1 of 1 changed model (new cell, green) · "
+            f"{WITH_TWO_NEW}"
+        ),
     ),
     (
         NEW_CELLS,
@@ -147,7 +176,10 @@ VERDICTS: list[tuple[list[Record], dict[str, Any], str, str]] = [
         GROWN,
         {"edited": [each.cell for each in GROWN]},
         "pending",
-        f"May merge, but not accepted yet: 1 of 1 changed model · {COUNTS}2 as before, 2 changed",
+        (
+            "May merge, but not accepted yet: 1 of 1 changed model (file grown) · "
+            f"{COUNTS}2 as before, 2 changed"
+        ),
     ),
     # The revision has the warning already: no edit of the branch explains it.
     (GROWN, {}, "passes", f"May merge · {COUNTS}4 as before"),
@@ -155,7 +187,10 @@ VERDICTS: list[tuple[list[Record], dict[str, Any], str, str]] = [
         [],
         {"manifest": NEWER},
         "blocks",
-        "Blocks the merge: 1 of 1 changed model · 3 cells of 2 models: 3 as before, 1 removed",
+        (
+            "Blocks the merge: 1 of 1 changed model (promise removed) · "
+            "3 cells of 2 models: 3 as before, 1 removed"
+        ),
     ),
     # A refactoring: the file of the model changed, and no cell.
     (
@@ -197,10 +232,10 @@ def test_figures_below_the_thresholds_are_shown() -> None:
     operators = {"Conv": 1, "Relu": 2}
     worse = make_cell("net/18/cpu", 2e-5, nodes=3, operators=operators, bytes=1300)
     (model,) = gate(worse, edited=[worse.cell]).models
-    assert model.change == "the model changed: models/net.py:12"
+    assert model.change == "nodes grown; the model changed: models/net.py:12"
     assert model.figures == {
         "size": "1.23 kB → 1.30 kB, +5%",
-        "error": "1e-06 → 2e-05, x20",
+        "error": "1e-06 → 2e-05, x20 (2% of the limit)",
         "nodes": "2 → 3, +50% (+1 Relu)",
         "runtime": "1.12",
     }
@@ -210,7 +245,8 @@ def test_a_new_model_has_its_facts() -> None:
     rows = gate(*NEW_CELLS, manifest=WITH_NEW)
     (model,) = rows.models
     assert (model.state, model.change) == ("new", "opsets 17..18; initial weights")
-    assert model.figures == {"size": "1.23 kB", "error": "1e-06", "nodes": "2", "runtime": "1.12"}
+    error = "1e-06 (0.1% of the limit)"
+    assert model.figures == {"size": "1.23 kB", "error": error, "nodes": "2", "runtime": "1.12"}
     assert rows.accept_command == "exporter baseline update 'new/*' --reason \"REASON\""
 
 
@@ -299,6 +335,31 @@ def test_findings_of_many_models_are_one_row() -> None:
     red, green = build_finding_rows(compare_results(Baseline(), run, run.by_cell()))
     assert (red.subject, red.models) == ("a/9/cpu, b/9/cpu", ("a", "b"))
     assert len(green.cells) == 5
+
+
+def test_a_baked_size_is_one_finding_of_all_devices() -> None:
+    devices = [make_record(f"net/{opset}/{name}") for opset in (17, 18) for name in DEVICES]
+    accepted = make_baseline(make_run(*devices))
+    red = [bake("cpu", "Reshape: {7,48}"), bake("reference", "cannot reshape")]
+    both = make_manifest(make_spec("net", line=7, devices=DEVICES))
+    rows = gate(*red, *devices[2:], accepted=accepted, base=both, manifest=both)
+    assert [(row.title, row.subject) for row in rows.findings if row.is_blocking] == [
+        ("newly red: only batch=3 works", "net/17/cpu,reference")
+    ]
+    # The higher lowest opset follows from the red cell, and accepting it repairs nothing.
+    assert "lowest opset raised" not in {row.kind for row in rows.findings}
+    assert rows.accept_command == ""
+    wrong = gate(bake("cpu", "Reshape: {7,48}", parity=Status.FAIL), base=both, manifest=both)
+    assert wrong.findings[0].title == "newly red"
+
+
+def test_other_weights_of_an_entry_are_retrained() -> None:
+    trained, other = (make_spec("net", line=7, weights_sha256=2 * text) for text in ("ab", "cd"))
+    rows = gate(base=make_manifest(trained, OTHER), manifest=make_manifest(other, OTHER))
+    assert {row.title for row in rows.findings} == {"retrained"}
+    assert "changed model (retrained)" in rows.verdict
+    rows = gate(manifest=make_manifest(make_spec("net", line=7, seed=3), OTHER))
+    assert {row.title for row in rows.findings} == {"model redefined"}
 
 
 ONE = make_baseline(make_run(make_record("net/17/cpu"), make_record("net/18/cpu", "error")))
