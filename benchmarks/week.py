@@ -234,6 +234,11 @@ def _absent_device(root: Path) -> None:
     must(spend([*EXPORTER, "export", "-q"], root))
 
 
+def _move_manifest(root: Path) -> None:
+    (root / "manifests/vision").mkdir()
+    (root / "manifests/part0.toml").rename(root / "manifests/vision/part0.toml")
+
+
 ACTIONS = (
     Action("nothing", 0, "0", lambda _: None, is_exported=True),
     Action("new module in the package", 0, "48", _write("acme/scratch.py")),
@@ -250,6 +255,14 @@ ACTIONS = (
         "a layer that one model uses", 2, "48", _replace("acme/layers.py", "self.query(x)", "-x")
     ),
     Action("data that one model reads", 2, "2", _write("acme/tabular.json", "[4.0]\n")),
+    Action("a manifest in another folder", 0, "22", _move_manifest),
+    Action(
+        "another name of an entry",
+        2,
+        "2",
+        _replace("manifests/part0.toml", "[models.vision-first]", "[models.vision]"),
+        is_exported=True,
+    ),
     Action("PYTHONPATH=.", 0, "48", lambda _: None, {"PYTHONPATH": f"{ROOT}{os.pathsep}."}),
     Action("TORCH_LOGS", 0, "48", lambda _: None, {"TORCH_LOGS": "+export"}),
     Action("rm -rf build", 0, "48", lambda root: shutil.rmtree(root / "build"), is_exported=True),

@@ -25,8 +25,9 @@ class OpsetJob(FrozenModel):
     opset: int
     route: Route
     devices: Items[Device]
-    reuse_file: bool = False
-    """Whether the file exists and is up to date, and only the checks must run again."""
+    reuse_from: str = ""
+    """The model whose file is up to date, so that only the checks run: this one under its current
+    or former name. Empty if the file must be exported."""
 
 
 class Job(FrozenModel):

@@ -163,7 +163,7 @@ def _select_changed_cells(
             or record is None
             or cell not in list_cells(old)
             or devices.get(cell.device) != project.find_device(cell.device)
-            or compute_fingerprint(old) != compute_fingerprint(spec)
+            or compute_fingerprint(old, root=root) != compute_fingerprint(spec, root=root)
             or any(_differs(file, names) for file in _list_files(record, root))
         ):
             changed.add(cell)

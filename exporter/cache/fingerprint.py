@@ -39,6 +39,8 @@ from exporter.manifest import (
 from exporter.manifest.syntax.table import select_keys
 from exporter.records.record import Record, Source, Status
 
+#: The part of the keys that the file depends on.
+ENTRY = "entry"
 #: The part that only the checks depend on.
 CHECKS = "checks"
 #: The part of the definition of a device.
@@ -57,24 +59,37 @@ _DEFAULT_MANIFESTS = "manifests"
 
 
 def compute_fingerprint(
-    spec: ModelSpec, variables: Iterable[str] = (), sandbox: str = "none"
+    spec: ModelSpec, variables: Iterable[str] = (), sandbox: str = "none", root: Path = Path()
 ) -> dict[str, str]:
     """Return the parts that all cells of a model share: entry, checks, variables and tools.
 
     A model that fails in a sandbox may pass without it, so the sandbox is a part.
     """
     entry, checks = (_dump_keys(spec, effect) for effect in ("file", "check"))
-    # Paths in the entry are relative to its folder. The default folder adds nothing.
-    folder = posixpath.dirname(spec.manifest)
-    location = "" if folder == _DEFAULT_MANIFESTS else folder or "."
     parts = {
-        "entry": hash_text(entry + location),
+        ENTRY: hash_text(entry + _find_location(spec, entry + checks, root)),
         CHECKS: hash_text(checks),
         ENVIRONMENT: read_variables((*variables, *spec.depends.environment))
         + ("" if sandbox == "none" else f" {sandbox}"),
         **read_tool_parts(),
     }
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
+
+
+def _find_location(spec: ModelSpec, keys: str, root: Path) -> str:
+    """Return the folder of an entry, or "" if its place changes nothing.
+
+    Paths in the entry are relative to it; then the default folder adds nothing. Imports search it,
+    unless it contains only manifests.
+    """
+    folder = posixpath.dirname(spec.manifest) or "."
+    if ".py" in keys or spec.data_files or spec.depends.files or spec.custom_ops:
+        return "" if folder == _DEFAULT_MANIFESTS else folder
+    others = (
+        path.is_symlink() or not (path.suffix == ".toml" or path.is_dir())
+        for path in (root / folder).rglob("*")
+    )
+    return folder if any(others) else ""
 
 
 def _dump_keys(spec: ModelSpec, effect: str) -> str:
@@ -158,7 +173,7 @@ def is_transient(record: Record) -> bool:
 #: The end of a reason if a file changed during the export: its loaded version is unknown.
 DURING_EXPORT = "while it was exported"
 _REASONS = {
-    "entry": "its manifest entry changed",
+    ENTRY: "its manifest entry changed",
     "checks": "its tolerances changed",
     DEVICE: "the definition of its device changed",
     ENVIRONMENT: "the environment variables or the sandbox of workers changed",

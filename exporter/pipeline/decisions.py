@@ -16,6 +16,7 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
     CHECKS,
     DURING_EXPORT,
+    ENTRY,
     ENVIRONMENT,
     CurrentState,
     compute_fingerprint,
@@ -97,7 +98,9 @@ class FingerprintCache:
         """Return the parts that all cells of a model share."""
         if model not in self._models:
             spec, project = self._manifest.find_model(model), self._manifest.project
-            self._models[model] = compute_fingerprint(spec, project.environment, project.sandbox)
+            self._models[model] = compute_fingerprint(
+                spec, project.environment, project.sandbox, Path(project.root)
+            )
         return self._models[model]
 
     def get_device_parts(self, name: str) -> dict[str, str]:
@@ -296,8 +299,8 @@ class Decisions:
     """In the order of the plan."""
     reasons: Mapping[CellId, str]
     """Why a cell runs."""
-    rechecks: frozenset[CellId] = frozenset()
-    """The cells in `to_run` that are rechecked, because their files are up to date."""
+    rechecks: Mapping[CellId, str] = field(default_factory=dict)
+    """The cells in `to_run` that are rechecked, and the models with their up-to-date files."""
     hits: Mapping[CellId, StoreHit] = field(default_factory=dict)
     """The cells that are restored from the store."""
 
@@ -360,10 +363,10 @@ def decide(
             or validator.find_lost_diagnosis(record)
         ):
             reasons[cell] = reason
-    rechecks = (
-        frozenset() if options.force else _find_rechecks(reasons, stored, verifier, validator)
-    )
+    rechecks = {} if options.force else _find_rechecks(reasons, stored, verifier, validator)
     verifier.save()
+    former = {cell: model for cell, model in rechecks.items() if model != cell.model}
+    reasons |= {cell: f"its entry was {model} before" for cell, model in former.items()}
     decisions = Decisions(
         to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
         reasons=reasons,
@@ -387,19 +390,41 @@ def _find_rechecks(
     stored: StoredRecords,
     verifier: ArtifactVerifier,
     validator: RecordValidator,
-) -> frozenset[CellId]:
-    """Return the cells whose file is up to date, also as that of another device."""
-    rechecks = set()
+) -> dict[CellId, str]:
+    """Return the cells whose file is up to date, and the model in whose folder it is.
+
+    It can be the file of another device, or of the entry before it was renamed.
+    """
+    rechecks = {}
     for cell in cells:
-        record = stored.get(cell)
+        record, model = stored.get(cell), cell.model
         records = [record] if record else []
         if record is None and stored.build.owns(cell) and validator.has_own_runtime(cell):
-            by_cell = stored.get_model(cell.model).by_cell
+            model = _find_former_name(model, stored, validator)
+            by_cell = stored.get_model(model).by_cell
             same = [record for key, record in by_cell.items() if key.opset == cell.opset]
-            records = [record for record in same if record.status is Status.PASS]
+            update = {"model": cell.model}
+            records = [
+                each.model_copy(update={"cell": each.cell.model_copy(update=update)})
+                for each in same
+                if each.status is Status.PASS
+            ]
         if any(_has_current_file(each, verifier, validator) for each in records):
-            rechecks.add(cell)
-    return frozenset(rechecks)
+            rechecks[cell] = model
+    return rechecks
+
+
+def _find_former_name(model: str, stored: StoredRecords, validator: RecordValidator) -> str:
+    """Return the model with records of an equal entry that the manifests do not have any more."""
+    if stored.get_model(model).by_cell:
+        return model
+    entry = validator.fingerprints.get_model_parts(model)[ENTRY]
+    current = {spec.id for spec in validator.manifest.models}
+    for former in (name for name in stored.list_models() if name not in current):
+        records = stored.get_model(former).by_cell.values()
+        if any(record.fingerprint.get(ENTRY) == entry for record in records):
+            return former
+    return model
 
 
 def _has_current_file(
@@ -454,7 +479,7 @@ def _use_store(
         decisions,
         to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
         reasons=reasons,
-        rechecks=decisions.rechecks - hits.keys(),
+        rechecks={c: model for c, model in decisions.rechecks.items() if c not in hits},
         hits=hits,
     )
 

@@ -37,7 +37,7 @@ class Cost:
     """The size of the largest file with its external data."""
 
     def estimate_seconds(self, opsets: Sequence[OpsetJob]) -> float:
-        exported = sum(not opset.reuse_file for opset in opsets)
+        exported = sum(not opset.reuse_from for opset in opsets)
         shared = self.shared if exported else 0.0
         return shared + exported * self.export + len(opsets) * self.checks
 
@@ -211,7 +211,7 @@ def make_tasks(
 
 
 def make_opset_jobs(
-    project: Project, cells: Iterable[PlannedCell], rechecks: frozenset[CellId] = frozenset()
+    project: Project, cells: Iterable[PlannedCell], rechecks: Mapping[CellId, str]
 ) -> tuple[OpsetJob, ...]:
     """Group cells by the file that they share."""
     jobs = []
@@ -221,7 +221,7 @@ def make_opset_jobs(
             opset=opset,
             route=route,
             devices=tuple(project.find_device(cell.device) for cell in ids),
-            reuse_file=all(cell in rechecks for cell in ids),
+            reuse_from=rechecks[ids[0]] if rechecks.keys() >= {*ids} else "",
         )
         jobs.append(job)
     return tuple(jobs)

@@ -439,7 +439,7 @@ class Supervisor:
             folder = str(fresh.folder.path)
             if len(ended) > 1:  # the time of a part is not the time of the complete model
                 del self._used_seconds[folder]
-            opsets = make_opset_jobs(self._project, again)
+            opsets = make_opset_jobs(self._project, again, {})
             update = {"folder": folder, "opsets": opsets, "part": 0}
             return self._make_task(job.model_copy(update=update))
         if count := sum(record.cell in self._planned for record in dropped):

@@ -260,7 +260,7 @@ def run_job(job: Job, *, traces_files: bool = False) -> None:
     opsets = []
     for opset in job.opsets:
         records = None
-        if opset.reuse_file:  # only the checks run, on the existing file
+        if opset.reuse_from:  # only the checks run, on the existing file
             output.announce(Stage.PARITY, (opset,))
             records = recheck(job, opset, cache)
         if records is None:

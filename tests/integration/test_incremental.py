@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import make_project, read_cells, run_exporter
+from tests.integration.project import ENTRY, make_project, read_cells, run_exporter
 
 
 @pytest.fixture(scope="module")
@@ -152,3 +152,27 @@ def test_changes_of_new_modules_and_of_late_imports_run_the_cells(project: Path)
     (project / "manifests/helper").mkdir()
     (project / "manifests/helper/__init__.py").write_text("FACTOR = 3.0\n")
     assert plan_lines(project)[1].endswith("manifests/helper/__init__.py was added")
+
+
+def test_a_renamed_entry_is_proved_again_with_its_file(project: Path) -> None:
+    assert run_exporter(project, "export").returncode == 0
+    old = {path.name: path for path in (project / "build/good").glob("*.onnx")}
+    edit(project, "tiny.toml", "[models.good]", "[models.nice]")
+    assert plan_lines(project)[1].endswith("its entry was good before")
+    renamed = run_exporter(project, "export")
+    assert renamed.returncode == 0, renamed.stdout
+    for record in read_cells(project).values():
+        assert record.artifact
+        file = project / "build" / record.artifact.file
+        # The names have the same length, and nothing else differs.
+        assert file.read_bytes() == old[file.name].read_bytes().replace(b"good", b"nice")
+        assert record.log == f"nice/logs/{record.cell.opset}.log"
+    # Another entry with the former name keeps none of its files.
+    other = ENTRY.format(id="good", source="Silent", opsets="[16, 17]", timeout="5m")
+    edit(project, "tiny.toml", "format = 1\n", f"format = 1\n{other}")
+    count, *lines = plan_lines(project)
+    assert count.startswith("2 cells to run")
+    assert lines[0].endswith("its manifest entry changed")
+    edit(project, "tiny.toml", other, "")
+    edit(project, "tiny.toml", "[models.nice]", "[models.good]")
+    assert plan_lines(project)[0].startswith("0 cells to run")

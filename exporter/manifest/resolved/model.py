@@ -316,7 +316,8 @@ FORESEEN = Key(
 class ModelSpec(Keys):
     """The complete, resolved contract of one model."""
 
-    id: Annotated[str, Key(gate="nothing", shown=False)]
+    # Each result is stored by it. So a renamed entry finds the file that it had before.
+    id: Annotated[str, DESCRIPTION]
     manifest: Annotated[str, DESCRIPTION]
     """The manifest file, relative to the project's root, with forward slashes."""
     line: Annotated[int, DESCRIPTION]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
 from exporter.checks import RUNTIME_CHECKS, SHORT_CHECKS, STRUCTURE_CHECKS
-from exporter.checks.model_file import UnreadableModel, measure_artifact
+from exporter.checks.model_file import UnreadableModel, measure_artifact, read_model
 from exporter.checks.protocol import CheckContext, RuntimeCheck, SampleCache, hash_sample
 from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.structure_checks import explain_missing_kernel
@@ -233,7 +233,7 @@ def _find_verdict(results: Sequence[CheckResult], stage: Stage) -> CheckVerdict 
 # No code of the model is loaded, so a changed tolerance costs seconds only.
 def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | None:
     """Copy the files into the job's folder and run the current checks on them."""
-    target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / job.spec.id)
+    target, source = JobFolder(Path(job.folder)), JobFolder(Path(job.build) / opset.reuse_from)
     stored = source.read_records()
     cells = job.list_opset_cells(opset)
     adapted = [stored.get(cell) or _adapt_record(job, cell, stored.values()) for cell in cells]
@@ -250,6 +250,10 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
     # PyTorch's steps are stored only if a tolerance needs them.
     needs_steps = any(has_steps(spec, index) for index in range(len(spec.outputs)))
     if len(records) < len(cells) or needs_model or (needs_steps and not reference.steps):
+        return None
+    # A pass may read the name, and `contract.json` contains it.
+    is_renamed = spec.id != opset.reuse_from
+    if is_renamed and (spec.passes or source.contract.exists()):
         return None
     # After a thorough run, the usual samples may have replaced the thorough ones.
     is_thorough = spec.thorough or any(record.thorough for record in records)
@@ -270,11 +274,15 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
             if hash_sample(original) != sample.sha256:
                 raise ValueError(f"{copy.name}: the sample differs from its hash in the reference")
             shutil.copytree(original, copy)
+        facts = measure_artifact(target.model(opset.opset), opset.reuse_from)
+        if any(record.artifact != facts for record in records):
+            return None
+        if is_renamed and not spec.artifact:
+            _write_name(target.model(opset.opset), spec.id)
         facts = measure_artifact(target.model(opset.opset), spec.id)
     except (OSError, UnreadableModel, ValueError):
         return None
-    if any(record.artifact != facts for record in records):
-        return None
+    records = [record.model_copy(update={"artifact": facts}) for record in records]
     shutil.copyfile(source.reference, target.reference)
     context = CheckContext(
         folder=target,
@@ -288,14 +296,24 @@ def recheck(job: Job, opset: OpsetJob, cache: SampleCache) -> list[Record] | Non
 
 
 def _adapt_record(job: Job, cell: CellId, records: Iterable[Record]) -> Record | None:
-    """Return a green record of the same file on another device as that of a new cell."""
+    """Return a green record of the same file, of another device or name, as that of a cell."""
     parts = drop_check_parts(job.make_fingerprint(cell))
     for record in records:
         is_proved = record.status is Status.PASS and not record.untracked
         is_same_file = record.cell.opset == cell.opset and is_proved
         if is_same_file and drop_check_parts(record.fingerprint) == parts:
-            return record.model_copy(update={"cell": cell, "flaky": "", "measurements": None})
+            log = f"{cell.model}/{record.log.partition('/')[2]}"
+            update = {"cell": cell, "flaky": "", "measurements": None, "log": log}
+            return record.model_copy(update=update)
     return None
+
+
+def _write_name(path: Path, name: str) -> None:
+    """Write the name of a model into the metadata of its file."""
+    model = read_model(path)
+    for item in model.metadata_props:
+        item.value = name if item.key == "exporter.model" else item.value
+    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _update_records(

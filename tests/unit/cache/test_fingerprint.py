@@ -7,6 +7,7 @@ import shutil
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -215,11 +216,29 @@ def test_a_package_that_replaces_a_module_is_a_change(tmp_path: Path) -> None:
     assert len({before, with_package, hash_source(tmp_path / "*.py")}) == 3
 
 
-def test_the_folder_of_an_entry_is_part_of_its_fingerprint() -> None:
-    paths = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "a.toml")
-    digests = {path: compute_fingerprint(spec(manifest=path))["entry"] for path in paths}
-    assert len(set(digests.values())) == len(paths)
-    assert compute_fingerprint(spec(manifest="manifests/in/b.toml"))["entry"] == digests[paths[1]]
+@pytest.mark.parametrize(
+    ("update", "module", "count"),
+    [
+        ({"source": "acme.nets:Net"}, "", 1),
+        ({"source": "acme.nets:Net"}, "manifests/in/acme.py", 3),  # an import finds it first
+        ({"source": "acme.nets:Net"}, "manifests/in/data/labels.txt", 3),  # of a namespace package
+        ({"source": "acme.nets:Net"}, "manifests/acme.py", 2),
+        ({"source": "nets.py:Net"}, "", 4),
+        ({"source": "acme.nets:Net", "weights": "net.pt"}, "", 4),
+    ],
+)
+def test_the_folder_of_an_entry_counts_if_paths_or_imports_begin_there(
+    tmp_path: Path, update: dict[str, Any], module: str, count: int
+) -> None:
+    paths = ("manifests/a.toml", "manifests/in/a.toml", "manifests/of/a.toml", "models/a.toml")
+    for path in filter(None, (*paths, module)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    digests = {
+        compute_fingerprint(spec(manifest=path, **update), root=tmp_path)["entry"]
+        for path in (*paths, "manifests/b.toml")
+    }
+    assert len(digests) == count
 
 
 def test_a_source_that_changed_during_the_export_is_stale(tmp_path: Path) -> None:
@@ -277,9 +296,10 @@ def test_the_fingerprint_changes_with_the_proved_settings() -> None:
         spec(description="more words", tags=("a",), line=9),
         spec(expect=(Expectation(reason="r"),), timeout=5.0),
         spec(opsets=(17, 18, 19)),
+        spec(id="other"),  # cells are stored by it
     ):
         assert compute_fingerprint(same) == before
-    for other in (spec(seed=1), spec(mode="train"), spec(init={"width": 2}), spec(id="other")):
+    for other in (spec(seed=1), spec(mode="train"), spec(init={"width": 2})):
         assert compute_fingerprint(other)["entry"] != before["entry"]
 
 

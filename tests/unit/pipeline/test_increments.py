@@ -66,6 +66,7 @@ EDITABLE, PYTHONPATH = "editable-net", "PYTHONPATH"
 LONG = os.environ.get("FAULTS") == "long"
 #: The values of each edit. A project starts with the first ones.
 EDITS: dict[str, tuple[Any, ...]] = {
+    "name": ("a", "c"),
     "opsets": ((17, 18), (17,), (17, 18, 19), (19,)),
     "source": ("net.py:Net", "net.py:Other"),
     "tolerance": (Tolerance(), Tolerance(atol=1e-3, rtol=1e-3)),
@@ -89,7 +90,9 @@ STATE = {name: values[0] for name, values in EDITS.items()}
 def edits() -> st.SearchStrategy[tuple[str, Any, str]]:
     """Return a strategy for a change and the selection of the next run."""
     changes = [
-        st.tuples(st.just(name), st.sampled_from(values), st.sampled_from(("*", "a", "b/18", "")))
+        st.tuples(
+            st.just(name), st.sampled_from(values), st.sampled_from(("*", "[ac]", "b/18", ""))
+        )
         for name, values in EDITS.items()
     ]
     return st.one_of(changes)
@@ -103,7 +106,7 @@ def content(folder: JobFolder, of: Record) -> str:
 
 
 class Project:
-    """A project with the edited model `a` and the unedited `b`. Both load the same helper."""
+    """A project with an edited model, `a` or `c`, and the unedited `b`, with the same helper."""
 
     def __init__(self, root: Path, store: Store | None = None) -> None:
         self.root = root
@@ -187,7 +190,7 @@ class Project:
 
     def manifest(self) -> Manifest:
         fields = ("opsets", "source", "tolerance", "devices", "description")
-        edited = spec("a", **{name: self.state[name] for name in fields})
+        edited = spec(self.state["name"], **{name: self.state[name] for name in fields})
         return manifest(self.root, edited, spec("b", opsets=(17, 18)))
 
     def fingerprint(self, of: ModelSpec, *settings: Any) -> dict[str, str]:
@@ -235,15 +238,16 @@ class Project:
         """Build files that depend on all relevant edits, and on nothing else."""
         folder = JobFolder(Path(of.folder))
         write_json(folder.job, of)
-        if of.spec.id == "a":
+        if of.spec.id != "b":
             read, dependencies = self.load()
         else:
             read = [(self.root / SOURCES[1]).read_text()]
             dependencies = {"sources": self.read_sources(SOURCES[1:2])}
         parts = [of.spec.source, self.state["torch"], *read]
-        rechecked = {opset.opset for opset in of.opsets if opset.reuse_file}
+        rechecked = {opset.opset for opset in of.opsets if opset.reuse_from}
         self.divided += of.part > 0
-        old = JobFolder(Path(of.build) / of.spec.id)
+        former = next((each.reuse_from for each in of.opsets if each.reuse_from), of.spec.id)
+        old = JobFolder(Path(of.build) / former)
         if rechecked:  # the reference of the rechecked file
             shutil.copyfile(old.reference, folder.reference)
             self.rechecks += len(rechecked)
@@ -251,7 +255,11 @@ class Project:
             write_reference(of, hashlib.sha256("".join(parts).encode()).hexdigest())
         for cell in of.cells():
             new = f"{cell.model} at {cell.opset}: {parts}"
-            content = old.model(cell.opset).read_text() if cell.opset in rechecked else new
+            if cell.opset in rechecked:
+                text = old.model(cell.opset).read_text().removeprefix(former)
+            else:
+                text = new.removeprefix(cell.model)
+            content = cell.model + text
             value = record(of, cell, content=content)
             assert value.artifact is not None
             weights = f"weights of {read}".encode()
@@ -315,6 +323,20 @@ def test_one_opset_is_exported_while_others_are_rechecked(tmp_path: Path) -> Non
     # The reference has not changed, so no cell runs again.
     assert project.export() == results
     assert project.on_note.reasons == {}
+
+
+def test_a_renamed_entry_is_rechecked_unless_an_input_or_its_folder_changed(
+    tmp_path: Path,
+) -> None:
+    for change, value, rechecks in (("name", "c", 2), ("helper.py", "2", 0), ("source", "x:Y", 0)):
+        project = Project(tmp_path / change / "project")
+        project.put("opsets", (17, 18))
+        project.export()
+        project.put("name", "c")
+        project.put(change, value)
+        results = project.export()
+        assert project.rechecks == rechecks, change
+        assert results == project.export(name="nothing")
 
 
 def test_divided_jobs_have_the_results_of_a_run_from_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ CPU = (Device(name="cpu", runtime="onnxruntime"),)
 def opsets(count: int, *, rechecked: int = 0) -> tuple[OpsetJob, ...]:
     """Return `count` opsets. The first ones are rechecks."""
     return tuple(
-        OpsetJob(opset=18 + index, route=DYNAMO, devices=CPU, reuse_file=index < rechecked)
+        OpsetJob(
+            opset=18 + index, route=DYNAMO, devices=CPU, reuse_from="net" * (index < rechecked)
+        )
         for index in range(count)
     )
 

@@ -117,7 +117,7 @@ def test_one_worker_divides_nothing(project: Manifest) -> None:
 
 def test_rechecks_of_one_part_find_their_files_after_the_end_of_the_other(tmp_path: Path) -> None:
     def rechecks(of: Job) -> JobResult:
-        assert all(opset.reuse_file for opset in of.opsets)
+        assert all(opset.reuse_from for opset in of.opsets)
         old = JobFolder(Path(of.build) / of.spec.id)
         assert all(old.model(opset.opset).read_text() == "old" for opset in of.opsets)
         return worker("old")(of)

@@ -128,7 +128,7 @@ def test_a_recheck_needs_the_samples_of_its_capture(tmp_path: Path) -> None:
     (record,) = export(spec, tmp_path / "trap")
     assert record.status is Status.PASS
     source = JobFolder(tmp_path / "trap")
-    opset = OpsetJob(opset=18, route=choose_route(spec, 18), devices=(CPU,), reuse_file=True)
+    opset = OpsetJob(opset=18, route=choose_route(spec, 18), devices=(CPU,), reuse_from=spec.id)
     first = _recheck(spec, opset, tmp_path, "first")
     assert [each.status for each in first or ()] == [Status.PASS]
     reference = Reference.read(source.reference.read_bytes())
