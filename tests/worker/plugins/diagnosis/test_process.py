@@ -37,7 +37,7 @@ def test_the_end_of_a_diagnosis_changes_no_verdict(
     spec = wrong_contract("EndsInDiagnosis", opsets=(13,), init={"end": end}, timeout=16.0)
     record = run(spec, tmp_path)
     assert (record.status, record.check) == (Status.FAIL, "axes")
-    assert tuple(note for note in record.notes if "diagnosis" in note) == notes
+    assert tuple(note for note in record.notes if "the diagnosis" in note) == notes
     # The results before the end are kept.
     assert record.blame is not None
     assert record.blame.culprit is (Culprit.TRACE if end == "none" else Culprit.EXPORTER)

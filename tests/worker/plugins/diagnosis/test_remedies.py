@@ -186,7 +186,7 @@ def find_line(text: str) -> str:
 
 def diagnose(case: Case, folder: Path) -> Record:
     values = {
-        "source": f"diagnose/reported_nets.py:{case.net}",
+        "source": f"plugins/diagnosis/reported_nets.py:{case.net}",
         "inputs": (declare_input(),),
         "outputs": (declare_output("y", "batch", 4),),
         "opsets": (case.opset,),
