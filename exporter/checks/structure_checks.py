@@ -67,8 +67,6 @@ Operators = Mapping[str, tuple[str, ...]]
 
 #: The domains that ONNX defines besides the empty one.
 _ONNX = frozenset({"ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
-#: The domains with kernels in every ONNX Runtime.
-_ONNX_RUNTIME = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"})
 
 
 def find_foreign_operators(model: ModelProto) -> Operators:
@@ -104,19 +102,14 @@ def explain_missing_kernel(context: CheckContext, device: Device) -> str:
         operators = find_foreign_operators(read_model(context.path))
     except UnreadableModel:
         return ""
-    kernels, served = context.kernels, frozenset[str]()
-    match device.runtime:
-        case "onnxruntime":
-            if kernels.libraries:  # the operators in them are unknown
-                return ""
-            served, fix = _ONNX_RUNTIME, "add a library as `ort_library` in custom_ops"
-        case "reference":
-            served = frozenset(str(operator.op_domain) for operator in kernels.operators)
-            fix = "add a class as `reference` in custom_ops"
-        case "openvino" | "backend":
-            fix = "this runtime accepts no kernels from custom_ops"
-        case _:  # a plugin reports its own missing kernels
-            return ""
+    row, kernels = device.row, context.kernels
+    if row.explains_kernels or (row.kernels == "ort_library" and kernels.libraries):
+        return ""  # the operators in libraries are unknown
+    served, fix = row.domains, "this runtime accepts no kernels from custom_ops"
+    if row.kernels == "reference":
+        served = frozenset(str(operator.op_domain) for operator in kernels.operators)
+    if row.kernels:
+        fix = f"add a kernel as `{row.kernels}` in custom_ops"
     missing = [
         f"{domain}::{name}"
         for domain, names in operators.items()

@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
+from itertools import chain
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
 from exporter.core.errors import Problem, suggest_name, suggest_nearest
-from exporter.core.known_names import RUNTIMES, Release
+from exporter.core.known_names import PLUGIN, RUNTIMES, Release
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
 from exporter.manifest.resolved.project import (
@@ -139,8 +140,9 @@ def _resolve_devices(
     for name, table in tables.items():
         path = ("devices", name)
         source.check_name(path, FLOATS, " that is not a dtype")
-        problems = (*_find_problems(table), *_find_environment_problems(table, environments))
-        for key, message in (*problems, *_find_session_problems(table)):
+        for key, message in chain(
+            _find_problems(table), _find_environment_problems(table, environments)
+        ):
             source.add_problem((*path, *key.split("/")) if key else path, message)
         library = table.provider_library or ""
         if library and not (_MODULE.fullmatch(library) and ":" in library):
@@ -163,31 +165,27 @@ def _resolve_devices(
 
 def _find_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
     """Yield keys that are missing or not valid for the runtime; "" stands for the table."""
-    runtime = table.runtime
-    if runtime == "onnxruntime" and not table.providers:
-        yield "", 'needs `providers`, such as ["CUDAExecutionProvider"]'
-    is_plugin = runtime not in RUNTIMES
-    if runtime != "onnxruntime" and not is_plugin:
-        message = f"is only valid for the runtime onnxruntime, not for {runtime}; remove it"
-        yield from ((key, message) for key in ("providers", "strict") if getattr(table, key))
-    if runtime == "backend" and table.module is None:
-        yield "", 'needs `module`, such as "onnxruntime.backend"'
-    if table.module is not None and runtime != "backend":
-        yield "module", f"is only valid for the runtime backend, not for {runtime}; remove it"
-    elif table.module is not None and not _MODULE.fullmatch(table.module):
+    row = RUNTIMES.get(table.runtime, PLUGIN)
+    key, _, example = row.required.partition(" = ")
+    if key and not getattr(table, key):
+        yield "", f"needs `{key}`, such as {example}"
+    for key in dict.fromkeys(key for each in RUNTIMES.values() for key in each.keys):
+        if getattr(table, key) and key not in row.keys:
+            names = join_words(name for name, each in RUNTIMES.items() if key in each.keys)
+            fix = "use `providers`" if key == "device" and "providers" in row.keys else "remove it"
+            yield key, f"is only valid for {names}, not for {table.runtime}; {fix}"
+    if table.module and "module" in row.keys and not _MODULE.fullmatch(table.module):
         message = 'expected "package.module" or "package.module:Class"'
         yield "module", f"{message}, got {quote(table.module)}"
-    if table.device is not None and not is_plugin and not RUNTIMES[runtime].has_device:
-        names = join_words(sorted(name for name, row in RUNTIMES.items() if row.has_device))
-        fix = "use `providers`" if runtime == "onnxruntime" else "remove it"
-        yield "device", f"is only valid for {names}, not for {runtime}; {fix}"
+    if "provider_options" in row.keys:
+        yield from _find_option_problems(table)
 
 
 def _find_environment_problems(
     table: DeviceTable, environments: Mapping[str, RuntimeEnvironment]
 ) -> Iterator[tuple[str, str]]:
     name = table.environment
-    needs_node = table.runtime in RUNTIMES and RUNTIMES[table.runtime].needs_node
+    needs_node = RUNTIMES.get(table.runtime, PLUGIN).needs_node
     if name is None:
         if table.variables:
             yield "variables", "is only valid with `environment`: workers share their variables"
@@ -209,25 +207,15 @@ def _find_environment_problems(
         yield "environment", f"{message}' environment; remove it"
 
 
-def _find_session_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
-    """Yield options of sessions that the runtime does not have."""
-    is_ours = table.runtime == "onnxruntime"
-    others = ("optimization", "provider_options", "provider_library")
-    if not is_ours:
-        message = f"is only valid for the runtime onnxruntime, not for {table.runtime}; remove it"
-        yield from ((key, message) for key in others if getattr(table, key))
-    with_options = [name for name, row in RUNTIMES.items() if row.has_session_options]
-    if table.session_options and table.runtime not in with_options:
-        names = join_words(with_options)
-        message = f"is only valid for {names}, not for {table.runtime}; remove it"
-        yield "session_options", message
-    for name in table.session_options if is_ours else ():
+def _find_option_problems(table: DeviceTable) -> Iterator[tuple[str, str]]:
+    """Yield options that no session of ONNX Runtime, or not this one, has."""
+    for name in table.session_options:
         if "." not in name and name not in _SESSION_ATTRIBUTES:
             hint = suggest_nearest(name, _SESSION_ATTRIBUTES)
             hint = hint or '; a config entry contains a dot: "session.set_denormal_as_zero"'
             message = f"no option of a session has the name {quote(name)}{hint}"
             yield f"session_options/{name}", message
-    for provider in table.provider_options if is_ours else ():
+    for provider in table.provider_options:
         if provider not in table.providers:
             hint = suggest_nearest(provider, table.providers) or "; add it to `providers`"
             message = f"the device has no provider {quote(provider)}{hint}"

@@ -120,10 +120,6 @@ class FingerprintCache:
         self._overlays.clear()
 
 
-#: Runtimes whose code is in an installed package.
-_OWN_RUNTIMES = ("onnxruntime", "openvino", "web")
-
-
 class RecordValidator:
     """Compares records with the current manifest, files and packages."""
 
@@ -152,8 +148,8 @@ class RecordValidator:
     def has_own_runtime(self, cell: CellId) -> bool:
         """Return True if no module of the project can be a part of the cell's runtime."""
         device = self.manifest.project.find_device(cell.device)
-        is_own = device.runtime in _OWN_RUNTIMES and not device.provider_library
-        return is_own or device.environment is not None
+        is_package = device.row.is_package and not device.provider_library
+        return is_package or device.environment is not None
 
     def list_differences(self, record: Record) -> list[str]:
         """Return the packages and variables that are not as in the record, with both states."""

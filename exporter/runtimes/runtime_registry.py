@@ -160,9 +160,9 @@ class DriverSession:
             self._placement = self._driver.find_placement()
         except DriverFailure as failure:
             text = ""
-            if device.runtime in ("onnxruntime", "web") and failure.kind == "load":
-                is_web = device.runtime == "web"
-                provider = "ONNX Runtime Web" if is_web else (*device.providers, _CPU)[0]
+            if device.row.has_releases and failure.kind == "load":
+                row = device.row
+                provider = row.title if row.needs_node else (*device.providers, _CPU)[0]
                 text = describe_missing_kernel(failure.message, path, provider)
                 text = text or _describe_newer_format(failure.message)
             message = text or _format_failure(failure, path)
@@ -218,10 +218,10 @@ def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
         provider_library=device.provider_library,
         module=device.module,
         device=device.device,
-        libraries=tuple(map(str, kernels.libraries)) if device.runtime == "onnxruntime" else (),
+        libraries=tuple(map(str, kernels.libraries)) if device.row.kernels == "ort_library" else (),
         variables=tuple(sorted(device.variables.items())),
-        external=_list_external_files(path) if device.runtime == "web" else (),
-        operators=kernels.operators if device.runtime == "reference" else (),
+        external=_list_external_files(path) if device.row.needs_node else (),
+        operators=kernels.operators if device.row.kernels == "reference" else (),
     )
 
 

@@ -95,7 +95,7 @@ def test_without_kernels_only_the_structure_is_checked(project: Path) -> None:
     assert bare.status is Status.UNAVAILABLE
     assert bare.message == (
         "cpu has no kernel for ai.onnx.contrib::Inverse; "
-        "add a library as `ort_library` in custom_ops"
+        "add a kernel as `ort_library` in custom_ops"
     )
     assert [check.status for check in bare.checks] == [Status.PASS] * len(bare.checks)
     assert {"opset", "wellformed", "signature"} <= {check.check for check in bare.checks}

@@ -104,9 +104,14 @@ class Device(FrozenModel):
     """The toolchain of its cells; None: the project's own packages."""
 
     @property
+    def row(self) -> known_names.RuntimeRow:
+        """The properties of its runtime."""
+        return known_names.RUNTIMES.get(self.runtime, known_names.PLUGIN)
+
+    @property
     def pinned_release(self) -> Release | None:
         """The release of ONNX Runtime that its environment pins."""
-        if self.runtime not in ("onnxruntime", "web") or self.environment is None:
+        if not self.row.has_releases or self.environment is None:
             return None
         return find_pinned_release(self.environment.requirements)
 
@@ -119,7 +124,7 @@ class Device(FrozenModel):
     @property
     def session_settings(self) -> dict[str, bool | int | float | str]:
         """The options of its sessions: those of every proof, and then its own."""
-        common = dict(known_names.SESSION_SETTINGS.get(self.runtime, {}))
+        common = dict(self.row.settings)
         if self.device not in ("", "CPU"):  # another device has no number of threads
             common = {key: value for key, value in common.items() if value != 1}
         return {**common, **self.session_options}

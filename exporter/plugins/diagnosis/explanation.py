@@ -347,7 +347,7 @@ def blame_load_failure(check_context: CheckContext, device: Device) -> Blame | N
         None if the runtime is the reference evaluator, or if there are no outputs to compare.
     """
     declared = check_context.reference.samples[:1]
-    if device.runtime == "reference" or not declared or declared[0].error:
+    if device.runtime == _SPECIFICATION.runtime or not declared or declared[0].error:
         return None
 
     def evaluate() -> Iterator[tuple[str, str]]:

@@ -403,12 +403,12 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
     unoptimized = device.model_copy(update={"optimization": "none"})
     cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
     reference = Device(name=DeviceName("reference"), runtime="reference")
-    is_ours = device.runtime == "onnxruntime"
+    is_ours = device.runtime == cpu.runtime
     is_plain_cpu = is_ours and device.providers[:1] in ((), _CPU) and device.environment is None
     for applies, name, culprit, other in (
         (is_ours, "ONNX Runtime without optimization", Culprit.OPTIMIZER, unoptimized),
         (not is_plain_cpu, "ONNX Runtime on the CPU", Culprit.KERNEL, cpu),
-        (device.runtime != "reference", _REFERENCE, Culprit.KERNEL, reference),
+        (device.runtime != reference.runtime, _REFERENCE, Culprit.KERNEL, reference),
     ):
         if applies:
 

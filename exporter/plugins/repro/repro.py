@@ -16,7 +16,6 @@ from exporter.core.text import join_lines
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
 from exporter.plugins.repro.repro_script import (
-    RUNTIMES,
     render_readme,
     render_repro_script,
     split_reference,
@@ -64,8 +63,8 @@ def write_reproducer(cell: ReproducedCell, folder: Path) -> None:
             missing; NOTHING_SELECTED if the failure needs this tool.
     """
     reason = find_repro_obstacle(cell.record)
-    if not reason and cell.device.runtime not in RUNTIMES:
-        reason = f"a script cannot use the plugin runtime '{cell.device.runtime}'"
+    if not reason and not cell.device.row.has_script:
+        reason = f"a script cannot use the runtime '{cell.device.runtime}'"
     if reason:
         raise ExporterError(ExitCode.NOTHING_SELECTED, f"{cell.record.cell}: {reason}")
     spec = _resolve_call(cell)

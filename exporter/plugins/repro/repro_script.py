@@ -15,7 +15,12 @@ from exporter.jobs import Reference, Sample
 from exporter.manifest import Axis, Device, Dim, Input, ModelSpec, select_bound
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import EXPORTER_OPTIONS, WEIGHTS_AS_INPUTS
-from exporter.manifest.syntax.values import Step, assemble_call, is_positional_call
+from exporter.manifest.syntax.values import (
+    Step,
+    assemble_call,
+    is_positional_call,
+    join_words,
+)
 from exporter.records.record import OutputLimit, Record, Route, Stage
 from exporter.report.pages.templates import render, render_script
 
@@ -182,10 +187,6 @@ def _format_dim(axis: Axis, number: int) -> str:
     return f"Dim.DYNAMIC({text})" if text else "Dim.DYNAMIC"
 
 
-#: The runtimes that the script's template supports.
-RUNTIMES = ("onnxruntime", "openvino", "backend", "reference")
-
-
 def get_runtime_values(device: Device) -> dict[str, object]:
     module, _, attribute = device.module.partition(":")
     # As in the cell's session, CUDA computes in the precision of the file.
@@ -195,25 +196,20 @@ def get_runtime_values(device: Device) -> dict[str, object]:
         for name in device.providers or ("CPUExecutionProvider",)
     ]
     return {
-        "package": get_package(device),
+        "packages": list_packages(device),
         "providers": repr(providers),
         "runs_on": repr(device.device or "CPU"),
         "settings": repr(device.session_settings),
         "backend_module": repr(module),
         "backend_class": repr(attribute) if attribute else "",
-        **{f"by_{runtime}": device.runtime == runtime for runtime in RUNTIMES},
+        "runtime": device.runtime,
     }
 
 
-def get_package(device: Device) -> str:
-    """Return the package of the runtime, as pip or an import names it."""
-    match device.runtime:
-        case "backend":
-            return device.module.partition(":")[0].partition(".")[0]
-        case "openvino":
-            return "openvino"
-        case _:
-            return "onnxruntime"
+def list_packages(device: Device) -> str:
+    """Return the packages that the script imports."""
+    package = device.row.package or device.module.partition(":")[0].partition(".")[0]
+    return join_words(dict.fromkeys(("torch", "onnx", package)))
 
 
 def list_custom_ops(spec: ModelSpec, opset: int, exporter: ExporterName) -> dict[str, object]:
@@ -388,7 +384,7 @@ def render_readme(
         entry=_read_entry(spec, root) if root else "",
         is_anonymous=root is None,
         spec=spec,
-        package=get_package(device),
+        packages=list_packages(device),
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from exporter.checks.model_file import UnreadableModel, read_model
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_names, pluralize
 from exporter.manifest import Device, ModelSpec
 from exporter.manifest.syntax.table import list_functions
@@ -111,8 +110,7 @@ def _make_verdict(device: Device, files: CheckResult, record: Record) -> DeviceV
 
 def _describe_runtime(device: Device) -> str:
     """Return the packages of the runtime in this process: `onnxruntime-gpu 1.31.1`."""
-    row = RUNTIMES.get(device.runtime)
-    modules = [(row and row.package) or device.module.partition(".")[0] or device.runtime]
+    modules = [device.row.package or device.module.partition(".")[0] or device.runtime]
     modules += [device.provider_library.partition(":")[0].partition(".")[0]]
     packages = packages_distributions()
     names = dict.fromkeys(name for module in modules for name in packages.get(module, ()))

@@ -319,9 +319,7 @@ def build_support_rows(
 
 def format_runtime(device: Device, record: Record, tools: Mapping[str, str]) -> str:
     """Return the runtime with its version; "" if the results do not contain the tool."""
-    known_runtime = known_names.RUNTIMES.get(device.runtime)
-    name = (known_runtime and known_runtime.title) or device.module or device.runtime
-    tool = known_runtime.package if known_runtime else ""
+    name, tool = device.row.title or device.module or device.runtime, device.row.package
     if record.runtime:
         versions = record.runtime_packages
         plugin = device.provider_library.partition(":")[0].replace("_", "-")

@@ -284,8 +284,8 @@ def test_a_missing_function_of_the_file_is_foreign(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("runtime", "fix"),
     [
-        ("onnxruntime", "add a library as `ort_library` in custom_ops"),
-        ("reference", "add a class as `reference` in custom_ops"),
+        ("onnxruntime", "add a kernel as `ort_library` in custom_ops"),
+        ("reference", "add a kernel as `reference` in custom_ops"),
         ("openvino", "this runtime accepts no kernels from custom_ops"),
     ],
 )

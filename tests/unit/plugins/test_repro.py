@@ -163,7 +163,7 @@ def test_a_class_that_a_script_cannot_import_is_an_error(tmp_path: Path) -> None
 def test_a_plugin_runtime_has_no_reproducer(tmp_path: Path) -> None:
     device = Device.model_construct(name="npu", runtime="vendor")
     plugin = replace(cell(tmp_path, make_record("alexnet/17/cpu", "fail")), device=device)
-    with pytest.raises(ExporterError, match="plugin runtime 'vendor'"):
+    with pytest.raises(ExporterError, match="the runtime 'vendor'"):
         write_reproducer(plugin, tmp_path / "repro")
 
 

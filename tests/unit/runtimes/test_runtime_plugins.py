@@ -100,7 +100,7 @@ def test_the_manifest_accepts_the_runtime_of_an_installed_plugin(tmp_path: Path)
 
 @pytest.mark.usefixtures("plugin")
 def test_a_plugin_has_no_module_key(tmp_path: Path) -> None:
-    with pytest.raises(ExporterError, match="is only valid for the runtime backend, not for ncnn"):
+    with pytest.raises(ExporterError, match="is only valid for backend, not for ncnn"):
         load_settings(tmp_path, NAME, 'module = "json"')
 
 

@@ -135,7 +135,7 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
         (
             "[tool.exporter.devices.old]\nruntime = 'openvino'\noptimization = 'all'\n",
             3,
-            "is only valid for the runtime onnxruntime, not for openvino; remove it",
+            "is only valid for onnxruntime, not for openvino; remove it",
         ),
         (
             "[tool.exporter.devices.old]\nruntime = 'reference'\nsession_options.a = 1\n",
