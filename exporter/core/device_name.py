@@ -39,10 +39,12 @@ class DeviceName(str):
         """The toolchain as conditions name it: `current` for the project's own packages."""
         return self.toolchain or CURRENT_TOOLCHAIN
 
-    def matches(self, device: str, toolchain: str = "*") -> bool:
-        """Return whether both patterns match; one without `@` matches in all toolchains."""
-        name = self if SEPARATOR in device else self.base
-        return fnmatchcase(name, device) and fnmatchcase(self.packages, toolchain)
+    def matches(self, pattern: str) -> bool:
+        """Return whether a pattern matches; one without `@` matches in all toolchains."""
+        base, separator, toolchain = pattern.partition(SEPARATOR)
+        name = self.packages if toolchain == CURRENT_TOOLCHAIN else self.toolchain
+        is_inside = not separator or (bool(name) and fnmatchcase(name, toolchain))
+        return is_inside and fnmatchcase(self.base, base)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:

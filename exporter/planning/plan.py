@@ -159,7 +159,7 @@ def choose_route(spec: ModelSpec, opset: int) -> Route:
 def condition_matches(condition: Condition, cell: CellId) -> bool:
     """Return True if a condition of `expect` or `skip` applies to this cell."""
     matches_opset = condition.opsets is None or cell.opset in condition.opsets
-    return matches_opset and cell.device.matches(condition.device, condition.toolchain)
+    return matches_opset and cell.device.matches(condition.device)
 
 
 def pattern_matches(pattern: str, cell: CellId) -> bool:

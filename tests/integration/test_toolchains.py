@@ -20,7 +20,7 @@ default_devices = ["cpu", "cpu@two"]
 [tool.exporter.toolchains.two]
 requirements = ["scale-of-test @ {wheel}"]
 """
-EXPECTATION = 'expect = [{ toolchain = "two", stage = "source", reason = "no scale" }]\n'
+EXPECTATION = 'expect = [{ device = "*@two", stage = "source", reason = "no scale" }]\n'
 
 
 @pytest.fixture(scope="module")

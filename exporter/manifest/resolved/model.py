@@ -52,8 +52,6 @@ class Condition(FrozenModel):
     """None: every opset."""
     device: Annotated[str, _CONDITION] = "*"
     """A glob over device names. Without `@`, it matches a device in all toolchains."""
-    toolchain: Annotated[str, _CONDITION] = "*"
-    """A glob over toolchains; `current` is the name of the project's own packages."""
 
 
 class Expectation(Condition):

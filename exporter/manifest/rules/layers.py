@@ -19,7 +19,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -389,29 +388,12 @@ _Resolved = TypeVar("_Resolved", Expectation, Skip)
 def resolve_conditions(
     model: EffectiveSettings, key: str, type: type[_Resolved]
 ) -> tuple[_Resolved, ...]:
-    """Return the items of `expect` or `skip`; report a toolchain that matches no device."""
-    devices = model.settings.devices
-    names = dict.fromkeys(DeviceName(name).packages for name in devices)
-    items = []
-    for index, table in enumerate(getattr(model.settings, key)):
-        path: KeyPath = (key, index)
-        opsets = resolve_condition(model, path, table)
-        if table.toolchain != "*" and model.has_valid("devices"):
-            message = ""
-            if not any(fnmatchcase(name, table.toolchain) for name in names):
-                hint = suggest_name(table.toolchain, names)
-                message = f"{quote(table.toolchain)} matches no toolchain of the devices "
-                message += f"{join_words(devices)}{hint}"
-            elif not any(
-                DeviceName(each).matches(table.device, table.toolchain) for each in devices
-            ):
-                message = f"no device of {join_words(devices)} matches both "
-                message += f"{quote(table.toolchain)} and `device`, {quote(table.device)}; change "
-                message += "one of them"
-            if message:
-                model.add_problem((*path, "toolchain"), message)
-        items.append(type.from_fields(table, opsets=opsets))
-    return tuple(items)
+    """Return the items of `expect` or `skip`."""
+    tables = enumerate(getattr(model.settings, key))
+    return tuple(
+        type.from_fields(table, opsets=resolve_condition(model, (key, index), table))
+        for index, table in tables
+    )
 
 
 def resolve_condition(
@@ -419,10 +401,11 @@ def resolve_condition(
 ) -> tuple[int, ...] | None:
     """Check the device of a condition and return its opsets, or None if it has no opset."""
     devices = model.settings.devices
+    toolchains = dict.fromkeys(DeviceName(name).packages for name in devices)
     if model.has_valid("devices") and not any(
         DeviceName(name).matches(table.device) for name in devices
     ):
-        hint = suggest_nearest(table.device, devices)
+        hint = suggest_nearest(table.device, [*devices, *(f"*@{each}" for each in toolchains)])
         message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
         model.add_problem((*path, "device"), message)
     if table.opset is None:

@@ -30,6 +30,8 @@ from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import quote
 
+_TOOLCHAIN = {"toolchain": 'use `device = "*@NAME"`'}
+
 
 class ExpectTable(Table):
     """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red.
@@ -37,12 +39,13 @@ class ExpectTable(Table):
     Its cause is not searched; `exporter export --thorough CELL` does.
     """
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = _TOOLCHAIN
+
     opset: fields.OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
     device: fields.Line = "*"
-    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains."""
-    toolchain: fields.Line = "*"
-    """The toolchains: a name or a pattern. `"current"` is the project's own packages."""
+    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains. `"*@NAME"` selects a
+    toolchain, and `"*@current"` the project's own packages."""
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
     """The stage that fails; without it: any stage."""
     check: fields.CheckNames | None = None
@@ -69,12 +72,12 @@ class ExpectTable(Table):
 class SkipTable(Table):
     """Cells that are not run. The report shows the reason."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = _TOOLCHAIN
+
     opset: fields.OpsetCondition | None = None
     """The opsets, as for `expect`."""
     device: fields.Line = "*"
     """The devices, as for `expect`."""
-    toolchain: fields.Line = "*"
-    """The toolchains, as for `expect`."""
     reason: fields.Line
     """The reason why they are not run."""
 

@@ -39,7 +39,7 @@ CASES = [
         ['check = ["parity", "axes"], match = "output \'y\': error"', 'check = "tables"'],
     ),
     (fail("net/9/cpu", Status.CRASH, stage="ended by SIGSEGV at convert"), ["ended by SIGSEGV"]),
-    (fail("net/9/cpu@old", Status.ERROR, stage="no kernel 1"), ['toolchain = "old"']),
+    (fail("net/9/cpu@old", Status.ERROR, stage="no kernel 1"), ['device = "cpu@old"']),
     (make_record("net/9/cpu"), []),
     (make_record("net/9/cpu", Status.XPASS), []),
     (make_record("net/9/cpu", Status.UNAVAILABLE), []),
@@ -61,7 +61,6 @@ def test_the_items_make_the_failure_an_expected_one(record: Record, parts: list[
             if "check" in each
             else (),
             **{key: each[key] for key in ("device", "stage", "match", "reason") if key in each},
-            toolchain=each.get("toolchain", "*"),
         )
         for each in expected
     )
