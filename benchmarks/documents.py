@@ -120,7 +120,7 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
     ("[tool.exporter.environments.NAME]", settings.EnvironmentTable),
     ("[tool.exporter.toolchains.NAME]", settings.ToolchainTable),
-    ("[tool.exporter.engine]", settings.EngineTable),
+    ("[tool.exporter.engine]", settings.EngineKeys),
     ("[tool.exporter.gate]", settings.GateTable),
     ("[tool.exporter.evidence]", settings.EvidenceTable),
 )

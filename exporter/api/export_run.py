@@ -19,8 +19,8 @@ from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.git import check_out, list_changed_files
 from exporter.jobs import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
+from exporter.manifest.resolved.keys import EngineKind
 from exporter.manifest.resolved.model import ExporterName
-from exporter.manifest.resolved.project import EngineKind
 from exporter.manifest.rules.sources import select_exporter
 from exporter.pipeline.build import collect_noop_inputs, run_plan
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords

@@ -14,7 +14,7 @@ from exporter.cache.noop_snapshot import get_today
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.manifest import Manifest, ModelSpec, Project
-from exporter.manifest.resolved.project import NO_STORE
+from exporter.manifest.resolved.keys import NO_STORE
 from exporter.pipeline.build import run_plan
 from exporter.pipeline.engine import LocalEngine
 from exporter.pipeline.environments import require_packages

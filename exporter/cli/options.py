@@ -17,7 +17,7 @@ from exporter.planning import Selection
 if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
     from exporter.core.frozen_model import FrozenModel
     from exporter.manifest import Manifest
-    from exporter.manifest.resolved.project import EngineKind
+    from exporter.manifest.resolved.keys import EngineKind
     from exporter.planning.plan import PlannedCell, Shard
 
 #: The number of cells that a message lists.

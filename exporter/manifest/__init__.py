@@ -16,7 +16,7 @@ from exporter.manifest.resolved.call import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.resolved.keys import Component, CustomOp, Metric, Rollout
+from exporter.manifest.resolved.keys import Component, CustomOp, Metric, Rollout, Style
 from exporter.manifest.resolved.model import (
     Bound,
     Comparator,
@@ -29,7 +29,6 @@ from exporter.manifest.resolved.model import (
     ParameterNames,
     Skip,
     StateNames,
-    Style,
     Tolerance,
     select_bound,
 )

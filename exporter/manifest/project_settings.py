@@ -17,9 +17,8 @@ from exporter.core.errors import Problem, suggest_name, suggest_nearest
 from exporter.core.known_names import PLUGIN, RUNTIMES, Release
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
+from exporter.manifest.resolved.keys import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
 from exporter.manifest.resolved.project import (
-    DEFAULT_STORE_AGE,
-    DEFAULT_STORE_SIZE,
     Device,
     EngineSettings,
     Gate,
@@ -32,10 +31,7 @@ from exporter.manifest.resolved.project import (
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import ID_PATTERN, Settings
-from exporter.manifest.schema.settings import (
-    DeviceTable,
-    ProjectTable,
-)
+from exporter.manifest.schema.settings import DeviceTable, ProjectTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import (
@@ -144,20 +140,17 @@ def _resolve_devices(
             _find_problems(table), _find_environment_problems(table, environments)
         ):
             source.add_problem((*path, *key.split("/")) if key else path, message)
-        library = table.provider_library or ""
+        library = table.provider_library
         if library and not (_MODULE.fullmatch(library) and ":" in library):
             library = str(root / library)  # else the name of a function
         devices[name] = Device.from_fields(
             table,
             name=DeviceName(name),
-            module=table.module or "",
-            device=table.device or "",
             environment=environments.get(table.environment or ""),
             provider_options={
                 provider: {key: _format_option(value) for key, value in options.items()}
                 for provider, options in table.provider_options.items()
             },
-            optimization=table.optimization or "",
             provider_library=library,
         )
     return devices
@@ -360,18 +353,14 @@ def _build_project(
         name=name if isinstance(name, str) else "",
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
         store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
-        store_key=table.store_key or "",
         store_lines={
             key: lines[""] for key in ("store", "store_key") if (lines := _list_lines(file, key))
         },
         devices=tuple(devices.values()),
         environments=environments,
         toolchains=toolchains,
-        engine=EngineSettings(
-            kind=table.engine.kind,
-            scheduler=table.engine.scheduler or "",
-            cluster=table.engine.cluster or "",
-            workers=table.engine.workers,
+        engine=EngineSettings.from_fields(
+            table.engine,
             lines={key: line for key, line in _list_lines(file, "engine").items() if key},
         ),
         evidence={name: each.age for name, each in table.evidence.items()},

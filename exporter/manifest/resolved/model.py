@@ -89,8 +89,6 @@ class Skip(Condition):
 
 
 ExporterName = Literal["dynamo", "torchscript"]
-#: How reports show a status: a symbol or a word.
-Style = Literal["emoji", "text"]
 #: The place of the opset in the path of an artifact.
 OPSET_PLACEHOLDER = "{opset}"
 #: An output is one tensor or a list of tensors.

@@ -14,17 +14,23 @@ from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import Release, find_limits
-from exporter.core.text import DEFAULT_COMMAND
 from exporter.environments import EnvironmentDefinition
-from exporter.manifest.resolved.model import ModelSpec, Style
+from exporter.manifest.resolved.keys import (
+    DEFAULT_STORE_AGE,
+    DEFAULT_STORE_SIZE,
+    NO_STORE,
+    DeviceKeys,
+    EngineKeys,
+    ProjectKeys,
+    is_remote,
+)
+from exporter.manifest.resolved.model import ModelSpec
+from exporter.manifest.syntax.table import without_notation
 from exporter.manifest.syntax.values import (
     find_pinned_release,
     find_requirement_name,
     is_in_range,
 )
-
-Optimization = Literal["none", "basic", "extended", "all"]
-Proof = Literal["short", "full"]
 
 
 class RuntimeEnvironment(FrozenModel):
@@ -81,25 +87,14 @@ class Toolchain(FrozenModel):
         return EnvironmentDefinition(requirements=self.requirements, adds_to_current=True)
 
 
-class Device(FrozenModel):
-    """A runtime with its device or execution providers; see `DeviceTable`."""
+@without_notation
+class Device(DeviceKeys):
+    """A runtime with its device or execution providers."""
 
     name: DeviceName
-    runtime: str
-    providers: Items[str] = ()
-    strict: bool = False
-    module: str = ""
-    device: str = ""
-    """The name that the backend or OpenVINO uses; empty: `CPU`."""
     environment: RuntimeEnvironment | None = None
     """The environment of its process; None: the workers'."""
-    session_options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     provider_options: dict[str, dict[str, str]] = Field(default_factory=dict)
-    optimization: Optimization | Literal[""] = ""
-    provider_library: str = ""
-    """An absolute path, or `module:function`."""
-    variables: dict[str, str] = Field(default_factory=dict)
-    proof: Proof = "short"
     toolchain: Toolchain | None = None
     """The toolchain of its cells; None: the project's own packages."""
 
@@ -144,7 +139,7 @@ class Device(FrozenModel):
         names = (*self.providers, self.device)
         is_nvidia = any(name.startswith(known_names.NVIDIA) for name in names)
         variables = {**(known_names.NVIDIA_VARIABLES if is_nvidia else {}), **self.variables}
-        values = {"optimization": self.optimization, **options, **variables}
+        values = {"optimization": self.optimization or "", **options, **variables}
         texts = (
             "1 thread" if key.lower().endswith("threads") and value == 1 else f"{key}={value}"
             for key, value in {**values, **self.session_settings}.items()
@@ -294,78 +289,27 @@ class Gate(FrozenModel):
 DEFAULT_GATE = Gate()
 
 
-#: The engines: worker processes of this machine, or the hosts of a Dask cluster.
-EngineKind = Literal["local", "dask"]
-
-
-class EngineSettings(FrozenModel):
+@without_notation
+class EngineSettings(EngineKeys):
     """`[tool.exporter.engine]`."""
 
-    kind: EngineKind = "local"
-    scheduler: str = ""
-    cluster: str = ""
-    workers: int | None = None
-    """The parallel jobs of a cluster that the program starts."""
     lines: dict[str, int] = Field(default_factory=dict)
     """The lines of the keys in pyproject.toml."""
 
 
-#: The value of `store` that switches the store off.
-NO_STORE = "off"
-#: Bytes: 10 GiB.
-DEFAULT_STORE_SIZE = 10 << 30
-#: Seconds: 90 days.
-DEFAULT_STORE_AGE = 90 * 24 * 3600.0
-#: Seconds that a run waits for a remote store: a few hundred cells at 10 MB/s.
-DEFAULT_STORE_TIMEOUT = 120.0
-#: The scheme of a URL -> the modules that read it. Python can read `http` itself.
-REMOTE_SCHEMES = {
-    "s3": ("fsspec", "s3fs"),
-    "gs": ("fsspec", "gcsfs"),
-    "az": ("fsspec", "adlfs"),
-    "file": ("fsspec",),
-    "https": (),
-    "http": (),
-}
-_SEPARATOR = "://"
-
-
-def is_remote(store: str) -> bool:
-    """Return True if the value of `store` is a URL."""
-    return _SEPARATOR in store
-
-
-def split_url(store: str) -> tuple[str, str]:
-    scheme, _, rest = store.partition(_SEPARATOR)
-    return scheme, rest
-
-
-#: The restriction of workers.
-Sandbox = Literal["none", "landlock"]
-
-
-class Project(FrozenModel):
+@without_notation
+class Project(ProjectKeys):
     """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
 
     root: str
     name: str = ""
     """`name` of `[project]` in pyproject.toml."""
-    manifests: str = "manifests"
-    build: str = "build"
     environments_path: str = ""
     """The folder of environments if `build` is not the folder of the settings."""
-    reports: str = "reports"
-    templates: str = "templates"
-    store: str = ""
-    """A path from `root`, from the home directory (`~`) or absolute. `off` disables the store; if
-    it is empty, the store is in the build folder. A URL is a remote store beside that one."""
     store_size: int = DEFAULT_STORE_SIZE
     """Bytes."""
     store_age: float = DEFAULT_STORE_AGE
     """Seconds."""
-    store_timeout: float = DEFAULT_STORE_TIMEOUT
-    """Seconds that a run waits for a remote store."""
-    store_key: str = ""
     store_lines: dict[str, int] = Field(default_factory=dict)
     """The lines of `store` and `store_key` in pyproject.toml."""
     devices: Items[Device]
@@ -373,20 +317,12 @@ class Project(FrozenModel):
     toolchains: Items[Toolchain] = ()
     active_toolchain: str = ""
     """The toolchain whose packages this process has; empty: none of them."""
-    jobs: int | None = None
     engine: EngineSettings = EngineSettings()
-    sandbox: Sandbox = "none"
     evidence: dict[str, float] = Field(default_factory=dict)
     """The maximum age in seconds of measurements of other machines, by device."""
     elsewhere: Items[str] = ()
     """The devices that other machines measure only."""
     gate: Gate = DEFAULT_GATE
-    style: Style = "emoji"
-    timings: bool = False
-    environment: Items[str] = ()
-    """Names of environment variables for workers, with wildcards."""
-    command: str = DEFAULT_COMMAND
-    """The command line that users type; `{}` is the name of the command."""
 
     @property
     def environments_folder(self) -> Path:

@@ -27,7 +27,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.jobs import Announcement, JobFolder, write_json
 from exporter.manifest import EngineSettings, Project
-from exporter.manifest.resolved.project import NO_STORE, is_remote
+from exporter.manifest.resolved.keys import NO_STORE, is_remote
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
 from exporter.plugins.cluster import host_run

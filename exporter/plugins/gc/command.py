@@ -19,7 +19,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes, pluralize
 from exporter.environments import remove_environment
 from exporter.manifest import load_project
-from exporter.manifest.schema.settings import Age
+from exporter.manifest.resolved.keys import Age
 from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import list_garbage

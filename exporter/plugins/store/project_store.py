@@ -13,8 +13,13 @@ from exporter.core.errors import ExitCode, ExporterError, Location
 from exporter.core.git import find_git_folder
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
-from exporter.manifest.resolved.project import NO_STORE, REMOTE_SCHEMES, is_remote, split_url
-from exporter.manifest.schema.settings import check_store
+from exporter.manifest.resolved.keys import (
+    NO_STORE,
+    REMOTE_SCHEMES,
+    check_store,
+    is_remote,
+    split_url,
+)
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.plugins.store import Store, StoreLimits
 

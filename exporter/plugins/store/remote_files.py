@@ -33,7 +33,7 @@ from urllib.request import (
     UnknownHandler,
 )
 
-from exporter.manifest.resolved.project import split_url
+from exporter.manifest.resolved.keys import split_url
 from exporter.plugins.store.store_entry import StoreFile
 
 #: Bytes of one request. Eight of them at 2 MB/s take 16 s, less than the time for a response.
