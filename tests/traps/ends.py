@@ -143,13 +143,17 @@ ENDS = (
     Trap(
         "equal rows of two inputs",
         "rows of zeros are equal, too, but the branch is for other numbers",
-        contract("ends.py:EqualRows", inputs=(declare_input(), _SECOND)),
+        contract("ends.py:EqualRows", signature="x [batch, 4], z [batch, 4] -> y [batch, 4]"),
         parity("values", "rising values of x, z: output 'y'"),
     ),
     Trap(
         "equal rows of two inputs inside the graph",
         "`torch.where` chooses again for each input",
-        contract("ends.py:EqualRows", inputs=(declare_input(), _SECOND), init={"wrong": False}),
+        contract(
+            "ends.py:EqualRows",
+            signature="x [batch, 4], z [batch, 4] -> y [batch, 4]",
+            init={"wrong": False},
+        ),
     ),
     Trap(
         "input without negative numbers",
@@ -176,11 +180,7 @@ ENDS = (
     Trap(
         "equal inputs, of which rounding selects",
         "PyTorch in float64 selects others, so that equal inputs prove nothing",
-        contract(
-            "ends.py:BestRows",
-            inputs=(declare_input("x", "batch", 6, 4),),
-            outputs=(declare_output("y", "batch", 2, 4),),
-        ),
+        contract("ends.py:BestRows", signature="x [batch, 6, 4] -> y [batch, 2, 4]"),
     ),
     Trap(
         "halves rounded up",

@@ -50,10 +50,9 @@ def _beyond(by: float) -> ModelSpec:
     return contract(
         "kinds.py:Beyond",
         DYNAMO,
+        "x float16 [batch, 4] -> y float16 [batch, 4]",
         init={"by": by},
         precision="float16",
-        inputs=(declare_input(dtype="float16"),),
-        outputs=(declare_output("y", "batch", 4, dtype="float16"),),
     )
 
 
@@ -97,17 +96,9 @@ _HALF = (
 
 _Z = declare_input("z", "batch", 4, dtype="complex64")
 _ROTATED = contract(
-    "kinds.py:Rotated",
-    DYNAMO,
-    inputs=(_Z,),
-    outputs=(
-        declare_output("w", "batch", 4, dtype="complex64"),
-        declare_output("size", "batch", 4),
-    ),
+    "kinds.py:Rotated", DYNAMO, "z complex64 [batch, 4] -> w complex64 [batch, 4], size [batch, 4]"
 )
-_SPECTRUM = contract(
-    "kinds.py:Spectrum", DYNAMO, outputs=(declare_output("y", "batch", 4, dtype="complex64"),)
-)
+_SPECTRUM = contract("kinds.py:Spectrum", DYNAMO, "x [batch, 4] -> y complex64 [batch, 4]")
 
 
 def _complex(
@@ -158,9 +149,7 @@ _COMPLEX = (
 )
 
 _CACHED = contract(
-    "kinds.py:Cached",
-    inputs=(declare_input(), declare_input("past", "batch", 0, at="args[1]")),
-    outputs=(declare_output("y", "batch", 4), declare_output("kept", "batch", 0)),
+    "kinds.py:Cached", signature="x [batch, 4], past [batch, 0] -> y [batch, 4], kept [batch, 0]"
 )
 
 _EMPTY = (
@@ -187,7 +176,7 @@ _EMPTY = (
     Trap(
         "no elements: none anywhere",
         "nothing is compared",
-        contract("kinds.py:Nothing", outputs=(declare_output("y", "batch", 0),)),
+        contract("kinds.py:Nothing", signature="x [batch, 4] -> y [batch, 0]"),
         inconclusive("power", "no output has an element"),
     ),
 )
@@ -310,15 +299,12 @@ _LISTS = (
     Trap(
         "list: traced",
         "a trace puts out each item by itself",
-        contract(
-            "kinds.py:Halves",
-            outputs=(declare_output("left", "batch", 2), declare_output("right", "batch", 2)),
-        ),
+        contract("kinds.py:Halves", signature="x [batch, 4] -> left [batch, 2], right [batch, 2]"),
     ),
     Trap(
         "list: traced, declared as one tensor",
         "the message shows how to declare a list",
-        contract("kinds.py:Halves", outputs=(declare_output("halves", "batch", 2),)),
+        contract("kinds.py:Halves", signature="x [batch, 4] -> halves [batch, 2]"),
         failed(Stage.SOURCE, "a list as one output has kind = 'sequence'"),
     ),
 )

@@ -5,7 +5,7 @@ Output: `NUMBERS`.
 
 from __future__ import annotations
 
-from exporter.manifest import Axis, ModelSpec, Tolerance
+from exporter.manifest import ModelSpec, Tolerance
 from tests.traps.trap import (
     DYNAMO,
     TORCHSCRIPT,
@@ -35,12 +35,7 @@ def _half(net: str, opset: int) -> Trap:
     return Trap(
         f"float16 at opset {opset}",
         "half precision has its own rounding",
-        contract(
-            f"numbers.py:{net}",
-            opset,
-            inputs=(declare_input(dtype="float16"),),
-            outputs=(declare_output("y", "batch", 4, dtype="float16"),),
-        ),
+        contract(f"numbers.py:{net}", opset, "x float16 [batch, 4] -> y float16 [batch, 4]"),
     )
 
 
@@ -48,24 +43,12 @@ def _positions() -> ModelSpec:
     return contract(
         "outputs.py:Positions",
         DYNAMO,
-        inputs=(declare_input("x", 3, "length"),),
-        outputs=(
-            declare_output("angles", "length", 2),
-            declare_output("mask", "length", "length", dtype="bool"),
-        ),
-        axes=(Axis(name="length", example=5),),
+        "x [3, length=5] -> angles [length, 2], mask bool [length, length]",
     )
 
 
 def _canceled(**changes: object) -> ModelSpec:
-    return contract(
-        "numbers.py:Canceled",
-        DYNAMO,
-        inputs=(declare_input("x", "batch", 4096),),
-        outputs=(declare_output("y", "batch"),),
-        axes=(Axis(name="batch", example=16),),
-        **changes,
-    )
+    return contract("numbers.py:Canceled", DYNAMO, "x [batch=16, 4096] -> y [batch]", **changes)
 
 
 def _halved(source: str, opset: int = TORCHSCRIPT) -> ModelSpec:
@@ -104,7 +87,7 @@ NUMBERS = (
     Trap(
         "small rows that are differences of large values",
         "PyTorch's own error in the small rows has the size of the large values",
-        contract("numbers.py:SmallRowDifference", outputs=(declare_output("y", "batch", 16),)),
+        contract("numbers.py:SmallRowDifference", signature="x [batch, 4] -> y [batch, 16]"),
     ),
     Trap(
         "small difference of large values",
@@ -136,52 +119,38 @@ NUMBERS = (
     Trap(
         "constant that follows a size by repetition",
         "every size gives the same number: a constant would pass",
-        contract(
-            "outputs.py:Constant",
-            inputs=(declare_input("x", 3, "length"),),
-            outputs=(declare_output("y", 3, "length"),),
-            axes=(Axis(name="length", example=5),),
-        ),
+        contract("outputs.py:Constant", signature="x [3, length=5] -> y [3, length]"),
         inconclusive("power", "inputs of another seed give the very same 'y'"),
     ),
     Trap(
         "positions of the example",
         "`float(size)` freezes the length of the positions",
-        contract(
-            "outputs.py:FixedPositions",
-            inputs=(declare_input("x", 3, "length"),),
-            outputs=(declare_output("y", 3, "length"),),
-            axes=(Axis(name="length", example=5),),
-        ),
+        contract("outputs.py:FixedPositions", signature="x [3, length=5] -> y [3, length]"),
         parity("axes", "length=11"),
     ),
     Trap(
         "unconnected output",
         "the model does not use its input",
-        contract(
-            "outputs.py:Unconnected",
-            inputs=(declare_input("x", 3, 4),),
-            outputs=(declare_output("y", 3, 4),),
-            axes=(),
-        ),
+        contract("outputs.py:Unconnected", signature="x [3, 4] -> y [3, 4]"),
         structure("signature", "the file has none, declared 1 (x)"),
     ),
     Trap(
         "integers that move",
         "a label that follows the input",
-        contract("outputs.py:Labels", outputs=(_LABELS,)),
+        contract("outputs.py:Labels", signature="x [batch, 4] -> label int64 [batch]"),
     ),
     Trap(
         "integers that never move",
         "one label for every input: a constant would pass",
-        contract("outputs.py:SameLabels", outputs=(_LABELS,)),
+        contract("outputs.py:SameLabels", signature="x [batch, 4] -> label int64 [batch]"),
         inconclusive("power", "give the very same 'label'"),
     ),
     Trap(
         "constant next to integers that change",
         "the input was seen to matter, and the constant has its size",
         contract(
-            "outputs.py:LabelsAndTemperature", outputs=(_LABELS, declare_output("temperature", 1))
+            "outputs.py:LabelsAndTemperature",
+            signature="x [batch, 4] -> label int64 [batch], temperature [1]",
         ),
     ),
     Trap(
@@ -198,12 +167,12 @@ NUMBERS = (
     Trap(
         "probability of an unlikely input",
         "in a sample of equal values the probability is 1e-16, and the runtime's sigmoid 0",
-        contract("numbers.py:Unlikely", DYNAMO, outputs=(_PROBABILITY,)),
+        contract("numbers.py:Unlikely", DYNAMO, "x [batch, 4] -> y [batch]"),
     ),
     Trap(
         "small probabilities dropped",
         "the file sets all probabilities to 0 that are below a median of the example",
-        contract("numbers.py:UnlikelyDropped", outputs=(_PROBABILITY,)),
+        contract("numbers.py:UnlikelyDropped", signature="x [batch, 4] -> y [batch]"),
         parity("axes", "output 'y': error"),
     ),
     Trap(
@@ -250,9 +219,7 @@ NUMBERS = (
         "float16 overflow",
         "PyTorch rounds to infinity on the way, ONNX Runtime computes on in float32",
         contract(
-            "numbers.py:HalfOverflow",
-            inputs=(declare_input(dtype="float16"),),
-            outputs=(declare_output("y", "batch", 4, dtype="float16"),),
+            "numbers.py:HalfOverflow", signature="x float16 [batch, 4] -> y float16 [batch, 4]"
         ),
         parity("parity", "float64 has finite numbers up to"),
     ),
@@ -261,22 +228,13 @@ NUMBERS = (
     Trap(
         "softmax over the middle",
         "opset 12 knows another Softmax than 13",
-        contract(
-            "numbers.py:Softmaxed",
-            12,
-            inputs=(declare_input("x", "batch", 3, 4),),
-            outputs=(declare_output("y", "batch", 3, 4),),
-        ),
+        contract("numbers.py:Softmaxed", 12, "x [batch, 3, 4] -> y [batch, 3, 4]"),
     ),
     Trap("NaN through Relu", "NaN in PyTorch, and in the file", contract("numbers.py:LostNaN")),
     Trap(
         "nothing found",
         "no element comes out, so that none can be compared",
-        contract(
-            "numbers.py:NoneFound",
-            outputs=(declare_output("y", "found"),),
-            axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
-        ),
+        contract("numbers.py:NoneFound", signature="x [batch, 4] -> y [found]"),
         inconclusive("power", "output 'y' has no number but 0"),
     ),
     Trap(

@@ -29,31 +29,19 @@ def _canceled(**init: object) -> ModelSpec:
 
 def _image(opset: int, **init: object) -> ModelSpec:
     return contract(
-        "rounding.py:EqualImage",
-        opset,
-        inputs=(declare_input("x", "batch", 3, 32, 32),),
-        outputs=(declare_output("y", "batch", 4, 32, 32),),
-        init=init,
+        "rounding.py:EqualImage", opset, "x [batch, 3, 32, 32] -> y [batch, 4, 32, 32]", init=init
     )
 
 
 def _many_elements(**changes: object) -> ModelSpec:
     return contract(
-        "rounding.py:ManyElements",
-        21,
-        inputs=(declare_input("x", 1, 8, 112, 112),),
-        outputs=(declare_output("y", 1, 8, 112, 112),),
-        axes=(),
-        **changes,
+        "rounding.py:ManyElements", 21, "x [1, 8, 112, 112] -> y [1, 8, 112, 112]", **changes
     )
 
 
 def _direction(**init: object) -> ModelSpec:
     return contract(
-        "rounding.py:Direction",
-        inputs=(declare_input("x", "batch", 5, 5),),
-        outputs=(declare_output("y", "batch", 4, 4),),
-        init=init,
+        "rounding.py:Direction", signature="x [batch, 5, 5] -> y [batch, 4, 4]", init=init
     )
 
 

@@ -93,11 +93,7 @@ SIGNATURES = (
         "flattened in order",
         contract(
             "outputs.py:Nested",
-            outputs=(
-                declare_output("a", "batch", 4),
-                declare_output("b", "batch", 4),
-                declare_output("c", "batch", 4),
-            ),
+            signature="x [batch, 4] -> a [batch, 4], b [batch, 4], c [batch, 4]",
         ),
     ),
     Trap(
@@ -185,7 +181,7 @@ SIGNATURES = (
     Trap(
         "wrong dtype declared",
         "float64 is declared, float32 comes out",
-        contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 4, dtype="float64"),)),
+        contract("values.py:ItemKept", signature="x [batch, 4] -> y float64 [batch, 4]"),
         failed(Stage.SOURCE, "output 'y' is declared float64, PyTorch gives float32"),
     ),
     Trap(
@@ -206,13 +202,13 @@ SIGNATURES = (
     Trap(
         "wrong size declared",
         "5 columns are declared, 4 come out",
-        contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 5),)),
+        contract("values.py:ItemKept", signature="x [batch, 4] -> y [batch, 5]"),
         failed(Stage.SOURCE, "output 'y' is declared [batch, 5] with batch=3"),
     ),
     Trap(
         "wrong rank declared",
         "three dimensions are declared, two come out",
-        contract("values.py:ItemKept", outputs=(declare_output("y", "batch", 1, 4),)),
+        contract("values.py:ItemKept", signature="x [batch, 4] -> y [batch, 1, 4]"),
         failed(Stage.SOURCE, "output 'y' is declared [batch, 1, 4] with batch=3"),
     ),
     Trap(
@@ -225,11 +221,7 @@ SIGNATURES = (
         "integers with floats",
         "indices are equal, values are near",
         contract(
-            "outputs.py:Best",
-            outputs=(
-                declare_output("value", "batch", 2),
-                declare_output("index", "batch", 2, dtype="int64"),
-            ),
+            "outputs.py:Best", signature="x [batch, 4] -> value [batch, 2], index int64 [batch, 2]"
         ),
     ),
     Trap(

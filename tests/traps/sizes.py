@@ -59,11 +59,7 @@ SIZES = (
     Trap(
         "in-place arithmetic on a size",
         "`size += 2` on a size that is a tensor for the tracer",
-        contract(
-            "sizes.py:GrownShape",
-            outputs=(declare_output("y", "grown", 4),),
-            axes=(Axis(name="batch", example=3), Axis(name="grown", example=None)),
-        ),
+        contract("sizes.py:GrownShape", signature="x [batch, 4] -> y [grown, 4]"),
     ),
     Trap(
         "in-place arithmetic on a size as a tensor",
@@ -98,12 +94,7 @@ SIZES = (
     Trap(
         "positions of any length",
         "`arange` of a dynamic size",
-        contract(
-            "sizes.py:Positions",
-            inputs=(declare_input("x", "batch", "length"),),
-            outputs=(declare_output("y", "batch", "length"),),
-            axes=(Axis(name="batch", example=3), Axis(name="length", example=5)),
-        ),
+        contract("sizes.py:Positions", signature="x [batch, length=5] -> y [batch, length]"),
     ),
     Trap(
         "state of the example's batch",
@@ -179,59 +170,37 @@ SIZES = (
     Trap(
         "two axes that must be one",
         "two names for axes that PyTorch adds row by row",
-        contract(
-            "sizes.py:Paired",
-            inputs=(declare_input("left", "a", 4), declare_input("right", "b", 4, at="args[1]")),
-            outputs=(declare_output("y", "a", 4),),
-            axes=(Axis(name="a", example=3), Axis(name="b", example=5)),
-        ),
+        contract("sizes.py:Paired", signature="left [a=3, 4], right [b=5, 4] -> y [a, 4]"),
         refused(Stage.SOURCE, "must match the size"),
     ),
     Trap(
         "one axis of two inputs",
         "one name, one size",
-        contract(
-            "sizes.py:Paired", inputs=(declare_input("left"), declare_input("right", at="args[1]"))
-        ),
+        contract("sizes.py:Paired", signature="left [batch, 4], right [batch, 4] -> y [batch, 4]"),
     ),
     Trap(
         "output axis that is fixed",
         "declared `batch`, always 4: equal only at the example",
-        contract(
-            "sizes.py:Crossed",
-            outputs=(declare_output("y", "batch", "batch"),),
-            axes=(Axis(name="batch", example=4),),
-        ),
+        contract("sizes.py:Crossed", signature="x [batch=4, 4] -> y [batch, batch]"),
         failed(Stage.SOURCE, "output 'y' is declared [batch, batch] with batch=9"),
     ),
     Trap(
         "output axes crossed",
         "`[columns, rows]` declared as `[rows, columns]`",
-        contract(
-            "sizes.py:Crossed",
-            inputs=(declare_input("x", "rows", "columns"),),
-            outputs=(declare_output("y", "rows", "columns"),),
-            axes=(Axis(name="rows", example=3), Axis(name="columns", example=5)),
-        ),
+        contract("sizes.py:Crossed", signature="x [rows=3, columns=5] -> y [rows, columns]"),
         failed(Stage.SOURCE, "output 'y' is declared [rows, columns]"),
     ),
     Trap(
         "output axes as they are",
         "`[columns, rows]`",
-        contract(
-            "sizes.py:Crossed",
-            inputs=(declare_input("x", "rows", "columns"),),
-            outputs=(declare_output("y", "columns", "rows"),),
-            axes=(Axis(name="rows", example=3), Axis(name="columns", example=5)),
-        ),
+        contract("sizes.py:Crossed", signature="x [rows=3, columns=5] -> y [columns, rows]"),
     ),
     Trap(
         "only multiples promised",
         "pooling by 2 of a length that is a multiple of 2",
         contract(
             "sizes.py:Pooled",
-            inputs=(declare_input("x", "batch", "length"),),
-            outputs=(declare_output("y", "batch", "half"),),
+            signature="x [batch, length] -> y [batch, half]",
             axes=(
                 Axis(name="batch", example=3),
                 Axis(name="length", example=6, multiple_of=2),
@@ -242,88 +211,45 @@ SIZES = (
     Trap(
         "resized by a factor",
         "twice as long for every length",
-        contract(
-            "sizes.py:Upsampled",
-            inputs=(declare_input("x", "batch", "length"),),
-            outputs=(declare_output("y", "batch", "twice"),),
-            axes=(
-                Axis(name="batch", example=3),
-                Axis(name="length", example=5),
-                Axis(name="twice", example=None),
-            ),
-        ),
+        contract("sizes.py:Upsampled", signature="x [batch, length=5] -> y [batch, twice]"),
     ),
     Trap(
         "recurrent over any length",
         "TorchScript keeps a GRU whole",
-        contract(
-            "sizes.py:Recurrent",
-            inputs=(declare_input("x", 3, "length", 4),),
-            outputs=(declare_output("y", 3, "length", 4),),
-            axes=(Axis(name="length", example=5),),
-        ),
+        contract("sizes.py:Recurrent", signature="x [3, length=5, 4] -> y [3, length, 4]"),
     ),
     Trap(
         "recurrent under dynamo",
         "a GRU is taken apart at the length of the example",
-        contract(
-            "sizes.py:Recurrent",
-            DYNAMO,
-            inputs=(declare_input("x", 3, "length", 4),),
-            outputs=(declare_output("y", 3, "length", 4),),
-            axes=(Axis(name="length", example=5),),
-        ),
+        contract("sizes.py:Recurrent", DYNAMO, "x [3, length=5, 4] -> y [3, length, 4]"),
         structure("signature", "axis 'length' of output 'y' is fixed at 5"),
         repaired=(2, 15),
     ),
     Trap(
         "operator that the opset lacks",
         "TorchScript has attention from opset 14 on",
-        contract(
-            "sizes.py:Attention",
-            inputs=(declare_input("x", "batch", 2, 4),),
-            outputs=(declare_output("y", "batch", 2, 4),),
-        ),
+        contract("sizes.py:Attention", signature="x [batch, 2, 4] -> y [batch, 2, 4]"),
         refused(Stage.CONVERT, "scaled_dot_product_attention"),
     ),
     Trap(
         "operator that the opset has",
         "the same at opset 14",
-        contract(
-            "sizes.py:Attention",
-            14,
-            inputs=(declare_input("x", "batch", 2, 4),),
-            outputs=(declare_output("y", "batch", 2, 4),),
-        ),
+        contract("sizes.py:Attention", 14, "x [batch, 2, 4] -> y [batch, 2, 4]"),
     ),
     Trap(
         "size that the exporter lost",
         "a wrong size is declared and TorchScript infers none",
-        contract(
-            "sizes.py:Shuffled",
-            9,
-            inputs=(declare_input("x", "batch", 4, 3, 3),),
-            outputs=(declare_output("y", "batch", 1, 6, 7),),
-        ),
+        contract("sizes.py:Shuffled", 9, "x [batch, 4, 3, 3] -> y [batch, 1, 6, 7]"),
         failed(Stage.SOURCE, "PyTorch gives [3, 1, 6, 6]"),
     ),
     Trap(
         "size that the exporter lost, right",
         "the right size is declared there, and proved by running",
-        contract(
-            "sizes.py:Shuffled",
-            9,
-            inputs=(declare_input("x", "batch", 4, 3, 3),),
-            outputs=(declare_output("y", "batch", 1, 6, 6),),
-        ),
+        contract("sizes.py:Shuffled", 9, "x [batch, 4, 3, 3] -> y [batch, 1, 6, 6]"),
     ),
     Trap(
         "size by values",
         "an output-only axis is as long as values make it",
-        contract(
-            "sizes.py:SizeByValues",
-            outputs=(declare_output("y", "found", 2, dtype="int64"),),
-            axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
-        ),
+        contract("sizes.py:SizeByValues", signature="x [batch, 4] -> y int64 [found, 2]"),
     ),
 )

@@ -23,33 +23,18 @@ OFF = parity("parity", "output 'y': error")
 
 def picture(opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
     """Return a contract of a small network for pictures."""
-    return contract(
-        "files.py:Picture",
-        opset,
-        inputs=(declare_input("x", "batch", 2, 6, 6),),
-        outputs=(declare_output("y", "batch", 3),),
-        **changes,
-    )
+    return contract("files.py:Picture", opset, "x [batch, 2, 6, 6] -> y [batch, 3]", **changes)
 
 
 OUTSIDE = contract(
-    "files.py:Outside",
-    inputs=(declare_input("x", "batch", 20),),
-    outputs=(declare_output("y", "batch", 20),),
-    options={"external_data": True},
+    "files.py:Outside", signature="x [batch, 20] -> y [batch, 20]", options={"external_data": True}
 )
 TWO = contract(
-    "files.py:Two",
-    inputs=(declare_input("left"), declare_input("right", at="args[1]")),
-    outputs=(declare_output("a", "batch", 4), declare_output("b", "batch", 4)),
+    "files.py:Two", signature="left [batch, 4], right [batch, 4] -> a [batch, 4], b [batch, 4]"
 )
 CHOSEN = contract(
     "files.py:Chosen",
-    outputs=(
-        declare_output("sorted", "batch", 4),
-        declare_output("best", "batch", dtype="int64"),
-        declare_output("positive", "batch", 4, dtype="bool"),
-    ),
+    signature="x [batch, 4] -> sorted [batch, 4], best int64 [batch], positive bool [batch, 4]",
 )
 RESHAPED = contract("files.py:Reshaped")
 _COUNT = declare_input("n", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=3))

@@ -94,7 +94,7 @@ STATES = (
     Trap(
         "buffer that is written and returned",
         "the output is the buffer itself, which every other call writes into",
-        contract("buffers.py:ReturnsBuffer", DYNAMO, outputs=_WITH_BUFFER),
+        contract("buffers.py:ReturnsBuffer", DYNAMO, "x [batch, 4] -> y [batch, 4], mean [4]"),
     ),
     Trap(
         "buffer that keeps the result of a layer",
@@ -104,13 +104,17 @@ STATES = (
     Trap(
         "buffer that is written by .data and returned",
         "a trace does not see the write, and keeps the value of the example",
-        contract("buffers.py:ReturnsBuffer", init={"by_data": True}, outputs=_WITH_BUFFER),
+        contract(
+            "buffers.py:ReturnsBuffer",
+            signature="x [batch, 4] -> y [batch, 4], mean [4]",
+            init={"by_data": True},
+        ),
         parity("axes", "output 'mean': error"),
     ),
     Trap(
         "buffer that counts calls and is returned",
         "the first answer is 1 and the second 2, in one and the same tensor",
-        contract("buffers.py:ReturnsCounter", DYNAMO, outputs=_WITH_BUFFER),
+        contract("buffers.py:ReturnsCounter", DYNAMO, "x [batch, 4] -> y [batch, 4], mean [4]"),
         inconclusive("determinism", "keeps state in its buffers"),
     ),
     Trap(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exporter.manifest import Axis, ModelSpec
 from exporter.records.record import Record, Stage, Status
-from tests.worker.contracts import declare_input, declare_output, make_fill
+from tests.worker.contracts import declare, declare_input, declare_output, make_fill
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Changes the exported file or its external data.
@@ -108,12 +108,15 @@ def failed(stage: Stage, message: str) -> Verdict:
     return Verdict(status=Status.FAIL, stage=stage, message=message)
 
 
-def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelSpec:
+def contract(
+    source: str, opset: int = TORCHSCRIPT, signature: str = "", **changes: object
+) -> ModelSpec:
     """Return a contract with one input and one output, both `[batch, 4]` by default.
 
     Args:
         source: `loops.py:Turns`, a model in `models/`.
         opset: The one opset. From 18 on dynamo exports it, below TorchScript.
+        signature: Inputs and outputs in the form of `declare`.
         changes: Other fields of the contract.
     """
     values: dict[str, object] = {
@@ -129,7 +132,8 @@ def contract(source: str, opset: int = TORCHSCRIPT, **changes: object) -> ModelS
         "axes": (Axis(name="batch", example=3),),
         "timeout": 60.0,
     }
-    return ModelSpec.model_validate(values | changes)
+    declared = declare(signature) if signature else {}
+    return ModelSpec.model_validate(values | declared | changes)
 
 
 __all__ = [

@@ -85,12 +85,7 @@ VALUES = (
     Trap(
         "branch on an element",
         "a trace keeps the branch of its example",
-        contract(
-            "values.py:BranchOnElement",
-            inputs=(declare_input("x", 3, 4),),
-            outputs=(declare_output("y", 3, 4),),
-            axes=(),
-        ),
+        contract("values.py:BranchOnElement", signature="x [3, 4] -> y [3, 4]"),
         parity("values", "other x: output 'y': error"),
     ),
     Trap(
@@ -154,12 +149,7 @@ VALUES = (
     Trap(
         ".item() at one size",
         "the same without an axis that would give it away",
-        contract(
-            "values.py:ItemRead",
-            inputs=(declare_input("x", 3, 4),),
-            outputs=(declare_output("y", 3, 4),),
-            axes=(),
-        ),
+        contract("values.py:ItemRead", signature="x [3, 4] -> y [3, 4]"),
         parity("values", "other x: output 'y': error"),
     ),
     Trap(
@@ -175,7 +165,7 @@ VALUES = (
     Trap(
         "branch on the mean of fixed values",
         "values in another order have the same mean, mirrored values another one",
-        contract("values.py:BranchOnMean", outputs=(declare_output("y", 4),), axes=(), **_ROW),
+        contract("values.py:BranchOnMean", signature="x [batch, 4] -> y [4]", axes=(), **_ROW),
         parity("values", "other x: output 'y': error"),
     ),
     Trap(

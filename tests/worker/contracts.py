@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from exporter.manifest import Axis, Fill, Input, ModelSpec, Output
@@ -20,8 +21,37 @@ def declare_output(name: str = "y", *shape: int | str, dtype: str = "float32") -
     return Output(name=name, shape=shape, dtype=dtype)
 
 
-def make_contract(net: str, **changes: object) -> ModelSpec:
-    """Return a spec with `changes`; by default `x [batch, 4]` and `y [batch, 3]`."""
+def declare(signature: str) -> dict[str, object]:
+    """Return inputs, outputs and axes of `x [batch, 4], ids int64 [length=5] -> y [batch, 3]`.
+
+    A dtype follows the name. An axis has its example at one place; that of `batch` is 3, and axes
+    of outputs only have none.
+    """
+    sides, examples = [], {"batch": 3}
+    for side in signature.split(" -> "):
+        values = []
+        for name, dtype, text in re.findall(r"(\w+)(?: (\w+))? \[(.*?)\]", side):
+            sizes = [size.partition("=") for size in text.split(", ") if size]
+            examples |= {axis: int(example) for axis, _, example in sizes if example}
+            shape = tuple(int(size) if size.isdigit() else size for size, *_ in sizes)
+            values.append({"name": name, "dtype": dtype or "float32", "shape": shape})
+        sides.append(values)
+    inputs, outputs = sides
+    used = dict.fromkeys(size for value in inputs + outputs for size in value["shape"])
+    return {
+        "inputs": tuple(
+            Input.model_validate(value | {"at": f"args[{index}]"})
+            for index, value in enumerate(inputs)
+        ),
+        "outputs": tuple(Output.model_validate(value) for value in outputs),
+        "axes": tuple(
+            Axis(name=name, example=examples.get(name)) for name in used if isinstance(name, str)
+        ),
+    }
+
+
+def make_contract(net: str, signature: str = "", **changes: object) -> ModelSpec:
+    """Return a spec with `changes`; by default `x [batch, 4] -> y [batch, 3]`."""
     values: dict[str, object] = {
         "id": "net",
         "manifest": "tests/worker/net.toml",
@@ -34,7 +64,8 @@ def make_contract(net: str, **changes: object) -> ModelSpec:
         "axes": (Axis(name="batch", example=3),),
         "timeout": 60.0,
     }
-    return ModelSpec.model_validate(values | changes)
+    declared = declare(signature) if signature else {}
+    return ModelSpec.model_validate(values | declared | changes)
 
 
 def make_fill(kind: str, **changes: object) -> Fill:

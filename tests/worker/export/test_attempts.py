@@ -266,11 +266,7 @@ def test_a_constant_without_values_is_a_failure(tmp_path: Path) -> None:
 
 
 def _context(types: list[str] | bool) -> ExportContext:
-    spec = make_contract(
-        "TwoLayers",
-        outputs=(declare_output("y", "batch", 3),),
-        options={FUNCTIONS: types},
-    )
+    spec = make_contract("TwoLayers", "x [batch, 4] -> y [batch, 3]", options={FUNCTIONS: types})
     return case_of(spec, 17, dynamo=False)
 
 

@@ -107,9 +107,8 @@ def test_wrapped_model_keeps_names_of_weights(tmp_path: Path) -> None:
 def test_constants_are_not_inputs(opset: int, dynamo: bool, tmp_path: Path) -> None:
     spec = make_contract(
         "KeywordInputs",
-        inputs=(declare_input("left"), declare_input("right", at="args[1]")),
+        "left [batch, 4], right [batch, 4] -> difference [batch, 4], twice [batch, 4]",
         constants=(Constant(at="kwargs.scale", value=3.0),),
-        outputs=(declare_output("difference", "batch", 4), declare_output("twice", "batch", 4)),
     )
     path = export(spec, tmp_path, opset, dynamo=dynamo)
     assert [name for name, _ in signature(path)[0]] == ["left", "right"]
@@ -119,11 +118,7 @@ def test_constants_are_not_inputs(opset: int, dynamo: bool, tmp_path: Path) -> N
 
 
 def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> None:
-    spec = make_contract(
-        "PixelShuffle",
-        inputs=(declare_input("x", "batch", 4, 3, 3),),
-        outputs=(declare_output("y", "batch", 1, 6, 6),),
-    )
+    spec = make_contract("PixelShuffle", "x [batch, 4, 3, 3] -> y [batch, 1, 6, 6]")
     graph, notes = trace(spec, 9, tmp_path)
     assert list(graph.graph.outputs[0].shape or ()) == ["batch", 1, 6, 6]
     assert len(notes) == 1
@@ -132,7 +127,7 @@ def test_unknown_size_of_torchscript_is_written_and_noted(tmp_path: Path) -> Non
 
 def test_axis_of_torchscript_in_place_of_a_size_is_replaced() -> None:
     # TorchScript uses one symbol for two dimensions. Every run of the file compares the size.
-    spec = make_contract("Affine", outputs=(declare_output("y", "batch", 7, 3),))
+    spec = make_contract("Affine", "x [batch, 4] -> y [batch, 7, 3]")
     value = ir.Value(name="y", shape=ir.Shape(["batch", "batch", 3]))
     value.dtype = ir.DataType.FLOAT
     model = ir.Model(ir.Graph([], [value], nodes=[], name="g"), ir_version=8)
@@ -143,16 +138,12 @@ def test_axis_of_torchscript_in_place_of_a_size_is_replaced() -> None:
 
 def test_axis_instead_of_a_declared_size_is_kept(tmp_path: Path) -> None:
     # Declared [3, 3] although the first dimension follows the batch: under dynamo the file says so.
-    spec = make_contract("Affine", outputs=(declare_output("y", 3, 3),))
+    spec = make_contract("Affine", "x [batch, 4] -> y [3, 3]")
     assert signature(export(spec, tmp_path, 18, dynamo=True))[1] == [("y", ["batch", 3])]
 
 
 def test_weights_of_two_opsets_are_one_file(tmp_path: Path) -> None:
-    spec = make_contract(
-        "LargeLinear",
-        inputs=(declare_input("x", "batch", 1000),),
-        outputs=(declare_output("y", "batch", 2000),),
-    )
+    spec = make_contract("LargeLinear", "x [batch, 1000] -> y [batch, 2000]")
     for opset in (13, 14):
         path = export(spec, tmp_path, opset, dynamo=False)
         assert path.stat().st_size < 10_000
@@ -175,10 +166,7 @@ def test_small_models_keep_their_weights_inside(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [True, False])
 def test_option_external_data_is_respected(option: bool, tmp_path: Path) -> None:
     spec = make_contract(
-        "LargeLinear",
-        inputs=(declare_input("x", "batch", 1000),),
-        outputs=(declare_output("y", "batch", 2000),),
-        options={"external_data": option},
+        "LargeLinear", "x [batch, 1000] -> y [batch, 2000]", options={"external_data": option}
     )
     export(spec, tmp_path, 18, dynamo=True)
     assert any(tmp_path.glob("weights-*.safetensors")) is option

@@ -17,7 +17,7 @@ from exporter.worker.export.convert import (
     collect_tracer_warnings,
 )
 from exporter.worker.export.write_onnx import write_artifact
-from tests.worker.contracts import ROOT, declare_output, make_contract
+from tests.worker.contracts import ROOT, make_contract
 from tests.worker.graphs import convert, trace
 
 
@@ -25,7 +25,7 @@ def test_note_has_line_of_the_model_and_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)  # the worker runs in the project's root
-    spec = make_contract("ValueBranches", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("ValueBranches", "x [batch, 4] -> y [batch, 4]")
     _, notes = trace(spec, 13, tmp_path)
     lines = (ROOT / "tests/worker/nets.py").read_text(encoding="utf-8").splitlines()
     number = next(n for n, line in enumerate(lines, 1) if "if x.sum() > 0" in line)

@@ -22,7 +22,7 @@ from exporter.worker.export.graph_names import (
 from exporter.worker.export.write_onnx import find_read_storages, write_artifact
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import ROOT, make_contract
 from tests.worker.graphs import convert, draw_declared
 
 BOTH = pytest.mark.parametrize(("opset", "dynamo"), [(13, False), (18, True)])
@@ -117,8 +117,7 @@ def test_folded_weight_is_red_with_the_option_that_keeps_it(
     # BatchNorm is folded into the convolution before it.
     spec = make_contract(
         "ConvBatchNorm",
-        inputs=(declare_input("x", "batch", 3, 5, 5),),
-        outputs=(declare_output("y", "batch", 4, 3, 3),),
+        "x [batch, 3, 5, 5] -> y [batch, 4, 3, 3]",
         parameters=ParameterNames(template="learned_{}"),
     )
     result = check_signature(export(spec, tmp_path, opset, dynamo=dynamo))
@@ -146,7 +145,7 @@ def test_intermediate_value_with_the_same_name_is_renamed(tmp_path: Path) -> Non
 def test_shared_weight_has_one_name(opset: int, dynamo: bool, tmp_path: Path) -> None:
     spec = make_contract(
         "TiedLayers",
-        outputs=(declare_output("y", "batch", 4),),
+        "x [batch, 4] -> y [batch, 4]",
         parameters=ParameterNames(template="learned_{}"),
     )
     subject = export(spec, tmp_path, opset, dynamo=dynamo)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Stage, Status
 from tests.traps.prove import export, prove
-from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.contracts import make_contract
 
 CODE = """
 import torch
@@ -51,12 +51,11 @@ def root(tmp_path: Path) -> Path:
 def spec_of(*opsets: int, **options: object) -> ModelSpec:
     return make_contract(
         "",
+        "x [batch, 3, 8, 8] -> y [batch, 1, 3]",
         manifest="m.toml",
         source="taking_code.py:Net",
         opsets=opsets,
         options=options,
-        inputs=(declare_input("x", "batch", 3, 8, 8),),
-        outputs=(declare_output("y", "batch", 1, 3),),
     )
 
 

@@ -17,14 +17,10 @@ from torch.onnx._internal.exporter._core import TorchTensor
 
 from exporter.jobs import JobFolder, format_weights_name
 from exporter.worker.export.write_onnx import write_artifact
-from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.contracts import make_contract
 
 SPEC = make_contract(
-    "Affine",
-    inputs=(declare_input("x", "batch", 3),),
-    outputs=(declare_output("y", "batch", 3),),
-    opsets=(18, 19),
-    options={"external_data": True},
+    "Affine", "x [batch, 3] -> y [batch, 3]", opsets=(18, 19), options={"external_data": True}
 )
 
 

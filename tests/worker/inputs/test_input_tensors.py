@@ -116,7 +116,7 @@ def test_every_dtype_can_be_drawn(dtype: str) -> None:
 def test_a_case_sets_values_and_sizes() -> None:
     spec = make_contract(
         "Affine",
-        inputs=(declare_input(), declare_input("count", at="args[1]", dtype="int64", shape=())),
+        "x [batch, 4], count int64 [] -> y [batch, 3]",
         cases=(Case(name="nine", fills={"count": Fill(kind="value", value=9)}, axes={"batch": 8}),),
     )
     spec = spec.model_copy(

@@ -103,7 +103,7 @@ def test_the_index_of_a_case_names_the_case(tmp_path: Path) -> None:
 
 
 def test_an_index_from_a_size_has_its_range(tmp_path: Path) -> None:
-    spec = make_contract("", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(Positions(), spec, tmp_path)
     errors = {sample.name: sample.error for sample in reference.samples if sample.error}
     line = find_line(Positions, "self.table[positions]")

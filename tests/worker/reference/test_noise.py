@@ -24,7 +24,7 @@ from exporter.worker.reference.noise import (
     measure_all_samples,
 )
 from exporter.worker.reference.reference_run import compute_reference
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import ROOT, make_contract
 
 NAN = math.nan
 
@@ -259,7 +259,5 @@ def test_measure_all_samples_measures_the_other_samples(tmp_path: Path) -> None:
 
 
 def test_a_model_without_float64_is_measured_everywhere(tmp_path: Path) -> None:
-    spec = make_contract(
-        "Float32Only", outputs=(declare_output("y", "batch", 4),), inputs=(declare_input(),)
-    )
+    spec = make_contract("Float32Only", "x [batch, 4] -> y [batch, 4]")
     assert run_reference(spec, tmp_path).is_measured_everywhere

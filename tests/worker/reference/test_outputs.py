@@ -22,7 +22,7 @@ from exporter.worker.reference.eager_run import (
     require_declared_outputs,
 )
 from exporter.worker.reference.noise import digest_tables
-from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.contracts import make_contract
 
 ROW, ROWS = torch.ones(2), [torch.zeros(2), torch.ones(2)]
 
@@ -120,13 +120,7 @@ def _quantize_rows(x: Tensor) -> Tensor:
 
 
 def _steps(function: Callable[[Tensor], Tensor], tolerance: Tolerance) -> tuple[float | None, ...]:
-    spec = make_contract(
-        "Net",
-        inputs=(declare_input("x", 3, 4),),
-        outputs=(declare_output("y", 3, 4),),
-        axes=(),
-        tolerance=tolerance,
-    )
+    spec = make_contract("Net", "x [3, 4] -> y [3, 4]", tolerance=tolerance)
     return measure_steps(_Net(function), spec, {"x": torch.randn(3, 4)})
 
 

@@ -104,19 +104,19 @@ def test_a_large_model_has_the_same_noise_and_a_note(
 
 
 def test_a_model_that_casts_inside_has_no_float64_reference(tmp_path: Path) -> None:
-    spec = make_contract("Float32Only", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("Float32Only", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(spec, tmp_path)
     assert reference.noise == (None,)
     assert "in its declared dtype for all inputs" in reference.float64
 
 
 def test_a_random_model_is_unstable(tmp_path: Path) -> None:
-    spec = make_contract("RandomOutput", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("RandomOutput", "x [batch, 4] -> y [batch, 4]")
     assert "output 'y' differs by" in run_reference(spec, tmp_path).unstable
 
 
 def test_a_model_with_state_is_unstable_and_restored_before_each_run(tmp_path: Path) -> None:
-    spec = make_contract("Counter", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("Counter", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(spec, tmp_path)
     assert reference.unstable.startswith("it keeps state in its buffers: output 'y' differs by")
     sample = read_sample(JobFolder(tmp_path).sample(1), spec)
@@ -134,14 +134,14 @@ def test_statistics_without_effect_on_outputs_are_no_state(tmp_path: Path) -> No
 
 
 def test_a_model_that_changes_its_input_is_stored_with_the_original_input(tmp_path: Path) -> None:
-    spec = make_contract("InPlaceAddition", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("InPlaceAddition", "x [batch, 4] -> y [batch, 4]")
     run_reference(spec, tmp_path)
     sample = read_sample(JobFolder(tmp_path).sample(0), spec)
     assert (sample.inputs["x"] + 1 == sample.outputs[0]).all()
 
 
 def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) -> None:
-    spec = make_contract("LimitedBatch", outputs=(declare_output("y", "batch", 4),))
+    spec = make_contract("LimitedBatch", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(spec, tmp_path)
     errors = {sample.name: sample.error for sample in reference.samples if sample.error}
     message = "ValueError: at most 5 rows at tests/worker/nets.py:69"
@@ -181,31 +181,25 @@ def test_each_input_gets_other_values_once(tmp_path: Path) -> None:
     ("spec", "status", "message"),
     [
         (
-            make_contract("TextOutput", outputs=(declare_output("y", "batch", 4),)),
+            make_contract("TextOutput", "x [batch, 4] -> y [batch, 4]"),
             Status.FAIL,
             "the model returns 2 outputs (['y']: float32 [3, 4], ['name']: str); only tensors",
         ),
         (
-            make_contract(
-                "Affine", outputs=(declare_output("y", "batch", 3), declare_output("z", "batch", 3))
-            ),
+            make_contract("Affine", "x [batch, 4] -> y [batch, 3], z [batch, 3]"),
             Status.FAIL,
             "the model returns 1 output (the result: float32 [3, 3]); the entry declares 2 (y, z)",
         ),
         (
             make_contract(
                 "KeywordInputs",
-                inputs=(declare_input("left"), declare_input("right", at="args[1]")),
-                outputs=(
-                    declare_output("left", "batch", 4),
-                    declare_output("difference", "batch", 4),
-                ),
+                "left [batch, 4], right [batch, 4] -> left [batch, 4], difference [batch, 4]",
             ),
             Status.FAIL,
             "['left']: float32 [3, 4]); the entry declares them in another order (left, diff",
         ),
         (
-            make_contract("Affine", inputs=(declare_input("x", "batch", 5),)),
+            make_contract("Affine", "x [batch, 5] -> y [batch, 3]"),
             Status.ERROR,
             "mat1 and mat2 shapes cannot be multiplied",
         ),
@@ -231,22 +225,14 @@ def test_buffers_are_restored() -> None:
 
 
 def test_an_axis_of_outputs_only_needs_no_size(tmp_path: Path) -> None:
-    spec = make_contract(
-        "NonZero",
-        outputs=(declare_output("y", "found", 2, dtype="int64"),),
-        axes=(Axis(name="batch", example=3), Axis(name="found", example=None)),
-    )
+    spec = make_contract("NonZero", "x [batch, 4] -> y int64 [found, 2]")
     reference = run_reference(spec, tmp_path)
     assert reference.noise == (None,)
     assert reference.samples[0].axes == {"batch": 3}
 
 
 def test_complex_numbers_are_written_as_pairs_and_run_in_float64(tmp_path: Path) -> None:
-    spec = make_contract(
-        "ComplexProduct",
-        inputs=(declare_input("z", "batch", 4, dtype="complex64"),),
-        outputs=(declare_output("w", "batch", 4, dtype="complex64"),),
-    )
+    spec = make_contract("ComplexProduct", "z complex64 [batch, 4] -> w complex64 [batch, 4]")
     reference = run_reference(spec, tmp_path)
     assert reference.float64 == ""
     noise, spread = reference.noise[0], reference.output_spread[0]

@@ -21,15 +21,10 @@ from exporter.worker.torch_private.graph_operators import (
     count_traced_operators,
 )
 from exporter.worker.torch_private.guards import is_known_torch
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import ROOT, make_contract
 from tests.worker.graphs import capture, draw_declared
 
-BLOCK = make_contract(
-    "NewOperators",
-    inputs=(declare_input("x", "batch", 6, 8),),
-    outputs=(declare_output("y", "batch", 6, 8),),
-    opsets=(18, 20, 23),
-)
+BLOCK = make_contract("NewOperators", "x [batch, 6, 8] -> y [batch, 6, 8]", opsets=(18, 20, 23))
 
 
 def test_installed_torch_is_a_tested_version() -> None:
@@ -88,7 +83,7 @@ def test_patch_is_removed_after_an_exception() -> None:
 
 
 def test_is_in_onnx_export_is_true_during_a_capture() -> None:
-    spec = make_contract("ExportBranch", outputs=(declare_output(),))
+    spec = make_contract("ExportBranch", "x [batch, 4] -> y []")
     operators = [str(node.target) for node in capture(spec).graph.nodes]
     assert "aten.add.Tensor" in operators
     assert "aten.mul.Tensor" not in operators

@@ -27,16 +27,11 @@ from exporter.worker.torch_private.export_speedups import (
     preload_registry,
     speed_up_conversion,
 )
-from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.contracts import make_contract
 from tests.worker.graphs import convert
 
 Registry = _registration.ONNXRegistry
-BLOCK = make_contract(
-    "NewOperators",
-    inputs=(declare_input("x", "batch", 6, 8),),
-    outputs=(declare_output("y", "batch", 6, 8),),
-    opsets=(18,),
-)
+BLOCK = make_contract("NewOperators", "x [batch, 6, 8] -> y [batch, 6, 8]", opsets=(18,))
 
 
 @pytest.fixture(autouse=True)

@@ -10,16 +10,12 @@ from exporter.jobs import JobFolder
 from exporter.manifest import ModelSpec
 from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.torch_private import guards
-from tests.worker.contracts import declare_input, declare_output, make_contract
+from tests.worker.contracts import make_contract
 from tests.worker.graphs import convert
 
 MODELS = (
-    make_contract("Affine", outputs=(declare_output(),)),
-    make_contract(
-        "ConvBatchNorm",
-        inputs=(declare_input("x", "batch", 3, 8, 8),),
-        outputs=(declare_output("y", "batch", 4, 6, 6),),
-    ),
+    make_contract("Affine", "x [batch, 4] -> y []"),
+    make_contract("ConvBatchNorm", "x [batch, 3, 8, 8] -> y [batch, 4, 6, 6]"),
 )
 
 

@@ -18,7 +18,6 @@ from exporter.manifest import (
     Device,
     Expectation,
     ModelSpec,
-    Output,
     Override,
     RuntimeEnvironment,
     Tolerance,
@@ -41,7 +40,7 @@ from exporter.worker.verify.run_checks import (
 from tests.traps.prove import export as export_job
 from tests.unit.checks.contexts import declared
 from tests.unit.checks.contexts import subject as double_subject
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import ROOT, declare_output, make_contract
 from tests.worker.graphs import convert
 
 CPU = Device(name="cpu", runtime="onnxruntime", providers=("CPUExecutionProvider",))
@@ -69,11 +68,7 @@ def check_file(subject: CheckContext, exporter: str) -> Record:
 
 @BOTH
 def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Path) -> None:
-    spec = make_contract(
-        "ScaledMean",
-        inputs=(declare_input(), declare_input("k", at="args[1]", shape=())),
-        outputs=(Output(name="total", shape=()),),
-    )
+    spec = make_contract("ScaledMean", "x [batch, 4], k [] -> total []")
     record = export_and_check(spec, tmp_path, opset, exporter)
     assert (record.status, record.message) == (Status.PASS, "")
     assert [result.check for result in record.checks] == [
@@ -86,11 +81,7 @@ def test_scalars_are_inputs_and_outputs(opset: int, exporter: str, tmp_path: Pat
 
 
 def test_a_foreseen_check_does_not_hide_a_failed_load(tmp_path: Path) -> None:
-    spec = make_contract(
-        "ScaledMean",
-        inputs=(declare_input(), declare_input("k", at="args[1]", shape=())),
-        outputs=(Output(name="total", shape=()),),
-    )
+    spec = make_contract("ScaledMean", "x [batch, 4], k [] -> total []")
     export_and_check(spec, tmp_path, 13, "torchscript")
     folder = JobFolder(tmp_path)
     graph = onnx.load(folder.model(13))
