@@ -1,42 +1,27 @@
-"""Operators of C++ extensions, compiled by the row."""
+"""Operators of C++ extensions: the example of the documentation, compiled by the row."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.features.feature import Feature, Section
+from tests.integration.project import ROOT
 
-#: Only the headers of the used operators, because all of them take a minute.
-_SOURCE = """
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/mul.h>
-#include <torch/library.h>
-
-at::Tensor scaled_add(const at::Tensor& x, double alpha, int64_t offset) {
-  return at::add(at::mul(x, alpha), offset);
-}
-
-TORCH_LIBRARY(extension, library) {
-  library.def("scaled_add(Tensor x, float alpha, int offset) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(extension, CPU, library) { library.impl("scaled_add", &scaled_add); }
-"""
-_MODEL = "extension.py:Extended"
+_EXAMPLE = ROOT / "docs/examples/manifests/custom_operator"
 
 
 def _compile(folder: Path) -> None:
-    import torch
-
-    package = Path(torch.__file__).parent
-    source = folder / "extension.cpp"
-    source.write_text(_SOURCE, encoding="utf-8")
-    folders = (f"-I{package / 'include'}", f"-L{package / 'lib'}")
-    # Another name than that of the model's file, which Python would take for the library.
-    files = (str(source), "-o", str(folder / "libextension.so"))
-    command = ("g++", "-O0", "-std=c++20", "-shared", "-fPIC", *folders, *files)
-    subprocess.run((*command, "-ltorch_cpu", "-lc10"), check=True)
+    shutil.copytree(
+        _EXAMPLE, folder, ignore=shutil.ignore_patterns("*.toml", "build"), dirs_exist_ok=True
+    )
+    # ninja is a program of the environment, even if the environment is not activated.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    command = [sys.executable, str(folder / "compile_library.py")]
+    subprocess.run(command, env={**os.environ, "PATH": path}, check=True, capture_output=True)
 
 
 SECTION = Section(
@@ -46,19 +31,21 @@ SECTION = Section(
             name="an operator of a C++ extension",
             api="TORCH_LIBRARY, torch.ops.load_library, register_custom_op_symbolic",
             torch="1.4+",
-            model=_MODEL,
+            model="library.py:Network",
             lines="""
 custom_ops = [
-  { name = "extension::scaled_add", symbolic = "extension.py:symbolic_scaled_add" },
-  { name = "extension.scaled_add.default", translation = "extension.py:onnx_scaled_add" },
+  { name = "tutorial_cpp::snake", symbolic = "snake.py:symbolic_snake" },
+  { name = "tutorial_cpp.snake.default", translation = "snake.py:onnx_snake" },
 ]
 """,
+            rest='outputs = [{ name = "y", shape = ["batch", 3] }]',
             prepare=_compile,
+            package="ninja",
             program="g++",
             by_command=True,
             facts={
                 "its attributes are constants of both files": lambda proof: all(
-                    {"Mul", "Add"} <= set(proof.operators(opset)) for opset in (13, 18)
+                    {"Sin", "Div"} <= set(proof.operators(opset)) for opset in (13, 18)
                 )
             },
             note="The model's file loads the library; the record depends on it like on any file.",
