@@ -26,11 +26,12 @@ from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.processes import ForkServerStarter, make_worker_environment
+from exporter.processes import ForkServerStarter, fork_server_client, make_worker_environment
 from exporter.records.record import read_run
 from tests.faults import campaign
 from tests.faults.changing import MODELS, PAIRS, format_entry
 from tests.faults.lasting_server import LastingStarter, timeless
+from tests.integration.program_server import describe_workers, make_subprocess
 from tests.unit.pipeline.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -118,8 +119,9 @@ def read_contents(path: Path) -> dict[str, Content]:
 def server() -> Iterator[LastingStarter]:
     environment = {**os.environ, "PYTHONPATH": str(campaign.REPOSITORY)}
     lasting_server = LastingStarter(make_worker_environment(environment))
-    yield lasting_server
-    lasting_server.end()
+    with patch.object(fork_server_client, "subprocess", make_subprocess(describe_workers())):
+        yield lasting_server
+        lasting_server.end()
 
 
 def list_groups() -> list[tuple[tuple[str, str], ...]]:

@@ -1,14 +1,13 @@
 """Fork processes that have imported the program: its imports take most of the time of a command.
 
-`python -m tests.integration.program_server commands SOCKET` runs the commands of `run_exporter`.
-`... workers SOCKET` becomes the fork servers of their exports and runs the functions that a command
-calls in a child process. `... run ARGUMENTS` is a command for programs that a test starts. Tests of
-processes do not use them.
+`python -m tests.integration.program_server commands OWNER` runs the commands of `run_exporter`.
+`... workers OWNER` becomes the fork servers of their exports and runs the functions that a command
+calls in a child process. Both serve all processes of a run of tests and end with the process OWNER.
+`... run ARGUMENTS` is a command for programs that a test starts. Tests of processes use none.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib
 import json
@@ -32,10 +31,11 @@ from unittest.mock import patch
 
 import exporter
 from exporter.processes.environment import make_worker_environment
-from exporter.processes.lifetime import die_with_parent
 from tests.architecture.test_layout import HEAVY_PACKAGES
 
 ROOT = Path(__file__).parents[2]
+#: The variables of the servers, before a test changes some.
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 #: Parts of the names of modules that run in other processes than the command.
 _OTHER_PROCESSES = {*HEAVY_PACKAGES, "child", "cluster", "__main__"} - {"testing"}
 #: Variables that Python or a library reads when it starts.
@@ -47,7 +47,7 @@ WORKING = {"add", "doctor", "evidence", "export", "ops", "publish", "record", "r
 WORKING |= {"repro", "verify"}
 #: The variable that describes the servers.
 _SERVERS = "TEST_SERVERS"
-#: The output of a server that can be reached.
+#: The output of a server that can be reached; requests wait until it has imported its modules.
 _READY = b"ready\n"
 #: Bytes of a message and descriptors with it.
 _MAX_MESSAGE, _MAX_DESCRIPTORS = 1 << 20, 8
@@ -62,16 +62,22 @@ def select_start_variables(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def name_socket(kind: str, owner: int) -> str:
+    """Return the name of a socket without a file, which ends with its process."""
+    return f"\0exporter-tests-{owner}-{kind}"
+
+
 class Server:
-    """A process of this module, which ends with the process of the tests."""
+    """A process of this module, which another process of the same run of tests may have started."""
 
     def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
         self.variables = select_start_variables(environment)
-        # The name of a socket without a file, which ends with its process.
-        self.path = f"\0exporter-tests-{os.getpid()}-{kind}"
+        # The processes of pytest-xdist have one parent.
+        owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        self.path = name_socket(kind, owner)
         self._process = subprocess.Popen(
             # The product starts its fork server with `-P`, too.
-            [sys.executable, *["-P"] * (kind == "workers"), "-m", __name__, kind, self.path[1:]],
+            [sys.executable, *["-P"] * (kind == "workers"), "-m", __name__, kind, str(owner)],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -79,25 +85,17 @@ class Server:
             # The imports of workers write warnings.
             stderr=subprocess.DEVNULL if kind == "workers" else None,
         )
-        atexit.register(self.close)
         assert self._process.stdout is not None
         with self._process.stdout as output:
             if output.read() != _READY:
                 raise AssertionError(f"the server of {kind} ended with {self._process.wait()}")
 
-    def close(self) -> None:
-        """End the process. It ends with a killed process of tests, too."""
-        self._process.kill()
-        self._process.wait()
-
 
 @cache
 def start_server(kind: str) -> Server:
-    """Start a server of commands or of workers, once for this process."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if kind == "workers":
-        environment = make_worker_environment(environment)
-    return Server(kind, environment)
+    """Start a server of commands or of workers, unless another process has started it."""
+    is_worker = kind == "workers"
+    return Server(kind, make_worker_environment(_ENVIRONMENT) if is_worker else _ENVIRONMENT)
 
 
 def can_run(environment: Mapping[str, str]) -> bool:
@@ -173,30 +171,46 @@ def collect_children(*_: object) -> None:
             pass
 
 
-def serve(kind: str, socket_name: str) -> None:
-    """Fork a process for each message; return only in such a process."""
-    signal.signal(signal.SIGCHLD, collect_children)
+def serve(kind: str, owner: int) -> None:
+    """Fork a process for each message until the owner ends, unless another process does it."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"\0{socket_name}")
+    try:
+        listener.bind(name_socket(kind, owner))
+    except OSError:
+        while listener.connect_ex(name_socket(kind, owner)):
+            time.sleep(0.01)
+        os.write(1, _READY)
+        return
     listener.listen(64)
+    import_modules(kind)
+    signal.signal(signal.SIGCHLD, collect_children)
+    end = os.pidfd_open(owner)
     os.write(1, _READY)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
-    while True:
+    while end not in select.select([listener, end], [], [])[0]:
         connection, _ = listener.accept()
         data, descriptors, *_ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+        if not data:  # another server found that this one listens
+            continue
         while not data.endswith(b"\n"):
             data += connection.recv(_MAX_MESSAGE)
-        pid = os.fork()
-        if not pid:
-            break
+        if not os.fork():
+            listener.close()
+            os.close(end)
+            run_message(json.loads(data), connection, descriptors)
+            return
         connection.close()
         for descriptor in descriptors:
             os.close(descriptor)
-    listener.close()
+
+
+def run_message(
+    message: Mapping[str, Any], connection: socket.socket, descriptors: Sequence[int]
+) -> None:
+    """Become the process of a message."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    message = json.loads(data)
     role = message["role"]
     if role != "fork_server" and (pid := os.fork()):
         _, status = os.waitpid(pid, 0)
@@ -381,6 +395,4 @@ def import_modules(kind: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "run":
         sys.exit(forward(sys.argv[2:]))
-    die_with_parent(os.getppid())
-    import_modules(sys.argv[1])
-    serve(*sys.argv[1:])
+    serve(sys.argv[1], int(sys.argv[2]))
