@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import RunRecord, Status
+from exporter.records.record import RunRecord
 from tests.integration.project import ROOT, make_project, read_cells, run_exporter
 
 
@@ -62,37 +62,6 @@ def test_a_file_that_changed_after_its_proof_is_a_finding(accepted: Path) -> Non
     assert run_exporter(accepted, "gate").returncode == 0
 
 
-def test_a_changed_verdict_is_refused(accepted: Path) -> None:
-    assert run_exporter(accepted, "export").returncode == 0
-    path = accepted / "build/results.json"
-    text = path.read_text()
-    run = RunRecord.read(text.encode())
-    record = run.records[0]
-    check = record.checks[0].model_copy(update={"status": Status.FAIL})
-    forged = record.model_copy(update={"checks": (check, *record.checks[1:])})
-    try:
-        path.write_text(run.model_copy(update={"records": (forged, *run.records[1:])}).to_json())
-        process = run_exporter(accepted, "gate")
-        assert process.returncode == 5
-        assert "contradicts the check" in process.stderr
-    finally:
-        path.write_text(text)
-
-
-def test_a_selection_exports_one_cell_and_does_not_change_the_other(accepted: Path) -> None:
-    assert run_exporter(accepted, "export").returncode == 0
-    before = (accepted / "build/good/17.onnx").stat()
-    command = run_exporter(accepted, "export", "good/16")
-    assert command.returncode == 0, command.stdout + command.stderr
-    assert "1 cell: 1 pass" in command.stdout
-    assert (accepted / "build/good/17.onnx").stat().st_mtime_ns == before.st_mtime_ns
-    assert set(read_cells(accepted)) == {
-        "good/16/cpu",
-        "good/17/cpu",
-    }
-    assert run_exporter(accepted, "gate").returncode == 0
-
-
 def test_equal_records_give_equal_reports(accepted: Path) -> None:
     def pages() -> dict[str, bytes]:
         return {str(p): p.read_bytes() for p in (accepted / "reports").rglob("*.*")}
@@ -105,23 +74,6 @@ def test_equal_records_give_equal_reports(accepted: Path) -> None:
     assert pages() == first
     assert run_exporter(accepted, "report").returncode == 0
     assert pages() == first
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["export", "godo"], 3, "no cell matches 'godo'; did you mean 'good'?"),
-        (["export", "--opset", "9"], 3, "no model has opset 9"),
-        (["export", "--tag", "x"], 3, "no model has the tag 'x'"),
-        (["export", "--device", "cup"], 3, "did you mean 'cpu'?"),
-    ],
-)
-def test_a_selection_without_cells_is_an_error(
-    accepted: Path, arguments: list[str], code: int, message: str
-) -> None:
-    command = run_exporter(accepted, *arguments)
-    assert (command.returncode, command.stdout) == (code, "")
-    assert message in command.stderr
 
 
 def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_path: Path) -> None:

@@ -30,16 +30,6 @@ def plan_lines(project: Path) -> list[str]:
     return [" ".join(line.split()) for line in command.stdout.splitlines()]
 
 
-def test_a_second_export_runs_no_cell_and_prints_the_same_summary(project: Path) -> None:
-    before = read_cells(project)
-    again = run_exporter(project, "export", "--explain")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert " runs: " not in again.stdout
-    assert "2 cells: 2 pass" in again.stdout
-    assert read_cells(project) == before
-    assert plan_lines(project)[0] == "0 cells to run, 2 to keep, 0 to skip"
-
-
 def test_an_edit_without_dependents_runs_no_cell(project: Path) -> None:
     edit(project, "tiny.toml", "timeout", 'description = "words"\ntimeout')
     (project / "README.md").write_text("more words")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from exporter.core.errors import ExitCode
 from exporter.records.record import Status
 from tests.integration.project import ROOT, read_cells, run_exporter
 from tests.runtime_plugin import NAME, install_runtime_plugin
@@ -41,38 +38,24 @@ devices = ["fast"]
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(tmp_path: Path) -> None:
     root = tmp_path / "project"
     (root / "manifests").mkdir(parents=True)
     (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
     (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
     (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
-    return root
-
-
-def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(
-    project: Path, tmp_path: Path
-) -> None:
     packages = install_runtime_plugin(tmp_path / "site")
     path = os.pathsep.join((str(ROOT), str(packages)))
-    command = run_exporter(project, "export", "--jobs", "1", PYTHONPATH=path)
+    command = run_exporter(root, "export", "--jobs", "1", PYTHONPATH=path)
     assert command.returncode == 0, command.stdout + command.stderr
-    record = read_cells(project)["sound/17/fast"]
+    record = read_cells(root)["sound/17/fast"]
     assert (record.status, record.message) == (Status.PASS, "")
     placement = next(item for item in record.checks if item.check == "placement")
     assert placement.status is Status.PASS
     assert "ncnn-plugin" in record.packages, "another version of the plugin makes it stale"
 
-    unchanged = run_exporter(project, "plan", PYTHONPATH=path)
+    unchanged = run_exporter(root, "plan", PYTHONPATH=path)
     install_runtime_plugin(packages, version="2.0")
-    changed = run_exporter(project, "plan", PYTHONPATH=path)
+    changed = run_exporter(root, "plan", PYTHONPATH=path)
     assert "ncnn-plugin" not in unchanged.stdout
     assert "ncnn-plugin" in changed.stdout, changed.stdout
-
-
-def test_without_the_plugin_the_manifest_is_an_error_with_a_fix(project: Path) -> None:
-    command = run_exporter(project, "check")
-    assert command.returncode == ExitCode.MANIFEST
-    assert f'got "{NAME}"' in command.stderr
-    assert "install the plugin that provides it" in command.stderr

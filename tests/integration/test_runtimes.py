@@ -17,15 +17,6 @@ PROJECT = """
 runtime = "backend"
 module = "onnxruntime.backend"
 
-[tool.exporter.devices.ort-backend-gpu]
-runtime = "backend"
-module = "onnxruntime.backend"
-device = "CUDA:0"
-
-[tool.exporter.devices.no-backend]
-runtime = "backend"
-module = "json"
-
 [tool.exporter.devices.no-provider]
 runtime = "onnxruntime"
 providers = ["NoSuchExecutionProvider"]
@@ -61,7 +52,7 @@ source = "models.py:Sound"
 inputs = [{ name = "x", shape = ["batch", 1, 4, 4] }]
 outputs = [{ name = "y", shape = ["batch", 3] }]
 opsets = 17
-devices = ["ort-backend", "ort-backend-gpu", "no-backend", "no-provider", "openvino", "intel-gpu"]
+devices = ["ort-backend", "no-provider", "openvino", "intel-gpu"]
 
 [models.baked]
 extends = "sound"
@@ -121,19 +112,6 @@ def test_a_missing_provider_is_final_and_another_absent_device_is_checked_again(
     assert (file.read_bytes(), new.seconds["convert"]) == before
     assert new.proved_on == ""
     manifest.write_text(text)
-
-
-def test_a_backend_without_the_device_is_unavailable(records: dict[str, Record]) -> None:
-    for model in ("sound", "baked"):
-        record = records[f"{model}/17/ort-backend-gpu"]
-        assert record.status is Status.UNAVAILABLE
-        assert "does not support CUDA:0" in record.message
-
-
-def test_a_module_that_is_not_a_backend_is_an_error(records: dict[str, Record]) -> None:
-    record = records["sound/17/no-backend"]
-    assert (record.status, record.stage) == (Status.ERROR, "load")
-    assert record.message == "json is not an ONNX backend: it has no `prepare`"
 
 
 @pytest.mark.skipif(find_spec("openvino") is None, reason="an optional runtime")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import onnx
@@ -122,50 +120,3 @@ def test_another_checkout_restores_all_cells(first: Path) -> None:
     again = run_exporter(other, "export", EXPORTER_STORE=store)
     assert "restored" not in again.stdout
     assert not (other / "build/.store").exists()
-
-
-def test_without_the_store_missing_cells_run(first: Path) -> None:
-    shutil.rmtree(first / "build/wide")
-    plan = run_exporter(first, "plan", "--no-store")
-    assert plan.stdout.splitlines()[0] == "2 cells to run, 2 to keep, 0 to skip"
-    command = run_exporter(first, "export", "--no-store", "wide/17")
-    assert command.returncode == 0
-    assert "[1/1] wide: 1 pass" in command.stdout
-
-
-def test_two_simultaneous_runs_share_the_store(first: Path, tmp_path: Path) -> None:
-    """Both runs store the same entries, and the stored entries are complete."""
-    store = tmp_path / "store"
-    roots = [make_store_project(tmp_path / name) for name in ("one", "two")]
-    with ThreadPoolExecutor() as threads:
-        runs = threads.map(
-            lambda r: run_exporter(r, "export", "wide/18", EXPORTER_STORE=str(store)), roots
-        )
-        assert [each.returncode for each in runs] == [0, 0]
-    third = make_store_project(tmp_path / "three")
-    restored = run_exporter(third, "export", "wide/18", EXPORTER_STORE=str(store))
-    assert "1 cell: 1 pass, 1 of them restored from the store" in restored.stdout
-    suffixes = (".onnx", ".safetensors", ".pb")
-    assert [{n: d for n, d in read_files(r).items() if n.endswith(suffixes)} for r in roots] == [
-        {n: d for n, d in read_files(third).items() if n.endswith(suffixes)}
-    ] * 2
-    assert not list((store / "tmp").iterdir())
-
-
-def test_the_default_store_does_not_copy_weights(tmp_path: Path) -> None:
-    root = make_store_project(tmp_path / "project")
-    source = root / "manifests/models.py"
-    text = source.read_text()
-    assert run_exporter(root, "export", "wide/18").returncode == 0
-    before = read_files(root)
-    source.write_text(text.replace("4, 70000)", "4, 80000)").replace("70000, 3", "80000, 3"))
-    assert run_exporter(root, "export", "wide/18").returncode == 0
-    large = [path for path in (root / "build").rglob("*") if path.stat().st_size > 1 << 20]
-    assert len(large) == 2
-    source.write_text(text)
-    undone = run_exporter(root, "export", "wide/18")
-    assert "1 of them restored from the store" in undone.stdout, undone.stdout
-    assert read_files(root) == before
-    onnx.checker.check_model(root / "build/wide/18.onnx", full_check=True)
-    large = [path for path in (root / "build").rglob("*") if path.stat().st_size > 1 << 20]
-    assert len(large) == 2

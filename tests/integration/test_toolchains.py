@@ -58,14 +58,6 @@ def test_each_toolchain_has_its_own_result(exported: Path) -> None:
     assert re.search(r"\| \[scaled\]\(models/scaled.md\) 🎲 \| ✅ 17 \| \S+ 17 \|", tables), tables
 
 
-def test_an_unchanged_export_starts_no_process(exported: Path) -> None:
-    before = (exported / "build/.toolchains/two/results.json").stat().st_mtime_ns
-    command = run_exporter(exported, "export", "--explain")
-    assert "runs:" not in command.stdout
-    assert "exporting" not in command.stdout
-    assert (exported / "build/.toolchains/two/results.json").stat().st_mtime_ns == before
-
-
 def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
     graph = run_exporter(exported, "show", "good/17/cpu@two")
     assert "Gemm" in graph.stdout, graph.stderr
@@ -106,27 +98,3 @@ def test_an_expectation_may_concern_one_toolchain(exported: Path) -> None:
     command = run_exporter(exported, "gate")
     assert command.returncode == 1
     assert command.stdout.startswith("scaled/17/cpu@two: newly red: xfail"), command.stdout
-
-
-def test_a_toolchain_that_cannot_be_installed_is_unavailable(exported: Path) -> None:
-    settings = exported / "pyproject.toml"
-    text = settings.read_text()
-    settings.write_text(text.replace("scale_of_test-2.0", "scale_of_test-3.0"))
-    try:
-        command = run_exporter(exported, "export")
-        assert command.returncode == 0, command.stdout
-        statuses = read_statuses(exported)
-        assert statuses["scaled cpu@two"] is Status.UNAVAILABLE
-        assert statuses["good cpu@two"] is Status.UNAVAILABLE
-        assert statuses["scaled cpu"] is Status.PASS
-        records = read_run(exported / "build/results.json").by_cell()
-        message = records[CellId(model="scaled", opset=17, device="cpu@two")].message
-        assert message.startswith("pyproject.toml:4: the toolchain two cannot be created: pip")
-    finally:
-        settings.write_text(text)
-
-
-def test_the_packages_of_a_toolchain_are_necessary(exported: Path) -> None:
-    command = run_exporter(exported, "export", "--toolchain", "two")
-    assert command.returncode == 4
-    assert "lacks the packages of the toolchain two" in command.stderr
