@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,7 @@ outputs = [
   { name = "next", shape = ["batch"], dtype = "int64" },
 ]
 opsets = [17, 18]
+devices = DEVICES
 
 [models.baked]
 source = "models.py:Baked"
@@ -135,6 +137,8 @@ opsets = [17]
 cases = [{ name = "bare", values = { bias = "none" } }]
 """
 
+#: An optional runtime.
+OPENVINO = ("openvino",) if find_spec("openvino") else ()
 NAMES = {"weightless", "parts", "sound", "large", "masked", "README.md", "index.json"}
 #: Runs the folders in `suite/light` with ONNX's own test runner on ONNX Runtime.
 RUNNER = """
@@ -168,7 +172,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "[tool.exporter]\ndevices.reference = { runtime = 'reference' }\n"
     )
     (root / "manifests/models.py").write_text(MODELS)
-    (root / "manifests/nets.toml").write_text(MANIFEST + PARTS)
+    (root / "manifests/nets.toml").write_text(
+        (MANIFEST + PARTS).replace("DEVICES", json.dumps(["cpu", *OPENVINO]))
+    )
     command = run_exporter(root, "export")
     assert command.returncode == 1, command.stdout + command.stderr
     return root
@@ -321,11 +327,10 @@ module.exports = { Tensor, InferenceSession: { create } };
 
 def test_the_code_of_a_card_runs_as_it_stands(dist: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(dist / "large/18", tmp_path / "large")
-    code = dict(
-        re.findall(r"```(python|js)\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[:2]
-    )
-    (folder / "run.mjs").write_text(code["js"])
-    command = [sys.executable, "-c", code["python"]]
+    blocks = re.findall(r"```(python|js)\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    (folder / "run.mjs").write_text(next(text for kind, text in blocks if kind == "js"))
+    texts = [text for kind, text in blocks if kind == "python"]
+    command, *others = ([sys.executable, "-c", text] for text in texts)
     proved = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert proved.returncode == 0, proved.stderr
     example = dict(np.load(folder / "example.npz"))
@@ -352,9 +357,46 @@ def test_the_code_of_a_card_runs_as_it_stands(dist: Path, tmp_path: Path) -> Non
         assert lines[1].startswith("rows [ 3, 500 ] largest error ")
         assert float(lines[1].split()[-1]) == np.abs(example["rows"]).max()
         assert float(lines[2].split()[-1]) == example["next"].max()
-    np.savez(folder / "example.npz", **{**example, "rows": example["rows"] + 1})
+    assert len(others) == len(OPENVINO)
+    for right, error in ((True, 0.0), (False, 1.0)):
+        for each in others:  # prints the largest error
+            ran = subprocess.run(each, cwd=folder, capture_output=True, text=True, check=False)
+            assert float(ran.stdout) == pytest.approx(error, abs=1e-5), ran.stderr
+        if right:
+            np.savez(folder / "example.npz", **{**example, "rows": example["rows"] + 1})
     wrong = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert "Not equal to tolerance" in wrong.stderr
+
+
+def test_a_signature_beside_the_folder_shows_a_change(dist: Path, tmp_path: Path) -> None:
+    pytest.importorskip("model_signing", reason="an optional package")
+    shutil.copytree(dist / "sound/18", tmp_path / "dist/alexnet/18")
+    for options in (
+        ("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "key.pem"),
+        ("ec", "-in", "key.pem", "-pubout", "-out", "key.pub"),
+    ):
+        subprocess.run(["openssl", *options], cwd=tmp_path, check=True, capture_output=True)
+    page = (Path(__file__).parents[2] / "docs/publish.md").read_text()
+    lines = re.findall(r"^model_signing (.*)$", page, re.MULTILINE)
+    sign, verify = ([sys.executable, "-m", "model_signing", *line.split()] for line in lines)
+    for command in (sign, verify):
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert run_exporter(tmp_path, "verify", "--strict", "dist/alexnet/18").returncode == 0
+    with (tmp_path / "dist/alexnet/18/README.md").open("a") as file:
+        file.write("more")
+    assert subprocess.run(verify, cwd=tmp_path, capture_output=True, check=False).returncode != 0
+
+
+def test_the_reader_of_the_hub_accepts_each_folder(dist: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="an optional package")
+    for folder in (path.parent for path in dist.rglob("model.onnx")):
+        card = hub.ModelCard.load(folder / "README.md")
+        assert card.data.library_name == "onnx"
+        assert card.data.tags == ["onnx", "onnxruntime"]
+        for name in read_files(folder):  # as `hf upload` adds it
+            hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name)
+    assert hub.ModelCard.load(dist / "sound/18/README.md").data.license == "apache-2.0"
 
 
 def test_the_file_is_described_and_its_proof_remains(project: Path, dist: Path) -> None:

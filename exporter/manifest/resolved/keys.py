@@ -442,7 +442,8 @@ class DeviceKeys(Table):
     session_options: dict[fields.Line, OptionValue] = Field(default_factory=dict)
     """Options of ONNX Runtime's session: attributes of `SessionOptions` such as
     `enable_mem_pattern = false`, and config entries, which contain a dot:
-    `"session.set_denormal_as_zero" = true`. With OpenVINO, properties of the compiled model."""
+    `"session.set_denormal_as_zero" = true`. With OpenVINO, properties of the compiled model.
+    `"default"` leaves a setting of every proof to the runtime."""
     provider_library: fields.Line = Field(default="")
     """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
     path from the project's folder, an absolute path, or a function of a package in the environment

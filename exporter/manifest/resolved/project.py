@@ -118,11 +118,15 @@ class Device(DeviceKeys):
 
     @property
     def session_settings(self) -> dict[str, bool | int | float | str]:
-        """The options of its sessions: those of every proof, and then its own."""
+        """The options of its sessions: those of every proof, and then its own.
+
+        `"default"` leaves an option to the runtime, as in a plain session.
+        """
         common = dict(self.row.settings)
         if self.device not in ("", "CPU"):  # another device has no number of threads
             common = {key: value for key, value in common.items() if value != 1}
-        return {**common, **self.session_options}
+        options = {**common, **self.session_options}
+        return {name: value for name, value in options.items() if value != "default"}
 
     @property
     def provider_settings(self) -> dict[str, dict[str, str]]:

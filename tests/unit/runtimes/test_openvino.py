@@ -65,6 +65,8 @@ def test_openvino_computes_in_float32_and_its_settings_are_visible(
     assert seen == {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
     shown = ", ".join(f"{name}={value}" for name, value in seen.items())
     assert Device(name="x", runtime="openvino").settings == f"{shown}, 1 thread"
+    plain = Device(name="x", runtime="openvino", session_options=dict.fromkeys(seen, "default"))
+    assert (plain.settings, plain.session_settings) == ("1 thread", {"INFERENCE_NUM_THREADS": 1})
 
 
 def test_values_with_several_names_keep_each_name(tmp_path: Path) -> None:
