@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -141,6 +142,11 @@ SUMS = "SHA256SUMS"
 #: The first data set for numpy.
 EXAMPLE = "example.npz"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
+#: The files of `save_pretrained` that prepare inputs, or name tokens.
+_ASSET = re.compile(
+    r"(\w+_)?config\.json|tokenizer\..*|vocab\..*|merges\.txt|special_tokens_map\.json"
+    r"|\w+\.model|chat_template\..*"
+)
 
 
 class Allowance(FrozenModel):
@@ -254,6 +260,29 @@ def copy_model(candidate: Candidate, built: Path, folder: Path) -> None:
             raise ExporterError(ExitCode.UNREADABLE, message)
 
 
+def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path) -> None:
+    """Copy the configuration and the tokenizer of a model that transformers read from a folder.
+
+    Raises:
+        ExporterError: UNREADABLE if the tokenizer has more tokens than the logits have values.
+    """
+    files = (root / each.file for each in candidate.records[0].sources if "*" not in each.file)
+    for config in (file for file in files if file.name == "config.json"):
+        for path in config.parent.iterdir():
+            if _ASSET.fullmatch(path.name) and path.is_file():
+                link_or_copy(path, folder / path.name, may_link=False)
+        size = next((out.shape[-1] for out in spec.outputs if out.name == "logits"), "")
+        tokenizer = folder / "tokenizer.json"
+        if isinstance(size, int) and tokenizer.is_file():
+            table = json.loads(tokenizer.read_text(encoding="utf-8"))
+            added = [token["id"] + 1 for token in table.get("added_tokens", ())]
+            count = max([len(table["model"]["vocab"]), *added])
+            if count > size:
+                message = f"{config.parent.name}/tokenizer.json: has {count} tokens, the logits "
+                message += f"have {size} values; copy the tokenizer of this model there"
+                raise ExporterError(ExitCode.UNREADABLE, message)
+
+
 def summarize(
     candidate: Candidate, result: TargetResult, folder: Path, commit: str, tools: dict[str, str]
 ) -> Publication:
@@ -314,7 +343,9 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
-    for name in ("genai_config.json", "generate.py") if spec.generate else ():
+    names = ("generate.py", "genai_config.json") if spec.generate and spec.rollout else ()
+    is_pair = any(".encoder." in item.name for item in spec.inputs)  # unknown to GenAI
+    for name in names[: 1 if is_pair else 2]:
         write_text(folder / name, render(name, templates, spec=spec))
     write_text(folder / "data.json", json.dumps({"rtol": rtol, "atol": atol}) + "\n")
     config = f"per_sample_tolerance:{atol}\nrelative_per_sample_tolerance:{rtol}\n"

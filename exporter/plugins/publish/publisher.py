@@ -30,6 +30,7 @@ from exporter.plugins.publish.published_folder import (
     Publication,
     PublishTarget,
     TargetResult,
+    copy_assets,
     copy_model,
     find_hash_problems,
     list_unlisted_files,
@@ -261,6 +262,7 @@ class _ModelPublisher:
             item.folder.mkdir(parents=True)
             try:
                 copy_model(candidate, self._built, item.folder)
+                copy_assets(candidate, self._spec, Path(self._project.root), item.folder)
                 item.commit = self._find_commit(candidate)
             except ExporterError as error:
                 problem = str(error)

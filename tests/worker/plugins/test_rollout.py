@@ -17,7 +17,7 @@ from exporter.jobs import JobFolder
 from exporter.manifest import Component, ModelSpec, Rollout, load_project
 from exporter.plugins import components
 from exporter.plugins.components import measure_interface, select_component
-from exporter.plugins.recording.entry import format_decoder, format_interface
+from exporter.plugins.recording.entry import format_generator, format_interface
 from exporter.plugins.recording.sources import Source
 from exporter.plugins.rollout import compute_rollout
 from exporter.records.record import Status
@@ -78,7 +78,7 @@ def load_decoder(folder: Path) -> ModelSpec:
     measured = measure_interface(PreTrainedModel(), SPEC)
     files = {
         "manifests/nets.py": "def net(): ...\n",
-        "manifests/net.toml": format_decoder("net", Source(text="nets.py:net"), measured),
+        "manifests/net.toml": format_generator("net", Source(text="nets.py:net"), measured),
         "manifests/net.interface.toml": format_interface("net", measured),
     }
     return load_project(make_project(folder, files)).models[0]
@@ -138,7 +138,8 @@ def test_the_published_loop_has_the_tokens_of_generate(
             assert path == tmp_path / "model.onnx"
 
         def get_inputs(self) -> list[SimpleNamespace]:
-            return [SimpleNamespace(name=item.name, type="tensor(float)") for item in spec.inputs]
+            kind = "tensor(float)"
+            return [SimpleNamespace(name=i.name, type=kind, shape=i.shape) for i in spec.inputs]
 
         def get_outputs(self) -> list[SimpleNamespace]:
             return [SimpleNamespace(name=item.name) for item in spec.outputs]
@@ -150,6 +151,7 @@ def test_the_published_loop_has_the_tokens_of_generate(
 
     for name in ("genai_config.json", "generate.py"):
         (tmp_path / name).write_text(render(name, tmp_path, spec=spec))
+    (tmp_path / "contract.json").write_text(spec.to_json())
     config = json.loads((tmp_path / "genai_config.json").read_text())
     assert (config["model"]["pad_token_id"], config["model"]["context_length"]) == (0, 64)
     monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))

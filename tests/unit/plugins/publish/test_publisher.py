@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
+from exporter.core.errors import ExporterError
 from exporter.planning.plan import PlannedCell
-from exporter.plugins.publish.published_folder import Candidate, Omission, choose_files
+from exporter.plugins.publish.published_folder import (
+    Candidate,
+    Omission,
+    choose_files,
+    copy_assets,
+)
 from exporter.plugins.publish.publisher import open_private_folder
 from exporter.records.baseline import parse_cell
-from exporter.records.record import CellId, Record, Status
-from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run
+from exporter.records.record import CellId, Record, Source, Status
+from tests.unit.factory import DYNAMO, make_artifact, make_record, make_run, make_spec
 
 RED = [status for status in Status if status.is_red]
 
@@ -46,6 +55,23 @@ def test_one_device_that_is_not_green_is_enough_to_refuse(status: Status) -> Non
     assert choice.is_refused
     assert choice.reason.startswith(status.value)
     assert choice.reason.endswith("on ort: no")
+
+
+@pytest.mark.parametrize("added", [{}, {"added_tokens": [{"id": 1000}]}])
+def test_a_tokenizer_is_copied_if_it_fits_the_logits(tmp_path: Path, added: dict[str, Any]) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "folder").mkdir()
+    words = {"model": {"vocab": {f"w{number}": number for number in range(1000)}}, **added}
+    for name, text in (("config.json", "{}"), ("tokenizer.json", json.dumps(words)), ("a.py", "")):
+        (tmp_path / "net" / name).write_text(text)
+    source = Source(file="net/config.json", state="0" * 64)
+    choice = decide(make_record("net/18/cpu", sources=(source,)))
+    assert isinstance(choice, Candidate)
+    message = "net/tokenizer.json: has 1001 tokens, the logits have 1000 values"
+    with pytest.raises(ExporterError, match=message) if added else nullcontext():
+        copy_assets(choice, make_spec(), tmp_path, tmp_path / "folder")
+        copied = {path.name for path in (tmp_path / "folder").iterdir()}
+        assert copied == {"config.json", "tokenizer.json"}
 
 
 def test_an_expected_failure_is_omitted_and_not_refused() -> None:
