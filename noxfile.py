@@ -190,7 +190,7 @@ def zoo(session: nox.Session) -> None:
     """
     location = build(session, ("export",), "unit", "zoo")
     if "--components" in session.posargs:
-        paths = ("tests/traps", "tests/worker/model", "tests/integration/test_generation.py")
+        paths = ("tests/traps", "tests/worker/plugins", "tests/integration/test_generation.py")
         arguments = ("--timeout", "1800", "-k", "transformers", *paths)
         session.run(str(programs(location) / "python"), "-m", "pytest", *arguments)
         return

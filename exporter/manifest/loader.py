@@ -270,8 +270,10 @@ class InheritanceGraph:
         for layer in self.list_layers(entry, report):
             if layer.table.generate:
                 name = layer.file.name.rpartition("/")[0] + f"/{layer.path[-1]}{INTERFACE}"
-                if (interface := self._interfaces.get(name)) is None:
-                    message = f"needs {name}; run `exporter add {layer.table.source}`"
+                part, interface = layer.table.generate.part, self._interfaces.get(name)
+                if interface is None or interface.path != (part,):
+                    needed = f"{name} with the table [{part}]"
+                    message = f"needs {needed}; run `exporter add {layer.table.source}`"
                     report.add(layer.file.build_problem((*layer.path, "generate"), message))
                     table = Settings.model_construct(set())
                     interface = replace(layer, table=table, broken={"inputs": (), "outputs": ()})

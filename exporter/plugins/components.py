@@ -18,7 +18,7 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
 from exporter.manifest import Component, ModelSpec
-from exporter.manifest.rules.generation import DECODER
+from exporter.manifest.resolved.keys import DECODER, ENCODER
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
@@ -30,8 +30,13 @@ _FIRST_RELEASE = "5.13"
 #: The component that is the complete model, called with the prompt.
 WHOLE_MODEL = "model"
 #: A tensor of a layer of the cache, and the kinds that are inputs: others are scalars of a window.
-_LAYER = re.compile(r"(?:input\.|output\.)?past_key_values\.layers\.(\d+)\.(\w+)")
+_LAYER = re.compile(
+    r"(?:input\.|output\.)?past_key_values\.(\w+_attention_cache\.)?layers\.(\d+)\.(\w+)"
+)
+_ATTENTIONS = {"self_attention_cache.": "decoder.", "cross_attention_cache.": "encoder."}
 _KINDS = {"keys": "key", "values": "value"}
+#: The names in the contract of a decoder with an encoder.
+_NAMES_OF_PAIR = {"decoder_input_ids": "input_ids", "attention_mask": "encoder_attention_mask"}
 #: The shape of a declared tensor in an entry's key `dynamic_shapes` of the exporter.
 _Shapes = Iterator[Sequence[int | str]]
 
@@ -60,7 +65,7 @@ class ComponentModule(torch.nn.Module):
         flags: dict[str, Any],
         request: dict[str, Any],
         *,
-        is_decoder: bool = False,
+        generator: Any = None,
     ) -> None:
         super().__init__()
         self.part = part
@@ -73,7 +78,8 @@ class ComponentModule(torch.nn.Module):
         """The arguments with which `generate` continues after the recorded call of `decode`."""
         self.leaves = _name_tensors(call)
         """Every tensor of the call in the order of the exporter, also those that are no inputs."""
-        self.is_decoder = is_decoder
+        self.generator = (generator,) if generator else ()
+        """The model that generates, of an entry with `generate`; in a tuple, as it is no part."""
         with torch.no_grad():
             returned = _name_tensors(self._run(self.fill_call({})))
         # The exporter distinguishes a state before and after the call by a prefix.
@@ -97,11 +103,14 @@ class ComponentModule(torch.nn.Module):
         return {name: each for name, each in pairs if name}
 
     def _rename(self, name: str, prefix: str) -> str:
-        """Return `past_key_values.0.key` for a tensor of a decoder's cache, "" for its scalars."""
-        if not self.is_decoder or (layer := _LAYER.fullmatch(name)) is None:
+        """Return `past_key_values.0.key` for a tensor of a cache, "" for a scalar of it."""
+        if not self.generator:
             return name
-        kind = _KINDS.get(layer[2])
-        return f"{prefix}.{layer[1]}.{kind}" if kind else ""
+        if layer := _LAYER.fullmatch(name):
+            kind = _KINDS.get(layer[3])
+            return f"{prefix}.{layer[2]}.{_ATTENTIONS.get(layer[1], '')}{kind}" if kind else ""
+        is_pair = isinstance(self.part, _DecoderOfPair)
+        return _NAMES_OF_PAIR.get(name, name) if is_pair else name
 
     def fill_call(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Return a copy of the recorded call with other tensors."""
@@ -111,18 +120,22 @@ class ComponentModule(torch.nn.Module):
 
     def list_loops(self, spec: ModelSpec) -> Iterator[Loop]:
         """Yield the loops of the rollout: the recorded call, or each prompt with an empty cache."""
-        if not self.is_decoder:
+        if not self.generator:
             inputs = {item.name: self.inputs[item.name] for item in spec.inputs}
             yield Loop("", inputs, self.request)
             return
         with use_seed(spec.seed), torch.no_grad():
-            for prompt in _draw_prompts(self.part):
-                _, call = _decompose(self.part, prompt)["prefill"]
-                rows, length = prompt["input_ids"].shape
-                given = {**_name_tensors(call), "attention_mask": prompt["attention_mask"]}
-                for name in self.inputs.keys() - given.keys():  # of the cache
-                    given[name] = self.inputs[name][:1, :, :0].expand(rows, -1, -1, -1)
+            for prompt in _draw_prompts(*self.generator):
+                rows, length = (*prompt.values(),)[0].shape[:2]
+                parts = _decompose(*self.generator, prompt)
+                (_, first), (_, second) = parts["prefill"], parts["decode"]
+                masks = {name: prompt[name] for name in prompt if name == "attention_mask"}
+                call = {**second, **first, **masks, "past_key_values": second["past_key_values"]}
+                tensors = _name_tensors(call)
+                given = {self._rename(name, "past_key_values"): t for name, t in tensors.items()}
                 inputs = {item.name: given[item.name] for item in spec.inputs}
+                caches = [item.name for item in spec.inputs if "past" in item.shape]
+                inputs |= {name: inputs[name][:, :, :0] for name in caches}
                 yield Loop(f"prompt {rows} x {length}, ", inputs, prompt)
 
     def generate_logits(self, request: Mapping[str, Any], steps: int) -> tuple[torch.Tensor, ...]:
@@ -131,7 +144,7 @@ class ComponentModule(torch.nn.Module):
         Returns:
             A tensor `[batch, vocabulary]` for each step.
         """
-        model = _simplify_generation(self.part)
+        model = _simplify_generation(*self.generator or (self.part,))
         with wrap_errors(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
                 **copy.deepcopy(dict(request)),
@@ -253,7 +266,7 @@ def convert_component(
         call = model.fill_call({name: each.clone() for name, each in inputs.items()})
         graph: ir.Model
         graph, _ = exporters.OnnxExporter().export_program(model.part, call | model.flags, config)
-        if model.is_decoder:
+        if model.generator:
             _rename_values(graph.graph, model)
     return graph
 
@@ -302,16 +315,14 @@ def _split_model(
             f"{_PACKAGE}.PreTrainedModel; use exporter = 'dynamo' without `component`",
         )
     with use_seed(spec.seed), torch.no_grad():
-        is_decoder = component.name == DECODER
-        if is_decoder:
-            model = _simplify_generation(_require_decoder(model))
-            prompt = next(_draw_prompts(model))
-        else:
-            prompt = _make_prompt(model, component, folder)
+        if spec.generate:
+            model = _simplify_generation(_require_generator(model))
+            return _build_part(model, component.name, _draw_prompt(model, 2, 5, 5))
+        prompt = _make_prompt(model, component, folder)
         parts: dict[str, Any] = {WHOLE_MODEL: (model, prompt)}
         if component.name != WHOLE_MODEL:
             try:
-                parts = _decompose(model, prompt, multi_token_decode=is_decoder) | parts
+                parts = _decompose(model, prompt) | parts
             except Exception as error:
                 raise Failure(
                     Stage.SOURCE,
@@ -319,8 +330,6 @@ def _split_model(
                     f"by `generate`: {format_error(error)}; correct the prompt, or use the "
                     f"component '{WHOLE_MODEL}'",
                 ) from error
-    if is_decoder:
-        parts[DECODER] = parts["decode"]
     if component.name not in parts:
         hint = suggest_nearest(component.name, parts)
         raise Failure(
@@ -329,14 +338,78 @@ def _split_model(
             f"use one of {join_names([*parts], 99)}",
         )
     request = _continue_prompt(model, prompt, parts) if component.name == "decode" else {}
-    return _build_module(parts[component.name], request, is_decoder=is_decoder)
+    module, call, flags = _utils().prepare_for_export(*parts[component.name])
+    return ComponentModule(module, call, flags, request)
 
 
-def _build_module(
-    part: tuple[Any, Any], request: dict[str, Any], *, is_decoder: bool
+class _PartOfPair(torch.nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.train(model.training)
+
+
+class _DecoderOfPair(_PartOfPair):
+    """Calls an encoder-decoder with the cache of its encoder, whose states are not used again."""
+
+    def forward(self, past_key_values: Any, **call: Any) -> dict[str, Any]:
+        keys = past_key_values.cross_attention_cache.layers[0].keys
+        states = keys.new_zeros(keys.shape[0], keys.shape[2], self.model.config.hidden_size)
+        outputs = importlib.import_module(f"{_PACKAGE}.modeling_outputs")
+        encoded = outputs.BaseModelOutput(last_hidden_state=states)
+        returned = self.model(
+            **call, encoder_outputs=encoded, past_key_values=past_key_values, use_cache=True
+        )
+        cache = returned.past_key_values.self_attention_cache
+        return {"logits": returned.logits, "past_key_values": {"self_attention_cache": cache}}
+
+
+class _EncoderOfPair(_PartOfPair):
+    """Returns the keys and values of an encoder's states for each layer of the decoder."""
+
+    def forward(self, **call: Any) -> dict[str, Any]:
+        rows = call[self.model.main_input_name].shape[0]
+        token = torch.zeros(rows, 1, dtype=torch.int64)  # no key of the encoder depends on it
+        cache = self.model(**call, decoder_input_ids=token, use_cache=True).past_key_values
+        return {"past_key_values": {"cross_attention_cache": cache.cross_attention_cache}}
+
+
+def _build_part(
+    model: Any, name: str, prompt: dict[str, torch.Tensor], *, is_long: bool = True
 ) -> ComponentModule:
-    module, call, flags = _utils().prepare_for_export(part[0], dict(part[1]))
-    return ComponentModule(module, call, flags, request, is_decoder=is_decoder)
+    """Return a part of a model that generates, with the call for a prompt.
+
+    With `is_long`, the call of a decoder has two tokens, so that their number can vary.
+
+    Raises:
+        Failure: Stage `source`, if the encoder gives other keys or values than `generate` has.
+    """
+    is_pair = model.config.is_encoder_decoder
+    parts = _decompose(model, prompt, multi_token_decode=is_long and not is_pair)
+    module, call = parts["decode"][0], dict(parts["decode"][1])
+    if is_pair:
+        module, cache = _DecoderOfPair(model), call["past_key_values"]
+        for each in ("use_cache", "return_dict", "encoder_outputs"):
+            call.pop(each)
+        if is_long:
+            call["decoder_input_ids"] = call["decoder_input_ids"].repeat(1, 2)
+        if name == ENCODER:
+            module = _EncoderOfPair(model)
+            call = {each: prompt[each] for each in prompt if each != "decoder_input_ids"}
+            _require_equal(module, call, cache)
+    module, call, flags = _utils().prepare_for_export(module, call)
+    return ComponentModule(module, call, flags, {}, generator=model)
+
+
+def _require_equal(encoder: _EncoderOfPair, call: dict[str, Any], cache: Any) -> None:
+    """Fail if an encoder gives another cache than `generate` has."""
+    with torch.no_grad():
+        actual = _name_tensors(encoder(**call)["past_key_values"])
+    expected = _name_tensors({"cross_attention_cache": cache.cross_attention_cache})
+    for name, tensor in expected.items():
+        if not torch.allclose(actual[name], tensor, rtol=1e-4, atol=1e-4):
+            message = f"`generate` has another {name} than the encoder of its inputs"
+            raise Failure(Stage.SOURCE, message, status=Status.FAIL)
 
 
 def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str, Any]:
@@ -346,42 +419,54 @@ def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str,
 
 
 def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
-    """Return the inputs and outputs of a decoder; one run for each axis shows its dimensions.
+    """Return the inputs and outputs of each part; one run for each axis shows its dimensions.
 
     Raises:
-        Failure: Stage `source`, if the model is no decoder that `generate` supports.
+        Failure: Stage `source`, if `generate` does not support the model with a cache.
     """
-    modules = []
     with wrap_errors(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
-        model = _simplify_generation(_require_decoder(model))
+        model = _simplify_generation(_require_generator(model))
         require_package()
-        for rows, length, is_long in ((2, 5, True), (3, 5, True), (2, 7, True), (2, 5, False)):
-            prompt = _draw_prompt(model, rows, length)
-            part = _decompose(model, prompt, multi_token_decode=is_long)["decode"]
-            modules.append(_build_module(part, {}, is_decoder=True))
-    if "past_key_values.0.key" not in modules[0].inputs:
+        is_pair, parts = model.config.is_encoder_decoder, {}
+        for name in (DECODER, ENCODER) if is_pair else (DECODER,):
+            sizes = (2, 5, 5), (3, 5, 5), (2, 7, 5), (2, 5, 5), (2, 5, 7)
+            modules = [
+                _build_part(model, name, _draw_prompt(model, *each), is_long=index != 3)
+                for index, each in enumerate(sizes)
+            ]
+            parts[name] = {
+                key: [_describe(n, [getattr(m, key)[n] for m in modules]) for n in first]
+                for key, first in (("inputs", modules[0].inputs), ("outputs", modules[0].outputs))
+            }
+    config = model.config.get_text_config()
+    if not any("past_key_values." in each["name"] for each in parts[DECODER]["inputs"]):
         text = f"`generate`: {type(model).__name__} has no cache of keys and values"
         raise Failure(Stage.SOURCE, f"{text}; use the components prefill and decode")
-
-    def describe(name: str, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
-        shape = [_name_dim(*sizes) for sizes in zip(*(t.shape for t in tensors), strict=True)]
-        dtype = str(tensors[0].dtype).removeprefix("torch.")
-        return {"name": name, "shape": shape, "dtype": dtype}
-
-    config = model.config.get_text_config()
+    usual = getattr(config, "max_position_embeddings", None)
     return {
-        "inputs": [describe(n, [m.inputs[n] for m in modules]) for n in modules[0].inputs],
-        "outputs": [describe(n, [m.outputs[n] for m in modules]) for n in modules[0].outputs],
+        "parts": parts,
         "vocabulary": config.vocab_size,
-        "tokens": [getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "pad")],
-        "limit": getattr(config, "max_position_embeddings", None),
+        "tokens": [
+            getattr(config, f"{name}_token_id", None)
+            for name in ("decoder_start" if is_pair else "bos", "eos", "pad")
+        ],
+        "limit": getattr(config, "max_target_positions", None) or usual,
     }
 
 
-def _name_dim(base: int, more_rows: int, longer: int, single: int) -> str | int:
-    """Return the axis of a dimension by its sizes: with more rows, a longer cache and one token."""
+def _describe(name: str, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Return a tensor of a part by its sizes in each run."""
+    sizes = zip(*(tensor.shape for tensor in tensors), strict=True)
+    dtype = str(tensors[0].dtype).removeprefix("torch.")
+    return {"name": name, "shape": [_name_dim(*each) for each in sizes], "dtype": dtype}
+
+
+def _name_dim(base: int, more_rows: int, longer: int, single: int, wider: int) -> str | int:
+    """Return the axis of a dimension by its sizes in each run of `measure_interface`."""
     if more_rows != base:
         return "batch"
+    if wider != base:
+        return "source"
     if longer != base:
         return "past" if single == base else "total"
     return base if single == base else "length"
@@ -396,13 +481,15 @@ def _simplify_generation(model: Any) -> Any:
     return model
 
 
-def _require_decoder(model: Any) -> Any:
-    """Return a model that is a decoder of tokens, or fail."""
+def _require_generator(model: Any) -> Any:
+    """Return a model that generates from tokens or from the features of sounds, or fail."""
     name, problem = type(model).__name__, ""
     if not (hasattr(model, "can_generate") and model.can_generate()):
         problem = "does not generate; add --input x=2x3, or use the component 'model'"
-    elif model.config.is_encoder_decoder or model.main_input_name != "input_ids":
-        problem = "is no decoder only; use an entry with `component` for each of its parts"
+    elif _utils().is_multimodal(model):
+        problem = "has a part for pictures or sounds; use an entry with `component` for each part"
+    elif model.main_input_name != "input_ids" and not hasattr(model.config, "num_mel_bins"):
+        problem = f"generates from {model.main_input_name}; use an entry with `component`"
     if problem:
         raise Failure(Stage.SOURCE, f"`generate`: {name} {problem}", status=Status.FAIL)
     return model
@@ -411,24 +498,38 @@ def _require_decoder(model: Any) -> Any:
 def _draw_prompts(model: Any) -> Iterator[dict[str, torch.Tensor]]:
     """Yield prompts of random tokens, without those for padding and the end.
 
-    Two rows of which one has padding on the left, one token, three rows, and a row that is longer
-    than a sliding window.
+    Two rows of which one has padding, one token, three rows, and a row that is longer than a
+    sliding window. Three rows for an encoder-decoder also have first tokens for the decoder.
     """
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for rows, length in ((2, 5), (1, 1), (3, 9), *(((1, window + 3),) if window else ())):
-        yield _draw_prompt(model, rows, length, padding=2 if rows == 2 else 0)
+        prompt = _draw_prompt(model, rows, length, length, padding=2 if rows == 2 else 0)
+        yield prompt if rows == 3 else {n: prompt[n] for n in prompt if n != "decoder_input_ids"}
 
 
-def _draw_prompt(model: Any, rows: int, length: int, padding: int = 2) -> dict[str, torch.Tensor]:
+def _draw_prompt(
+    model: Any, rows: int, length: int, source: int, padding: int = 2
+) -> dict[str, torch.Tensor]:
+    """Return random arguments of `generate`; `source` is the number of tokens for an encoder.
+
+    Padding in the first row is on the left, and for an encoder on the right.
+    """
     config = model.config.get_text_config()
     names = ("pad_token_id", "bos_token_id", "eos_token_id")
     values = [getattr(config, name, None) for name in names]
     special = {each for value in values for each in (value if isinstance(value, list) else [value])}
     tokens = torch.tensor([each for each in range(config.vocab_size) if each not in special])
-    mask = torch.ones(rows, length, dtype=torch.int64)
-    mask[0, :padding] = 0
-    chosen = torch.randint(len(tokens), (rows, length))
-    return {"input_ids": tokens[chosen], "attention_mask": mask}
+    ids = tokens[torch.randint(len(tokens), (rows, length))]
+    if model.main_input_name != "input_ids":
+        features = torch.randn(rows, config.num_mel_bins, 2 * config.max_source_positions)
+        return {model.main_input_name: features, "decoder_input_ids": ids}
+    is_pair = model.config.is_encoder_decoder
+    mask = torch.ones(rows, source if is_pair else length, dtype=torch.int64)
+    mask[0, source - padding if is_pair else 0 :][:padding] = 0
+    if not is_pair:
+        return {"input_ids": ids, "attention_mask": mask}
+    words = tokens[torch.randint(len(tokens), (rows, source))]
+    return {"input_ids": words, "attention_mask": mask, "decoder_input_ids": ids}
 
 
 def _continue_prompt(

@@ -88,14 +88,16 @@ def _count_steps(spec: ModelSpec, loop: Loop) -> int:
     steps = spec.rollout.steps if spec.rollout else 0
     if not loop.name:
         return steps
-    for item in spec.inputs:
-        for dim, size in zip(item.shape, loop.inputs[item.name].shape, strict=True):
-            if isinstance(dim, int):
-                steps = steps if dim == size else 0
-            elif not (axis := spec.find_axis(dim)).allows(size):
-                steps = 0
-            elif axis.rule and axis.max is not None:  # the total grows by a token in each step
-                steps = min(steps, axis.max - size + 1)
+    pairs = [(each.shape, loop.inputs[each.name].shape) for each in spec.inputs]
+    dims = [pair for shapes in pairs for pair in zip(*shapes, strict=True)]
+    sizes = spec.complete_sizes({dim: size for dim, size in dims if isinstance(dim, str)})
+    if any(isinstance(dim, int) and dim != size for dim, size in dims):
+        return 0
+    for axis, size in ((spec.find_axis(dim), size) for dim, size in sizes.items()):
+        if not axis.allows(size):
+            return 0
+        if axis.rule and axis.max is not None:  # the total grows by a token in each step
+            steps = min(steps, axis.max - size + 1)
     return steps
 
 

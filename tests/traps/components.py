@@ -16,6 +16,7 @@ import onnx
 
 from exporter.manifest import Axis, Component, Input, Output, Rollout
 from exporter.manifest.resolved.call import SizeRule
+from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import Stage
 from tests.traps.trap import (
     DYNAMO,
@@ -158,15 +159,52 @@ def _decoder(
     usual = Rollout(steps=32, feeds={"logits": "input_ids", **feeds}, positions=("position_ids",))
     trap = _component(
         name, story, source, Component(name="decoder"), signature, verdict,
-        rollout=loop or usual, **fields,
+        rollout=loop or usual, generate=Generate(), **fields,
     )  # fmt: skip
+    return replace(trap, spec=trap.spec.model_copy(update={"axes": _grow(trap.spec.axes)}))
+
+
+def _pair(
+    name: str, story: str, verdict: Verdict = SOUND, *, part: str = "decoder", kind: str = ""
+) -> Trap:
+    """Return the trap of an entry with a part of BART; `kind` is that of `ChangedBart`."""
+    caches = [(f"{n}.{at}", "batch", 2) for n in _LAYERS for at in ("key", "value")]
+    split = [(*each[0].split("."), *each[1:]) for each in caches]
+    old = [(f"{n}.encoder.{at}", *dims, "source", 8) for n, at, *dims in split]
+    new = [(f"{n}.decoder.{at}", *dims) for n, at, *dims in split]
+    mask = make_fill("mask", side="right")
+    inputs = (
+        _tokens("input_ids", "batch", "source"),
+        _tokens("attention_mask", "batch", "source", fill=mask),
+    )
+    outputs = tuple(declare_output(f"present.{each}", *dims) for each, *dims in old)
+    if part == "decoder":
+        inputs = (
+            _tokens("input_ids", "batch", "length"),
+            _tokens("encoder_attention_mask", "batch", "source", fill=mask),
+            *(declare_input(f"past_key_values.{n}", *dims, "past", 8) for n, *dims in new),
+            *(declare_input(f"past_key_values.{n}", *dims) for n, *dims in old),
+        )
+        states = (declare_output(f"present.{n}", *dims, "total", 8) for n, *dims in new)
+        outputs = (declare_output("logits", "batch", "length", 64), *states)
+    feeds = {"logits": "input_ids"}
+    feeds |= {f"present.{n}": f"past_key_values.{n}" for n, *_ in new}
+    trap = _component(
+        name, story, "bart", Component(name=part), (inputs, outputs), verdict,
+        rollout=Rollout(steps=32, feeds=feeds) if part == "decoder" else None,
+        generate=Generate(part=part), init={"kind": kind},
+    )  # fmt: skip
+    return replace(trap, spec=trap.spec.model_copy(update={"axes": _grow(trap.spec.axes)}))
+
+
+def _grow(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Return the axes of a decoder whose cache may be empty, with at most 64 tokens."""
     rule = SizeRule(kind="sum", operands=("past", "length"))
     total = Axis(name="total", example=12, max=64, rule=rule)
-    axes = tuple(
+    return tuple(
         total if axis.name == "total" else axis.model_copy(update={"min": axis.name != "past"})
-        for axis in trap.spec.axes
+        for axis in axes
     )
-    return replace(trap, spec=trap.spec.model_copy(update={"axes": axes}))
 
 
 def _change_weight(path: Path) -> None:
@@ -366,6 +404,27 @@ COMPONENTS = (
                 },
             },
         ),
+    ),
+    _pair("transformers: the decoder of BART", "the cache of the encoder is an input"),
+    _pair("transformers: the encoder of BART", "the cache of `generate`", part="encoder"),
+    _pair(
+        "transformers: the decoder of BART without the mask",
+        "the file reads the padding of the encoder",
+        parity("parity", "more problems"),
+        kind="mask",
+    ),
+    _pair(
+        "transformers: the decoder of BART with exchanged caches",
+        "the file takes keys of the encoder as values",
+        parity("parity", "more problems"),
+        kind="swapped",
+    ),
+    _pair(
+        "transformers: the encoder of BART with other tokens",
+        "`generate` encodes the tokens in another order",
+        failed(Stage.SOURCE, "`generate` has another cross_attention_cache.layers.0.keys"),
+        part="encoder",
+        kind="flipped",
     ),
     _component(
         "transformers: prefill of T5",

@@ -118,6 +118,10 @@ def disambiguate_io_names(inputs: list[str], outputs: list[str]) -> tuple[list[s
     )
 
 
+def is_multimodal(model: PreTrainedModel) -> bool:
+    return False
+
+
 def apply_patches(backend: str) -> AbstractContextManager[None]:
     assert backend == "dynamo"
     return nullcontext()

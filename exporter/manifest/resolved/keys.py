@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
@@ -125,9 +125,15 @@ class Component(Table):
     for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
 
 
+DECODER: Final = "decoder"
+ENCODER: Final = "encoder"
+
+
 class Generate(Table):
     """A decoder of transformers with a cache, proved by the tokens of `generate`."""
 
+    part: Literal["decoder", "encoder"] = DECODER
+    """`"encoder"`: the file that gives a decoder the keys and values of its encoder."""
     steps: Annotated[int, Field(ge=2, le=1000)] = 32
     """The number of tokens after each prompt: two rows with padding on the left, one token, three
     rows without padding, and a prompt longer than a sliding window."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from exporter.core.errors import suggest_name
-from exporter.manifest.resolved.keys import Component, Rollout
+from exporter.manifest.resolved.keys import ENCODER, Component, Rollout
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
@@ -15,16 +15,14 @@ from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Keys that the exporter of transformers does not have, and its options.
 _NOT_OF_COMPONENTS = ("capture", "constants", "containers", "custom_ops", "parameters")
-#: The component of an entry with `generate`: a decoder whose cache may be empty.
-DECODER = "decoder"
 _COMPONENT_OPTIONS = frozenset({"optimize", "external_data"})
 
 
-def _make_decoder(model: EffectiveSettings) -> Component:
+def _make_part(model: EffectiveSettings, name: str) -> Component:
     """Return the component of an entry with `generate`, and report another loop."""
     if model.settings.component or model.settings.rollout:
         model.add_problem(("generate",), "has its own loop; remove `component` and `rollout`")
-    return Component(name=DECODER)
+    return Component(name=name)
 
 
 def resolve_component(model: EffectiveSettings) -> Component | None:
@@ -34,7 +32,7 @@ def resolve_component(model: EffectiveSettings) -> Component | None:
     if not model.has_valid("exporter"):
         return None
     if settings.generate:
-        table = _make_decoder(model)
+        table = _make_part(model, settings.generate.part)
     elif is_chosen and table is None:
         message = "needs the key `generate`, such as `generate = { steps = 32 }`, or `component`"
         model.add_problem(("exporter",), message)
@@ -64,23 +62,19 @@ def resolve_component(model: EffectiveSettings) -> Component | None:
     return table.model_copy(update={"prompt": prompt})
 
 
-#: The feeds of an entry with `generate`, whose names are the templates of ONNX Runtime GenAI.
-_DECODER_FEEDS = {
-    "logits": "input_ids",
-    "present.{layer}.key": "past_key_values.{layer}.key",
-    "present.{layer}.value": "past_key_values.{layer}.value",
-}
-
-
 def resolve_rollout(
     model: EffectiveSettings, shapes: Mapping[KeyPath, NamedShape]
 ) -> Rollout | None:
     """Return the rollout with a feed for each layer, and report feeds that do not fit."""
     table = model.settings.rollout
-    if model.settings.generate:
+    generate = model.settings.generate
+    if generate and generate.part != ENCODER:
         positions = [item.name for item in model.settings.inputs if item.name == "position_ids"]
-        steps = model.settings.generate.steps
-        table = Rollout(steps=steps, feeds=_DECODER_FEEDS, positions=tuple(positions))
+        # The names are the templates of ONNX Runtime GenAI and Optimum.
+        names = [item.name for item in model.settings.outputs if item.name.startswith("present.")]
+        caches = {name: name.replace("present", "past_key_values", 1) for name in names}
+        tokens = {"logits": "input_ids"}
+        table = Rollout(steps=generate.steps, feeds=tokens | caches, positions=tuple(positions))
     if table is None:
         return None
     named = {(shape.is_input, shape.name): shape for shape in shapes.values()}

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from exporter.core.errors import Problem, suggest_nearest
+from exporter.manifest.resolved.keys import DECODER, ENCODER
 from exporter.manifest.resolved.model import Bound
 from exporter.manifest.rules.layers import Layer
 from exporter.manifest.schema.entry import Document, Settings
@@ -191,12 +192,14 @@ def validate_manifest(file: TomlFile, report: ProblemCollector) -> ManifestFile:
 
 def validate_interface(file: TomlFile, report: ProblemCollector) -> ManifestFile:
     """Return the interface of a model that generates as the defaults of a file without entries."""
-    if not isinstance(file.table.get("decoder"), dict):
-        report.add(file.build_problem((), "needs the table [decoder]; run `exporter add` again"))
-        file = replace(file, table={"decoder": {}})
-    table, removed = validate(Settings, file, ("decoder",), report)
+    part = next((n for n in (DECODER, ENCODER) if isinstance(file.table.get(n), dict)), "")
+    if not part:
+        message = "needs the table [decoder] or [encoder]; run `exporter add` again"
+        report.add(file.build_problem((), message))
+        part, file = DECODER, replace(file, table={DECODER: {}})
+    table, removed = validate(Settings, file, (part,), report)
     broken = {str(key[0]): problems for key, problems in removed.items()}
-    layer = Layer(file=file, path=("decoder",), table=table, broken=broken)
+    layer = Layer(file=file, path=(part,), table=table, broken=broken)
     return ManifestFile(file=file, defaults=layer, entries={}, unreadable={})
 
 

@@ -35,6 +35,7 @@ from exporter.plugins.recording.sources import (
 from exporter.processes import ProcessStarter
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.fork_server_client import make_starter
+from exporter.records.record import Record
 
 yes_option = click.option("--yes", is_flag=True, help="Write without a question.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the entries only.")
@@ -86,7 +87,9 @@ def record(
 @click.argument("source")
 @click.option("--input", "inputs", multiple=True, help="NAME=SIZES:DTYPE, image=2x3x64x64.")
 @click.option("--call", default="", help="FILE.py:FUNCTION that returns the arguments.")
-@click.option("--config", type=click.Path(path_type=Path), help="Of a model of transformers.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Of transformers: a file or its folder."
+)
 @click.option("--init", multiple=True, help="NAME=VALUE, an argument of the class; repeatable.")
 @dry_run_option
 @yes_option
@@ -102,16 +105,16 @@ def add(
 ) -> int:
     """Write an entry for a class or a function.
 
-    SOURCE is FILE.py:CLASS or package.module:CLASS. The model runs at several sizes, which shows
-    its dynamic axes. The entry is proved before it is written.
+    SOURCE is FILE.py:CLASS, package.module:CLASS or a folder of `save_pretrained`. The model runs
+    at several sizes, which shows its dynamic axes. The entry is proved before it is written.
     """
     root = root.absolute()
     if sum(map(bool, (inputs, call, config))) > 1:
         message = "--input, --call and --config: pass one of the three"
         raise ExporterError(ExitCode.MANIFEST, message)
     environment = make_worker_environment(os.environ)
-    if config:
-        observation = describe_configuration(source, config, root, environment)
+    if config or Path(source).is_dir():
+        observation = describe_configuration(source, config or Path(source), root, environment)
     elif call:
         observation = describe_with_function(source, call, init, root, environment)
     else:
@@ -147,12 +150,12 @@ def _write_entries(
                 print_line(f"{name}:{observation.label}: {text}")
                 codes.append(ExitCode.RED)
                 continue
-            with stage_entry(observation, context) as (entry, contract):
-                if contract is None:
+            with stage_entry(observation, context) as (entry, contracts):
+                if not contracts:
                     print_error(f"{observation.label}: no entry: {entry.problem}")
                     codes.append(ExitCode.RED)
                     continue
-                codes.append(_show(entry, contract, context, starter))
+                codes.append(_show(entry, contracts, context, starter))
             _apply(entry, context, flags)
     return max(codes, default=ExitCode.OK)
 
@@ -210,15 +213,20 @@ def _find_existing(
 
 
 def _show(
-    entry: PreparedEntry, contract: ModelSpec, context: Context, starter: ProcessStarter
+    entry: PreparedEntry,
+    contracts: Sequence[ModelSpec],
+    context: Context,
+    starter: ProcessStarter,
 ) -> ExitCode:
     """Print the files and the verdict of an entry; return RED unless all cells are green."""
     for change in entry.changes:
         print_line(f"# {change.path.relative_to(context.root).as_posix()}", color="cyan")
         print_line(change.text)
-    devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
-    contract = contract.model_copy(update={"devices": devices})
-    records = prove_spec(context.project, contract, starter)
+    records: list[Record] = []
+    for contract in contracts:
+        devices = tuple(each for each in contract.devices if each == "cpu") or contract.devices[:1]
+        spec = contract.model_copy(update={"devices": devices})
+        records += prove_spec(context.project, spec, starter)
     for each in records:
         message = "" if each.status.is_green else f": {each.check or each.stage}: {each.message}"
         color = choose_color(each.status)

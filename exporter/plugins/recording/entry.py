@@ -15,6 +15,7 @@ from tomlkit.items import Array, InlineTable, Table
 
 from exporter.manifest.loader import RESERVED_IDS
 from exporter.manifest.resolved.call import Dim
+from exporter.manifest.resolved.keys import DECODER, ENCODER
 from exporter.plugins.recording.observation import (
     Observation,
     ObservedTensor,
@@ -70,29 +71,39 @@ def format_entry(
     return f"#:schema manifest.schema.json\n{tomlkit.dumps(document)}"
 
 
-def format_decoder(id: str, source: Source, measured: Mapping[str, Any]) -> str:
-    """Return the manifest file of a model that generates."""
-    lines = ["#:schema manifest.schema.json", "format = 1", "", f"[models.{id}]"]
-    lines += [f"source = {json.dumps(source.text)}", 'exporter = "transformers"']
-    if source.init:
-        lines.append(f"init = {_inline(source.init).as_string()}")
+def name_part(id: str, part: str) -> str:
+    """Return the ID of the entry with a part of a model that generates."""
+    return id if part == DECODER else f"{id}-{part}"
+
+
+def format_generator(id: str, source: Source, measured: Mapping[str, Any]) -> str:
+    """Return the manifest file of a model that generates, with an entry for each part."""
+    lines = ["#:schema manifest.schema.json", "format = 1"]
     begin, end, padding = measured["tokens"]
     named = {"begin": begin, "end": [end] if isinstance(end, int) else end, "padding": padding}
     words = [f"{name} = {json.dumps(each)}" for name, each in named.items() if each is not None]
-    lines.append(f"generate = {{ {', '.join(['steps = 32', *words])} }}")
-    if limit := measured["limit"]:
-        lines.append(f"axes.total = {{ max = {limit} }}")
-    return "\n".join([*lines, f"opsets = {DEFAULT_OPSET}", ""])
+    settings = {DECODER: ["steps = 32", *words], ENCODER: ['part = "encoder"']}
+    for part, tables in measured["parts"].items():
+        lines += ["", f"[models.{name_part(id, part)}]", f"source = {json.dumps(source.text)}"]
+        lines.append('exporter = "transformers"')
+        if source.init:
+            lines.append(f"init = {_inline(source.init).as_string()}")
+        lines.append(f"generate = {{ {', '.join(settings[part])} }}")
+        dims = {dim for key in ("inputs", "outputs") for t in tables[key] for dim in t["shape"]}
+        limits = [axis for axis in ("total", "source") if axis in dims and measured["limit"]]
+        lines += [f"axes.{axis} = {{ max = {measured['limit']} }}" for axis in limits]
+        lines.append(f"opsets = {DEFAULT_OPSET}")
+    return "\n".join([*lines, ""])
 
 
-def format_interface(id: str, measured: Mapping[str, Any]) -> str:
-    """Return the file with the interface of a decoder; equal layers of the cache are one table."""
+def format_interface(id: str, measured: Mapping[str, Any], part: str = DECODER) -> str:
+    """Return the file with the interface of a part; equal layers of a cache are one table."""
     text = "a promise, which the gate compares key by key"
-    lines = [f"# The inputs and outputs of {id}: {text}.", "", "[decoder]"]
+    lines = [f"# The inputs and outputs of {name_part(id, part)}: {text}.", "", f"[{part}]"]
     for key in ("inputs", "outputs"):
-        lines += [f"{key} = [", *_format_tensors(measured[key], measured), "]"]
+        lines += [f"{key} = [", *_format_tensors(measured["parts"][part][key], measured), "]"]
     axes = "past = { min = 0 }", 'total = { sum = ["past", "length"] }'
-    return "\n".join([*lines, "", "[decoder.axes]", *axes, ""])
+    return "\n".join([*lines, *(("", f"[{part}.axes]", *axes) if part == DECODER else ()), ""])
 
 
 def _format_tensors(
@@ -107,8 +118,9 @@ def _format_tensors(
         first, dtype = group[0], group[0]["dtype"]
         words = [f'name = "{name}"', f"shape = {json.dumps(first['shape'])}"]
         words += [] if dtype == "float32" else [f'dtype = "{dtype}"']
-        if name == "attention_mask":
-            words.append('fill = { mask = "left" }')
+        if "mask" in name:
+            side = "left" if "total" in first["shape"] else "right"
+            words.append(f'fill = {{ mask = "{side}" }}')
         elif "int" in dtype and "." not in name:
             rows = measured["limit"] or 64 if name == "position_ids" else measured["vocabulary"]
             words.append(f"fill = {{ randint = [0, {rows}] }}")

@@ -22,9 +22,10 @@ from exporter.manifest.loader import load_layers, make_empty_spec
 from exporter.manifest.syntax.python_source import UnreadableForward, find_class, find_module_file
 from exporter.plugins.recording.entry import (
     choose_id,
-    format_decoder,
     format_entry,
+    format_generator,
     format_interface,
+    name_part,
     update_entry,
 )
 from exporter.plugins.recording.file_changes import FileChange, read_text
@@ -158,10 +159,10 @@ class PreparedEntry:
 @contextmanager
 def stage_entry(
     observation: Observation, context: Context, existing: ModelSpec | None = None
-) -> Iterator[tuple[PreparedEntry, ModelSpec | None]]:
-    """Yield a probed entry, with its contract in a temporary folder of the project for a proof.
+) -> Iterator[tuple[PreparedEntry, tuple[ModelSpec, ...]]]:
+    """Yield a probed entry, with its contracts in a temporary folder of the project for a proof.
 
-    The contract is None if the entry has a problem.
+    A model with an encoder has two. There is none if the entry has a problem.
     """
     build = context.root / context.project.build
     is_new = not build.exists()
@@ -177,7 +178,7 @@ def stage_entry(
 
 def _prepare(
     observation: Observation, context: Context, stage: Path, existing: ModelSpec | None
-) -> tuple[PreparedEntry, ModelSpec | None]:
+) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
     """Return the entry of the first source that builds the observed model."""
     id = existing.id if existing else choose_id(observation, context.taken)
     target = context.root / existing.manifest if existing else context.folder / f"{id}.toml"
@@ -193,7 +194,14 @@ def _prepare(
             text = os.path.relpath(target.parent / text, stage)
         staged.insert(0, Source(text=text, init=existing.init))
     if observation.generates:
-        return _prepare_decoder(id, staged[0], finals[0], target, stage, context)
+        measured = _measure(id, staged[0], stage, context)
+        if problem := measured.get("problem"):
+            return PreparedEntry(id=id, problem=problem), ()
+        if "parts" in measured:
+            return _prepare_generator(id, (staged[0], finals[0]), target, measured, context, stage)
+        call = Observation.model_validate(measured["call"])
+        fields = {"tensors": call.tensors, "constants": call.constants, "problem": call.problem}
+        observation = observation.model_copy(update=fields)
     for source, final in zip(staged, finals, strict=True) if not observation.problem else ():
         draft = format_entry(id, observation, source, None, str(stage))
         spec = _load(id, draft, source, stage, context)
@@ -219,45 +227,67 @@ def _prepare(
         if final.builder:
             path = target.parent / "models" / f"{id}.py"
             changes.append(FileChange(path=path, text=final.builder, before=read_text(path)))
-        return PreparedEntry(id=id, changes=tuple(changes), differences=differences), spec
-    return PreparedEntry(id=id, problem=reason), None
+        return PreparedEntry(id=id, changes=tuple(changes), differences=differences), (spec,)
+    return PreparedEntry(id=id, problem=observation.problem or reason), ()
 
 
-def _prepare_decoder(
-    id: str, staged: Source, final: Source, target: Path, stage: Path, context: Context
-) -> tuple[PreparedEntry, ModelSpec | None]:
-    """Return the entry and the interface of a model that generates."""
+def _measure(id: str, staged: Source, stage: Path, context: Context) -> dict[str, Any]:
+    """Return the facts of `measure_source`."""
+    _write_builder(id, staged, stage)
     manifest = (stage / "entry.toml").relative_to(context.root).as_posix()
     spec = make_empty_spec(id, Location(file=manifest), ())
     spec = spec.model_copy(update={"source": staged.text, "init": dict(staged.init)})
     try:
-        measured = _call("measure_decoder", {"spec": spec}, dict[str, Any], context)
+        return _call("measure_source", {"spec": spec}, dict[str, Any], context)
     except ChildFailure as failure:
-        measured = {"problem": f"the process of the model {failure}"}
-    if problem := measured.get("problem"):
-        return PreparedEntry(id=id, problem=problem), None
-    name = f"{id}.interface.toml"
-    interface = format_interface(id, measured)
-    (stage / name).write_text(interface, encoding="utf-8")
-    contract = _load(id, format_decoder(id, staged, measured), staged, stage, context)
-    if isinstance(contract, str):
-        return PreparedEntry(id=id, problem=contract), None
-    texts = {target: format_decoder(id, final, measured), target.with_name(name): interface}
+        return {"problem": f"the process of the model {failure}"}
+
+
+def _prepare_generator(
+    id: str,
+    sources: tuple[Source, Source],
+    target: Path,
+    measured: Mapping[str, Any],
+    context: Context,
+    stage: Path,
+) -> tuple[PreparedEntry, tuple[ModelSpec, ...]]:
+    """Return the entry of each part of a model that generates, and their interfaces.
+
+    `sources`: Those in the temporary folder `stage` and in the folder of `target`.
+    """
+    staged, final = sources
+    texts = {target: format_generator(id, final, measured)}
+    for part in measured["parts"]:
+        name = f"{name_part(id, part)}.interface.toml"
+        texts[target.with_name(name)] = format_interface(id, measured, part)
+        (stage / name).write_text(texts[target.with_name(name)], encoding="utf-8")
+    text = format_generator(id, staged, measured)
+    names = [name_part(id, part) for part in measured["parts"]]
+    loaded = [_load(name, text, staged, stage, context) for name in names]
+    if problem := next((each for each in loaded if isinstance(each, str)), ""):
+        return PreparedEntry(id=id, problem=problem), ()
+    contracts = [each for each in loaded if isinstance(each, ModelSpec)]
+    if final.builder:
+        texts[target.parent / "models" / f"{id}.py"] = final.builder
     changes = [FileChange(path=p, text=text, before=read_text(p)) for p, text in texts.items()]
-    return PreparedEntry(id=id, changes=tuple(changes)), contract
+    return PreparedEntry(id=id, changes=tuple(changes)), tuple(contracts)
 
 
 def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> ModelSpec | str:
     """Return the contract of an entry in the temporary folder, or its problems."""
     (stage / "entry.toml").write_text(text, encoding="utf-8")
-    (stage / "models").mkdir(exist_ok=True)
-    if source.builder:
-        (stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
+    _write_builder(id, source, stage)
     try:
         folder = stage.relative_to(context.root).as_posix()
         return load_layers(context.root, manifests=folder).manifest.find_model(id)
     except ExporterError as error:
         return "; ".join(problem.message for problem in error.problems)
+
+
+def _write_builder(id: str, source: Source, stage: Path) -> None:
+    if source.builder:
+        (stage / "models").mkdir(exist_ok=True)
+        (stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
 
 
 def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:

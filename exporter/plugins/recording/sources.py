@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import textwrap
@@ -213,7 +214,7 @@ def describe_source(
         at = f"args[{index}]" if is_positional or not parameters else f"kwargs.{name}"
         dtype = match[3] or "float32"
         tensors.append(ObservedTensor(at=at, name=name, dtype=dtype, shape=tuple(shape)))
-    if not tensors and parameters[:1] in ([], ["input_ids"]):  # a decoder, perhaps
+    if not tensors and parameters[:1] in ([], ["input_ids"], ["pixel_values"]):
         return _add_class(Observation(generates=True), construction, root)
     if not tensors:
         names = " ".join(f"--input {name}=2x3" for name in parameters) or "--input x=2x3"
@@ -240,26 +241,35 @@ def describe_with_function(
 def describe_configuration(
     source: str, config: Path, root: Path, environment: Mapping[str, str]
 ) -> Observation:
-    """Return the observation of `transformers:Model` with a configuration file.
+    """Return the observation of `transformers:Model` with a configuration file, or its folder.
+
+    A folder that `save_pretrained` wrote can be the source, too: it names its class.
 
     Raises:
         ExporterError: MANIFEST if the source is wrong or the configuration does not fit.
     """
-    module, _, name = source.partition(":")
     file = config.absolute()
-    if module != "transformers" or not name.isidentifier():
-        raise _wrong(f"{source}: --config needs a source of transformers, transformers:BertModel")
+    file = file / "config.json" if file.is_dir() else file
     if not file.is_file() or not file.is_relative_to(root):
-        raise _wrong(f"{config}: is no file of the project; copy it there")
+        raise _wrong(f"{os.path.relpath(file)}: is no file of the project; copy it there")
+    if Path(source).is_dir():
+        names = json.loads(file.read_text(encoding="utf-8")).get("architectures") or ["?"]
+        source = f"transformers:{names[0]}"
+    module, _, name = source.partition(":")
+    if module != "transformers" or not name.isidentifier():
+        message = "needs a class of transformers, such as `transformers:BertModel --config FOLDER`"
+        raise _wrong(f"{source}: {message}")
     arguments = {"name": name, "config": str(file)}
     call = _call("describe_transformers", source, arguments, environment)
-    path = f"str({ROOT_MARK} / {file.relative_to(root).as_posix()!r})"
-    model = f"transformers.{name}"
+    model, is_trained = f"transformers.{name}", any(config.glob("*.safetensors"))
+    path = file.parent if is_trained else file
+    text = f"str({ROOT_MARK} / {path.relative_to(root).as_posix()!r})"
+    code = f"{model}({model}.config_class.from_json_file({text}))"
     construction = Construction(
         module="transformers",
         name=name,
         init=None,
-        code=f"{model}({model}.config_class.from_json_file({path}))",
+        code=f'{model}.from_pretrained({text}, dtype="float32")' if is_trained else code,
         imports=("pathlib", "transformers"),
         reason="its configuration is a file",
     )

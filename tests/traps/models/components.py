@@ -70,6 +70,38 @@ def mistral() -> transformers.PreTrainedModel:
     return _scale(transformers.MistralForCausalLM(config))
 
 
+class ChangedBart(transformers.BartForConditionalGeneration):
+    """Its file ignores the mask, or takes keys as values; or `generate` encodes other tokens."""
+
+    kind = ""
+
+    @wraps(transformers.BartForConditionalGeneration.forward)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if is_exporting() and self.kind == "mask":
+            kwargs["attention_mask"] = torch.ones_like(kwargs["attention_mask"])
+        if is_exporting() and self.kind == "swapped":
+            for layer in kwargs["past_key_values"].cross_attention_cache.layers:
+                layer.keys, layer.values = layer.values, layer.keys
+        return super().forward(*args, **kwargs)
+
+    def _prepare_text_encoder_decoder_kwargs_for_generation(
+        self, inputs_tensor: Tensor, **kwargs: Any
+    ) -> Any:
+        inputs = inputs_tensor.flip(1) if self.kind == "flipped" else inputs_tensor
+        return super()._prepare_text_encoder_decoder_kwargs_for_generation(inputs, **kwargs)
+
+
+def bart(kind: str = "") -> transformers.PreTrainedModel:
+    config = transformers.BartConfig(
+        vocab_size=64, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=32,
+        decoder_ffn_dim=32, encoder_attention_heads=2, decoder_attention_heads=2,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    model = ChangedBart(config)
+    model.kind = kind
+    return _scale(model)
+
+
 def t5() -> transformers.PreTrainedModel:
     config = transformers.T5Config(
         vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,

@@ -234,22 +234,33 @@ def describe_transformers(name: str, config: str) -> Observation:
         ExporterError: MANIFEST if the model has other inputs.
     """
     cls = getattr(importlib.import_module("transformers"), name)
-    settings = cls.config_class.from_json_file(config)
-    names = list_parameters(cls)[1:]
+    if cls.can_generate():
+        return Observation(generates=True, class_file=str(inspect.getsourcefile(cls)))
+    return describe_usual_call(cls, cls.config_class.from_json_file(config))
+
+
+def describe_usual_call(cls: type, settings: Any) -> Observation:
+    """Return a call of a model of transformers, by its usual inputs.
+
+    Raises:
+        ExporterError: MANIFEST if the model has other inputs.
+    """
+    name, names = cls.__name__, list_parameters(cls)[1:]
     kwargs: dict[str, Any] = {}
     if "input_ids" in names:
-        kwargs["input_ids"] = torch.randint(0, settings.vocab_size, (2, 8))
+        kwargs["input_ids"] = torch.randint(0, settings.get_text_config().vocab_size, (2, 8))
         if "attention_mask" in names:
             kwargs["attention_mask"] = torch.ones(2, 8, dtype=torch.long)
         if "decoder_input_ids" in names:
             kwargs["decoder_input_ids"] = torch.randint(0, settings.vocab_size, (2, 5))
         if "use_cache" in names:
             kwargs["use_cache"] = False
-    elif "pixel_values" in names:
-        size = settings.image_size
+    if "pixel_values" in names:
+        picture = getattr(settings, "vision_config", settings)
+        size = getattr(picture, "image_size", 224)
         height, width = size if isinstance(size, list | tuple) else (size, size)
-        kwargs["pixel_values"] = torch.randn(2, settings.num_channels, height, width)
-    else:
+        kwargs["pixel_values"] = torch.randn(2, picture.num_channels, height, width)
+    if not kwargs:
         message = f"{name}: has neither input_ids nor pixel_values; pass --input for {names}"
         raise ExporterError(ExitCode.MANIFEST, message)
     call = describe_call(names, (), kwargs)

@@ -12,11 +12,16 @@ from typing import Any
 
 import torch
 
+from exporter.core.errors import ExporterError
 from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim
 from exporter.plugins.components import measure_interface
-from exporter.plugins.recording.child.call_description import list_tensors, read_state
+from exporter.plugins.recording.child.call_description import (
+    describe_usual_call,
+    list_tensors,
+    read_state,
+)
 from exporter.plugins.recording.observation import (
     Observation,
     ProbedOutput,
@@ -76,12 +81,15 @@ def probe(spec: ModelSpec, root: str, observation: Observation) -> ProbeResult:
         return ProbeResult(problem=redact(f"{type(error).__name__}: {error}", limit=400))
 
 
-def measure_decoder(spec: ModelSpec, root: str) -> dict[str, Any]:
-    """Return the interface of a model that generates, or its `problem`; see `components`."""
+def measure_source(spec: ModelSpec, root: str) -> dict[str, Any]:
+    """Return the interface of a model that generates, the usual `call` of another, or a problem."""
     try:
+        model: Any = load_model(spec, Path(root))
+        if hasattr(model, "can_generate") and not model.can_generate():
+            return {"call": describe_usual_call(type(model), model.config).model_dump(mode="json")}
         with torch.no_grad():
-            return measure_interface(load_model(spec, Path(root)), spec)
-    except Failure as failure:
+            return measure_interface(model, spec)
+    except (Failure, ExporterError) as failure:
         return {"problem": redact(str(failure), limit=400)}
 
 

@@ -158,11 +158,22 @@ def test_an_entry_has_its_interface_and_its_loop(tmp_path: Path) -> None:
     assert specs["small"].inputs == spec.inputs
 
 
+def test_an_encoder_has_no_loop(tmp_path: Path) -> None:
+    entry = GENERATE.replace("steps = 8", 'part = "encoder"')
+    spec = load_decoder(tmp_path, entry, INTERFACE.replace("[decoder]", "[encoder]"))["net"]
+    assert (spec.component, spec.rollout) == (Component(name="encoder"), None)
+
+
 @pytest.mark.parametrize(
     ("entry", "interface", "message"),
     [
-        (GENERATE, None, "needs manifests/net.interface.toml; run `exporter add nets.py:prompt`"),
-        (GENERATE, "inputs = []", "needs the table .decoder.; run `exporter add` again"),
+        (
+            GENERATE,
+            None,
+            "net.interface.toml with the table .decoder.; run `exporter add nets.py:prompt`",
+        ),
+        (GENERATE, "inputs = []", "needs the table .decoder. or .encoder.; run `exporter add`"),
+        (GENERATE, INTERFACE.replace("decoder", "encoder"), "with the table .decoder."),
         (GENERATE, INTERFACE.replace("input_ids", "ids"), "no input has the name 'input_ids'"),
         (
             GENERATE.replace("[models.small]", 'component = { name = "decode" }\n[models.small]'),
