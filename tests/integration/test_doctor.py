@@ -27,9 +27,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def install_package(folder: Path, name: str, version: str, code: str) -> None:
+    (folder / f"{name}.py").write_text(code)
+    (folder / f"{name}-{version}.dist-info").mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (folder / f"{name}-{version}.dist-info/METADATA").write_text(metadata)
+
+
 def test_a_valid_environment_has_no_problem_and_a_short_report(
     project: Path, tmp_path: Path
 ) -> None:
+    install_package(tmp_path, "torchvision", "0.28.0", '__version__ = "0.28.0"\n')
     # With another path, the processes are new ones that import torch.
     command = run_exporter(project, "doctor", PYTHONPATH=f"{ROOT}:{tmp_path}")
     assert command.returncode == 0, command.stdout + command.stderr
@@ -37,6 +45,7 @@ def test_a_valid_environment_has_no_problem_and_a_short_report(
     assert len(lines) < 25
     assert lines[-1].startswith("0 problems, ")
     text = " ".join(command.stdout.split())
+    assert "ok torchvision 0.28.0" in text
     assert "ok device cpu CPUExecutionProvider works" in text
     assert "ok device reference onnx.reference works" in text
     assert "ok workers the fork server has torch imported" in text
@@ -51,9 +60,11 @@ def test_a_torch_that_cannot_be_imported_is_a_problem(project: Path, tmp_path: P
     """PYTHONPATH has a broken torch before the installed torch."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("raise ImportError('libcudart.so.12 is missing')\n")
+    install_package(tmp_path, "torchaudio", "2.13.0", 'raise OSError("undefined symbol")\n')
     command = run_exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert command.returncode == 1
     assert "cannot be imported: ImportError: libcudart.so.12 is missing" in command.stdout
+    assert "torchaudio    2.13.0 cannot be imported: OSError: undefined symbol" in command.stdout
     assert "fork server" not in command.stdout
     assert "ok       device cpu" in command.stdout, "a file can be checked without torch"
     assert "Traceback" not in command.stdout + command.stderr

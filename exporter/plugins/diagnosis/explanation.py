@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ from exporter.plugins.diagnosis.fault_analysis import (
     analyze_fault,
 )
 from exporter.plugins.diagnosis.remedies import (
+    AGREES,
     LOOP,
     PROVED,
     UNOPTIMIZED,
@@ -181,8 +183,6 @@ def find_obstacles(text: str, context: ExportContext) -> tuple[str, ...]:
     return ()
 
 
-#: The structure checks that compare the sizes of the file with the declared ones.
-_CHECKS_OF_SIZES = ("signature", "wellformed")
 #: Culprits with an experiment of their own, and those that another export does not change.
 _ADVICE = {
     Culprit.FILE: advise_on_weights,
@@ -205,12 +205,16 @@ def explain_record(
     for fields in _explain_check(record, context, check_context, device):
         known |= fields
         yield fields
-    blame = known.get("blame")
-    if record.check == DETERMINISM_CHECK:
-        line, sentence = find_cause(text, context)
-        known["advice"] = advise_on_random_numbers(context) if line else ()
-        if not line:
-            line, sentence = find_kept_values(context)
+    blame, advice = known.get("blame"), known.get("advice", ())
+    if advice and advice[0].startswith(UNOPTIMIZED):
+        blame = blame or Blame(culprit=Culprit.UNKNOWN, sample="declared", evidence=advice)
+        is_open = blame.culprit in (Culprit.UNKNOWN, Culprit.EXPORTER)
+        if is_open and "ONNX documents" not in blame.evidence[-1]:
+            known["blame"] = blame.model_copy(update={"culprit": Culprit.EXPORTER_OPTIMIZER})
+    if record.check == DETERMINISM_CHECK and (cause := find_cause(text, context))[0]:
+        line, sentence = cause
+        if advice := advise_on_random_numbers(context):
+            known["advice"], (text, _, _) = advice, text.rpartition("; ")
     elif blame and blame.culprit is Culprit.TRACE:
         line, sentence = find_traced_line(check_context.notes, context)
     elif blame and blame.culprit is Culprit.MODEL:
@@ -221,6 +225,8 @@ def explain_record(
         line = next(iter(re.findall(r" at (\S+\.py:\d+)", text)), "")
     elif "is fixed at" in text or "no kernel" in text:
         line = _find_line(text, context, check_context)
+    if not line and not sentence:
+        line, sentence = find_cause(text, context)
     yield from _describe(text, line, sentence, known, context)
 
 
@@ -229,7 +235,7 @@ def _describe(
 ) -> Explanation:
     """Yield the message with the user's code first, then the cause, a proven fix and torch."""
     position = quote_line(line, context.root) if line else ""
-    fixes = [text for text in known.get("advice", ()) if PROVED in text]
+    fixes = [text for text in known.get("advice", ()) if PROVED in text or AGREES in text]
     text = message.removeprefix(f"{position}: ")
     parts = (sentence, *fixes[:1], text) if line else (text, sentence, *fixes[:1])
     text = "; ".join(filter(None, parts))
@@ -240,34 +246,26 @@ def _describe(
 def _explain_check(
     record: Record, context: ExportContext, check_context: CheckContext, device: Device
 ) -> Explanation:
-    advice: tuple[str, ...] = ()
     if record.stage is Stage.LOAD and record.status is Status.ERROR:
-        blame = blame_load_failure(check_context, device)
-        yield {"blame": blame}
-        yield {"advice": (advice := find_remedies(context, check_context, record.message))}
-        if blame is not None and blame.culprit is Culprit.RUNTIME:
-            return  # the file is right
+        yield {"blame": blame_load_failure(check_context, device)}
+        yield {"advice": find_remedies(context, check_context, record.message)}
     elif record.stage is Stage.STRUCTURE and record.status is Status.FAIL:
-        if record.check in _CHECKS_OF_SIZES and (blame := blame_contract(check_context)):
+        if record.check in ("signature", "wellformed") and (blame := blame_contract(check_context)):
             yield {"blame": blame}
         else:
-            yield {"advice": (advice := find_remedies(context, check_context))}
+            yield {"advice": find_remedies(context, check_context, record.message)}
     elif record.stage is Stage.PARITY and record.check == DETERMINISM_CHECK:
         unstable = check_context.reference.unstable
         yield {"blame": Blame(culprit=Culprit.MODEL, sample="declared", evidence=(unstable,))}
     elif record.stage is Stage.PARITY and record.status is Status.FAIL and record.check:
-        yield from _explain_fault(record.check, context, check_context, device)
-    if advice and advice[0].startswith(UNOPTIMIZED):
-        yield {
-            "blame": Blame(culprit=Culprit.EXPORTER_OPTIMIZER, sample="declared", evidence=advice)
-        }
+        yield from _explain_fault(record, context, check_context, device)
 
 
 def _explain_fault(
-    check: str, context: ExportContext, check_context: CheckContext, device: Device
+    record: Record, context: ExportContext, check_context: CheckContext, device: Device
 ) -> Explanation:
     blame = None
-    for blame in analyze_fault(context, check_context, device, check):
+    for blame in analyze_fault(context, check_context, device, record.check or ""):
         yield {"blame": blame}
     if blame is None:
         return
@@ -279,7 +277,8 @@ def _explain_fault(
         if find_traced_line(check_context.notes, context)[0]:
             blame = blame.model_copy(update={"culprit": Culprit.TRACE})
             yield {"blame": blame}
-    advice = _ADVICE.get(blame.culprit, find_remedies)(context, check_context)
+    find = partial(find_remedies, text=record.message)
+    advice = _ADVICE.get(blame.culprit, find)(context, check_context)
     if blame.culprit is Culprit.UNKNOWN and advice and PROVED in advice[0]:
         blame = blame.model_copy(update={"culprit": Culprit.EXPORTER})
     yield {"blame": blame, "advice": advice}

@@ -2,7 +2,7 @@
 
 Each experiment runs the sample that shows the fault. Cheap experiments come first: PyTorch's own
 outputs, float64, ONNX Runtime without optimization, other runtimes, a new model, the same export
-again, without the exporter's optimizer, the other exporter.
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from exporter.manifest import Device, Fill, Input, ModelSpec
 from exporter.plugins.diagnosis.divergence import (
     DivergenceLocator,
     ReExport,
-    is_optimized,
     repeat_export,
 )
 from exporter.plugins.diagnosis.replay import (
@@ -419,38 +418,22 @@ def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
 
 
 def _compare_exports(cell: FaultyCell) -> Iterator[Finding]:
-    """Export the model again, and without the exporter's optimizer."""
+    """Export the model again."""
     folder = cell.check_context.folder.path
     yield from _compare_declared(cell)
-    is_file_wrong, may_be_optimizer = False, is_optimized(cell.context)
     try:
         with repeat_export(cell.context, folder) as repeated:
             result = cell.replay.compare(cell.open(repeated.path))
-            is_file_wrong = result.is_right
             text = f"the same export again: {cell.describe_result(result)}"
-            yield Finding(text, Culprit.FILE if is_file_wrong else None)
+            yield Finding(text, Culprit.FILE if result.is_right else None)
             locator = cell.make_locator(repeated)
             if locator.is_capture_right(repeated):
                 yield Finding(first=locator.compare_with_pytorch(cell.open, repeated))
             else:
-                is_file_wrong = may_be_optimizer = False
                 text = "the program that torch.export captured is wrong too"
                 yield Finding(text, Culprit.EXPORTER)
     except (Failure, LoadFailure, RuntimeUnavailable) as error:
         yield Finding(f"the same export again: {error}")
-    if is_file_wrong:
-        return
-    if may_be_optimizer:
-        unoptimized = repeat_export(cell.context, folder, optimize=False)
-        name = "the same export without its optimizer"
-        try:
-            with unoptimized as other:
-                result = cell.replay.compare(cell.open(other.path))
-        except (Failure, LoadFailure, RuntimeUnavailable) as error:
-            yield Finding(f"{name}: {error}")
-            return
-        culprit = Culprit.EXPORTER_OPTIMIZER if result.is_right else None
-        yield Finding(f"{name}: {cell.describe_result(result)}", culprit)
 
 
 def _blame_artifact(cell: FaultyCell) -> Iterator[Finding]:

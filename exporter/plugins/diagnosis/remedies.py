@@ -8,11 +8,13 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +24,8 @@ import torch
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.text import join_names
-from exporter.jobs import JobFolder, list_groups
-from exporter.manifest import Device
+from exporter.jobs import JobFolder, Reference, list_groups
+from exporter.manifest import Constant, Device
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.plugins.diagnosis.divergence import (
     LAST_TORCHSCRIPT_OPSET,
@@ -46,6 +48,7 @@ from exporter.worker.reference.python_state import ModelSnapshot, PythonState
 from exporter.worker.torch_private import internals
 
 PROVED = "its file passes all checks"
+AGREES = "PyTorch then agrees with itself"
 UNOPTIMIZED = "options.optimize = false"
 #: Opsets at which dynamo has other operators than at the one before.
 _OPSETS = (FIRST_DYNAMO_OPSET, 20, 22, 23)
@@ -103,7 +106,12 @@ _CAUSES: tuple[tuple[str, Any, str], ...] = (
     (
         r"differs from itself",
         lambda func, _: torch.Tag.nondeterministic_seeded in func.tags,
-        "it draws random numbers in each call",
+        "{} draws random numbers in each call",
+    ),
+    (
+        "GridSample",
+        lambda func, _: str(internals.read_schema(func).name) == "aten::grid_sampler_3d",
+        "ONNX's GridSample takes 4 dimensions up to opset 19",
     ),
     (_VALUES, None, "it needs a value of a tensor, and torch.export keeps one branch"),
     (r"static shape of \d+ for|specialized it to be", None, "the capture has this size only"),
@@ -131,25 +139,27 @@ def find_cause(text: str, context: ExportContext) -> tuple[str, str]:
     """Return the line of the model and the sentence of a known cause, each "" if unknown."""
     for pattern, selects, sentence in _CAUSES:
         if re.search(pattern, text) and (lines := find_lines(context, selects)):
-            return lines[0], sentence
+            line, operator = next(iter(lines.items()))
+            return line, sentence.format(operator)
     return "", ""
 
 
-def find_lines(context: ExportContext, selects: Any) -> tuple[str, ...]:
-    """Run the model once in PyTorch; return the lines with the selected operators."""
-    lines: list[str] = [] if selects else [""]
+def find_lines(context: ExportContext, selects: Any) -> dict[str, str]:
+    """Run the model once in PyTorch; return the selected operators by their lines."""
+    lines = {} if selects else {"": ""}
 
     def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
         if selects and selects(func, result):
-            lines.append(find_frame_line(traceback.walk_stack(None), context.root))
+            line = find_frame_line(traceback.walk_stack(None), context.root)
+            lines.setdefault(line, str(internals.read_schema(func).name))
         return result
 
     state = ModelSnapshot(context.model)
     with suppress(Failure), create_mode(record):
         run_model(context.model, context.spec, context.inputs)
     state.restore()
-    return tuple(lines)
+    return lines
 
 
 def advise_on_random_numbers(context: ExportContext) -> tuple[str, ...]:
@@ -159,7 +169,7 @@ def advise_on_random_numbers(context: ExportContext) -> tuple[str, ...]:
             runs = [run_model(context.model, context.spec, context.inputs) for _ in range(5)]
             first, *others = (internals.tree_leaves(outputs) for outputs in runs)
             if all(all(map(torch.equal, first, each)) for each in others):
-                return (f"{setting}: PyTorch then agrees with itself",)
+                return (f"{setting}: {AGREES}",)
     return ()
 
 
@@ -169,6 +179,7 @@ class _Experiment(NamedTuple):
     setting: str
     opset: int
     export: Callable[[], AbstractContextManager[ReExport]]
+    change: Mapping[str, Any] = MappingProxyType({})
 
 
 def find_remedies(
@@ -180,14 +191,18 @@ def find_remedies(
     search continues.
 
     `check_context`: The contract and PyTorch's outputs; its file need not exist.
-    `text`: The message of the failed export.
+    `text`: The message of the failed export or of the red record.
     """
     has_samples = bool(check_context.reference.samples)
     if not context.route.is_export or context.spec.weights_are_inputs or not has_samples:
         return ()
     weaker: list[str] = []
     tried: list[str] = []
-    for experiment in _list_experiments(context, check_context.folder.path, text):
+    folder = check_context.folder.path
+    for experiment in (
+        *_list_experiments(context, folder, text),
+        *_list_changed_entries(context, check_context.reference, folder, text),
+    ):
         tried.append(experiment.setting)
         line = _run(experiment, context, check_context)
         weaker += [line] if line else []
@@ -209,6 +224,7 @@ def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterat
     opsets = opsets[:1] if opset < FIRST_DYNAMO_OPSET else opsets
     prefix = 'exporter = "torchscript" and ' if is_dynamo else ""
     settings = [
+        *([("opset 20 (dynamo)", "dynamo", "export", 20)] if "GridSample" in text else ()),
         (f'exporter = "{other}"', other, capture, opset),
         *((f"opset {n}", "torchscript", "trace", int(n)) for n in named),
         *((f"opset {n} (dynamo)", "dynamo", "export", n) for n in opsets),
@@ -226,14 +242,60 @@ def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterat
             yield _Experiment(f'exporter = "torchscript", and {change}', opset, export)
 
 
+def _list_changed_entries(
+    context: ExportContext, reference: Reference, folder: Path, text: str
+) -> Iterator[_Experiment]:
+    """Yield the entry without the inputs that a file ignores, and for fewer sizes."""
+    spec, route, changes = context.spec, context.route, dict[str, dict[str, Any]]()
+    match = re.search(r"the graph ignores input (('[^']+'(, | and )?)+)", text)
+    if ignored := [item for item in spec.inputs if match and f"'{item.name}'" in match[1]]:
+        tables = ", ".join(f"{{ at = '{item.at}', none = true }}" for item in ignored)
+        nones = tuple(Constant(at=item.at, value=None) for item in ignored)
+        changes[f"in place of the input, `constants = [{tables}]`"] = {
+            "inputs": tuple(item for item in spec.inputs if item not in ignored),
+            "constants": (*spec.constants, *nones),
+        }
+    for axis, factor in product(spec.free_axes, range(2, 33)):
+        size = reference.samples[0].axes.get(axis.name, 1)
+        if re.search(rf"\b{axis.name}=\d", text) and size % factor == 0:
+            narrow = axis.model_copy(update={"multiple_of": factor})
+            axes = tuple(narrow if each == axis else each for each in spec.axes)
+            sizes = {sample.axes.get(axis.name, 0) for sample in reference.samples}
+            if len([each for each in sizes if each % factor == 0]) > 2:
+                setting = f"axes.{axis.name} = {{ example = {size}, multiple_of = {factor} }}"
+                changes[f"{setting}, which promises less"] = {"axes": axes}
+    for setting, change in changes.items():
+        other = spec.model_copy(update=change)
+        inputs = {item.name: context.inputs[item.name] for item in other.inputs}
+        new = replace(context, spec=other, inputs=inputs)
+        export = partial(export_variant, new, folder, route.exporter, route.capture)
+        yield _Experiment(setting, context.opset, export, change)
+
+
 def _run(experiment: _Experiment, context: ExportContext, check_context: CheckContext) -> str:
     """Return the sentence if the file passes, else ""; it says all that the file loses."""
-    (setting, opset, export), reference = experiment, check_context.reference
+    setting, opset, export, change = experiment
+    spec = check_context.spec.model_copy(update=change)
+    positions = [
+        index for index, item in enumerate(check_context.spec.inputs) if item in spec.inputs
+    ]
+    names = {f"input_{index}.pb": f"input_{new}.pb" for new, index in enumerate(positions)}
+    factors = {axis.name: axis.multiple_of for axis in spec.free_axes}
+    samples = tuple(
+        sample
+        for sample in check_context.reference.samples
+        if not any(size % factors.get(name, 1) for name, size in sample.axes.items())
+    )
+    reference = check_context.reference.model_copy(update={"samples": samples})
+    context = replace(context, spec=context.spec.model_copy(update=change))
     state = ModelSnapshot(context.model)
     with suppress(Exception), export() as other:
         scratch = JobFolder(other.path.parent)
         for sample in reference.promised_samples:
-            scratch.sample(sample.index).symlink_to(check_context.folder.sample(sample.index))
+            (folder := scratch.sample(sample.index)).mkdir()
+            for file in check_context.folder.sample(sample.index).iterdir():
+                if file.name in names or not file.name.startswith("input_"):
+                    (folder / names.get(file.name, file.name)).hardlink_to(file)
         notes: tuple[str, ...] = ()
         if other.origin:  # its kind of capture has samples of its own
             route, notes = other.origin.route, other.origin.notes
@@ -242,7 +304,7 @@ def _run(experiment: _Experiment, context: ExportContext, check_context: CheckCo
             reference = reference.select(route)
         state.restore()
         again = replace(check_context, folder=scratch, opset=opset, samples=SampleCache())
-        again = replace(again, reference=reference)
+        again = replace(again, reference=reference, spec=spec)
         if not all(_passes(again, device) for device in context.job.devices):
             return ""
         text = f"{setting}: {PROVED}"

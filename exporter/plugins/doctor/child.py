@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Device
-from exporter.plugins.doctor.doctor import ImportedPackages
+from exporter.plugins.doctor.doctor import COMPANIONS, ImportedPackages
 
 #: A package comes before those that import it.
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript")
@@ -20,7 +21,7 @@ _INPUT = [1.0, -2.0]
 def import_packages() -> ImportedPackages:
     """Import each package and read the properties of torch and ONNX Runtime."""
     versions, errors = {}, {}
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *filter(find_spec, COMPANIONS)):
         try:
             versions[name] = str(importlib.import_module(name).__version__)
         except Exception as error:

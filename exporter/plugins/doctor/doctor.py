@@ -99,6 +99,8 @@ class Examination(FrozenModel):
 _CHILD = "exporter.plugins.doctor.child"
 #: Seconds: the first start of the libraries of a GPU is slow.
 _TIMEOUT = 120.0
+#: Packages whose compiled code fits one release of torch.
+COMPANIONS = ("torchvision", "torchaudio")
 
 #: The oldest versions that work; a test compares them with pyproject.toml.
 MINIMUM_PYTHON = "3.11"
@@ -132,6 +134,8 @@ def examine_packages(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
         yield Diagnosis.problem("packages", f"its process {failure}")
     for name, minimum in MINIMUM_VERSIONS.items():
         yield _examine_package(name, minimum, packages)
+    for name in filter(_find_version, COMPANIONS):
+        yield _examine_package(name, "0", packages)
     for name, (minimum, use) in OPTIONAL.items():
         if installed := _find_version(name):
             yield _compare_version(name, installed, minimum)
@@ -164,7 +168,9 @@ def _examine_package(name: str, minimum: str, packages: ImportedPackages) -> Dia
         fix = f"`pip install '{format_requirement('export')}'`"
         return Diagnosis.problem(name, f"not installed: an export needs {fix}")
     if error := packages.import_errors.get(name):
-        return Diagnosis.problem(name, f"{installed} cannot be imported: {error}")
+        torch = packages.versions.get("torch") if name in COMPANIONS else ""
+        fit = f" beside torch {torch}; install both from one index" if torch else ""
+        return Diagnosis.problem(name, f"{installed} cannot be imported: {error}{fit}")
     diagnosis = _compare_version(name, installed, minimum)
     if diagnosis.level is not Level.OK:
         return diagnosis

@@ -228,6 +228,8 @@ def _prepare(
             path = target.parent / "models" / f"{id}.py"
             changes.append(FileChange(path=path, text=final.builder, before=read_text(path)))
         return PreparedEntry(id=id, changes=tuple(changes), differences=differences), (spec,)
+    if not (finals or observation.problem):
+        reason += "; move it to its module, or export in a script of the project"
     return PreparedEntry(id=id, problem=observation.problem or reason), ()
 
 

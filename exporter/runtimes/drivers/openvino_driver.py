@@ -26,7 +26,7 @@ _VIRTUAL = ("AUTO", "HETERO", "MULTI", "BATCH")
 #: Nodes of the compiled graph that compute nothing.
 _IDLE_NODES = ("Input", "Output", "Const")
 #: First lines of an exception, which name only a source file of OpenVINO.
-_IDLE_LINES = ("Exception from ", "Check '", "Summary:", "FrontEnd API failed", "Model wasn't")
+_IDLE_LINES = ("Exception from ", "Check '", "Summary:", "While validating", "Model wasn't")
 
 
 @lru_cache(maxsize=1)
@@ -142,7 +142,7 @@ def _to_value(tensor: Any) -> Value:
 def _select_reason(error: BaseException) -> str:
     """Return the first line that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    useful = [line for line in lines if not line.startswith(_IDLE_LINES)]
+    useful = [line for line in lines if not line.startswith(_IDLE_LINES) and line[-1] != ":"]
     reason = (useful or lines or [type(error).__name__])[0]
     return reason[3:] if reason.startswith("-- ") else reason
 

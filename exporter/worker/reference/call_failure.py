@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -42,10 +42,6 @@ _CODE_ERROR = re.compile(r"(TypeError|AttributeError|NameError|ImportError|Modul
 _ARGUMENT_ERROR = re.compile(
     r"TypeError: .*(required .*argument|positional argument|unexpected keyword|multiple values)"
 )
-#: Layers that compare a fixed size of their input with the one of their weights.
-_LAYER_SIZE = re.compile(r"\d+x\d+ and|channels|normalized_shape|running_mean|input_size")
-#: A weaker promise is the last advice, and the text marks it.
-_WEAKER = "or promise less: narrow the axis with min, max or multiple_of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ def explain_declared_call(
     if change := _find_working_call(failure.message, model, spec, declared):
         reason = f"PyTorch accepts {change}"
     elif not _CODE_ERROR.match(failure.message):
-        reason = reason or _describe_inputs(failure.message, spec, declared.sizes)
+        reason = reason or _describe_inputs(spec, declared.sizes)
     failure.message = "; ".join(filter(None, (failure.message, reason)))
     return failure
 
@@ -109,25 +105,49 @@ def _find_working_call(message: str, model: Model, spec: ModelSpec, declared: In
                 pairs = zip(names, places, strict=True)
                 return f"one container: {', '.join(f'{n}: at = {at!r}' for n, at in pairs)}"
     is_size = not _CODE_ERROR.match(message) and spec.inputs_from is None
-    return _find_working_sizes(runs, spec, sizes) if is_size else ""
+    # A size of 1 may broadcast, and a large one may need all memory.
+    numbers = [int(text) for text in re.findall(r"(?<!\d)[2-9](?!\d)|[1-9]\d{1,3}(?!\d)", message)]
+    return _find_working_sizes(runs, spec, sizes, numbers) if is_size else ""
 
 
-def _find_working_sizes(runs: Any, spec: ModelSpec, sizes: Mapping[str, int]) -> str:
-    for index, item in enumerate(spec.inputs):
-        for dim, name in product(range(len(item.shape)), sizes):
-            shapes = [[*each.shape] for each in spec.inputs]
-            shapes[index][dim] = name
-            if isinstance(item.shape[dim], int) and runs(sizes, "shape", shapes):
-                return f"'{item.name}' with shape = {shapes[index]}"
+def _find_working_sizes(
+    runs: Any, spec: ModelSpec, sizes: Mapping[str, int], numbers: Sequence[int]
+) -> str:
     axes = [axis.name for axis in spec.free_axes if axis.max is None]
+    if change := _find_working_shape(runs, spec, sizes, sizes):
+        return change
     for factor in range(2, 33) if axes else ():
         tried = {**sizes, **{name: factor * (5 + 2 * n) for n, name in enumerate(axes)}}
         if runs(tried):
-            needs = [name for name in axes if not runs({**tried, name: tried[name] + 1})]
-            lines = (
-                f"axes.{n} = {{ example = {tried[n]}, multiple_of = {factor} }}" for n in needs
-            )
-            return f"only other sizes: {', '.join(lines)}"
+            limits = {
+                n: f"multiple_of = {factor}" for n in axes if not runs({**tried, n: tried[n] + 1})
+            }
+            for name in axes if not limits else ():
+                smallest = next(n for n in range(1, tried[name] + 1) if runs({**tried, name: n}))
+                limits |= {name: f"min = {smallest}"} if smallest > sizes[name] else {}
+            lines = [f"axes.{n} = {{ example = {tried[n]}, {text} }}" for n, text in limits.items()]
+            if lines:
+                return f"only other sizes: {', '.join(lines)}"
+    return _find_working_shape(runs, spec, sizes, numbers)
+
+
+def _find_working_shape(
+    runs: Any, spec: ModelSpec, sizes: Mapping[str, int], others: Iterable[str | int]
+) -> str:
+    """Return another size of one dimension of an input, beside an input that has its axis."""
+    for item, other in product(spec.inputs, others):
+        for dim, size in enumerate(item.shape):
+            shape = [*item.shape[:dim], other, *item.shape[dim + 1 :]]
+            shapes = [shape if each == item else each.shape for each in spec.inputs]
+            if other not in item.shape and runs(sizes, "shape", shapes):
+                axis, value = (other, size) if isinstance(other, str) else (size, other)
+                pairs = (
+                    f": '{each.name}' has {axis} = {sizes[str(axis)]}, and '{item.name}' "
+                    f"{sizes.get(str(value), value)}"
+                    for each in spec.inputs
+                    if axis in each.shape and axis in sizes and each != item
+                )
+                return f"'{item.name}' with shape = {shape}{next(pairs, '')}"
     return ""
 
 
@@ -166,13 +186,11 @@ def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[Eager
     lines: tuple[str, ...] = ()
     if call.error:
         message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"
-        fix = f"fix the model, {_WEAKER}"
+        fix = "fix the model, or promise less: narrow the axis with min, max or multiple_of"
     else:
         message = "; ".join(problems[first][:1])
         if call.chosen.kind != "declared":
             message = f"{call.chosen.name}: {message}"
-        if call.chosen.kind == "axis":
-            fix = f"{fix}, {_WEAKER}"
         if more := len(problems[first]) - 1:
             message += f"; {pluralize(more, 'more problem')}"
         lines = _find_wrong_lines(model, spec, call, problems[first])
@@ -213,28 +231,13 @@ def _describe_arguments(model: Model, spec: ModelSpec) -> str:
     )
 
 
-def _describe_inputs(message: str, spec: ModelSpec, sizes: Mapping[str, int]) -> str:
-    """Return the declared inputs with the sizes of their axes.
-
-    If a layer rejects a fixed size of an input, only such inputs are named: other sizes of the axes
-    do not avoid the error.
-    """
-    numbers = set(re.findall(r"\d+", message)) if _LAYER_SIZE.search(message) else set()
-    numbers -= {str(size) for size in sizes.values()}
-    fixed = [item for item in spec.inputs if numbers & {str(size) for size in item.shape}]
+def _describe_inputs(spec: ModelSpec, sizes: Mapping[str, int]) -> str:
     inputs = [
-        f"'{item.name}' {item.dtype} [{', '.join(map(str, item.shape))}]"
-        for item in fixed or spec.inputs
+        f"'{item.name}' {item.dtype} [{', '.join(map(str, item.shape))}]" for item in spec.inputs
     ]
     chosen = ", ".join(f"{name}={size}" for name, size in sizes.items())
     text = f"the declared inputs are {join_names(inputs, _SHOWN_INPUTS)}"
-    text += f" with {chosen}" if chosen else ""
-    if fixed or not sizes or "type" in message:
-        return text
-    if spec.inputs_from is not None and not spec.inputs_from.takes_sizes:
-        return f"the sizes of {spec.inputs_from.function} are {chosen}"
-    axis = next(iter(sizes)) if len(sizes) == 1 else "NAME"
-    return f"{text}; set another size by `axes.{axis}.example`"
+    return f"{text} with {chosen}" if chosen else text
 
 
 def _explain_index(

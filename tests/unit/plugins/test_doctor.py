@@ -123,11 +123,14 @@ def test_a_torch_that_is_not_known_is_slower(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_missing_old_and_broken_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exporter.core.text.find_origin", lambda: ("", ""))
-    versions = {**VERSIONS, "onnx": "1.20.0", "openvino": "2023.1"}
+    versions = {**VERSIONS, "onnx": "1.20.0", "openvino": "2023.1", "torchvision": "0.27.0"}
     del versions["safetensors"]
     importable = {**GOOD.versions, "onnx": "1.20.0"}
     del importable["onnxscript"]
-    errors = {"onnxscript": "ImportError: libonnx.so"}
+    errors = {
+        "onnxscript": "ImportError: libonnx.so",
+        "torchvision": "RuntimeError: operator torchvision::nms does not exist",
+    }
     response = GOOD.model_copy(update={"versions": importable, "import_errors": errors})
     diagnoses = examine(monkeypatch, response, versions)
     problems = {name: f.message for name, f in diagnoses.items() if f.level is Level.PROBLEM}
@@ -138,6 +141,10 @@ def test_missing_old_and_broken_packages_are_problems(monkeypatch: pytest.Monkey
             "not installed: an export needs `pip install 'onnx-exporter-matrix[export]'`"
         ),
         "openvino": "2023.1 is too old: 2024.6 or later is needed",
+        "torchvision": (
+            "0.27.0 cannot be imported: RuntimeError: operator torchvision::nms does not exist "
+            "beside torch 2.13.0+cpu; install both from one index"
+        ),
     }
 
 

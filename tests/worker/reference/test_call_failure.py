@@ -18,6 +18,17 @@ from tests.worker.contracts import ROOT, declare_input, declare_output, make_con
 HERE = Path(__file__).relative_to(ROOT).as_posix()
 
 
+class Sums(torch.nn.Module):
+    """The sum of two inputs; `memory` makes the first one longer."""
+
+    def __init__(self, memory: int = 0) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x[:, : self.memory]], 1) + y
+
+
 class Table(torch.nn.Module):
     """A table with 6 rows that an integer input selects from."""
 
@@ -125,18 +136,52 @@ def test_a_refused_example_shows_its_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "inputs"),
+    ("model", "shapes", "end"),
     [
-        (torch.nn.Linear(6, 8), ("batch", 7), "'x' float32 [batch, 7] with batch=3"),
-        (torch.nn.Conv1d(2, 2, 1), ("batch", 5, 9), "'x' float32 [batch, 5, 9] with batch=3"),
-        (torch.nn.Embedding(6, 3), ("batch",), "'x' float32 [batch] with batch=3"),
+        (torch.nn.Linear(6, 8), [["batch", 7]], "PyTorch accepts 'x' with shape = ['batch', 6]"),
+        (
+            torch.nn.Conv1d(2, 2, 1),
+            [["batch", 5, 9]],
+            "PyTorch accepts 'x' with shape = ['batch', 2, 9]",
+        ),
+        (
+            torch.nn.Conv1d(2, 2, 11),
+            [["batch", 2, "length"]],
+            "PyTorch accepts only other sizes: axes.length = { example = 14, min = 11 }",
+        ),
+        (
+            Sums(),
+            [["batch", 2], [1, 7]],
+            "PyTorch accepts 'x' with shape = ['batch', 7]",
+        ),
+        (
+            Sums(),
+            [["batch", "rows"], ["batch", "columns"]],
+            "PyTorch accepts 'x' with shape = ['batch', 'columns']: 'y' has columns = 7, and 'x' 5",
+        ),
+        (
+            Sums(2),
+            [["batch", "rows"], ["batch", "rows"]],
+            "PyTorch accepts 'y' with shape = ['batch', 7]: 'x' has rows = 5, and 'y' 7",
+        ),
+        (
+            torch.nn.Embedding(6, 3),
+            [["batch"]],
+            "the declared inputs are 'x' float32 [batch] with batch=3",
+        ),
     ],
 )
-def test_a_wrong_fixed_size_or_dtype_names_the_input_and_no_axis(
-    layer: torch.nn.Module, shape: tuple[int | str, ...], inputs: str, tmp_path: Path
+def test_a_refused_call_names_the_shape_that_works(
+    model: torch.nn.Module, shapes: list[list[int | str]], end: str, tmp_path: Path
 ) -> None:
-    failure = fail(layer, make_contract("", inputs=(declare_input("x", *shape),)), tmp_path)
-    assert failure.message.endswith(f"; the declared inputs are {inputs}")
+    inputs = tuple(
+        declare_input("xy"[index], *shape, at=f"args[{index}]")
+        for index, shape in enumerate(shapes)
+    )
+    names = dict.fromkeys(dim for shape in shapes for dim in shape if isinstance(dim, str))
+    axes = tuple(Axis(name=name, example=3 + 2 * index) for index, name in enumerate(names))
+    failure = fail(model, make_contract("", inputs=inputs, axes=axes), tmp_path)
+    assert failure.message.endswith(f"; {end}"), failure.message
 
 
 class Masked(torch.nn.Module):
@@ -184,8 +229,7 @@ def test_a_wrong_number_of_arguments_shows_the_entry_and_the_signature(tmp_path:
             (
                 "batch=7: output 'labels' is declared [3], PyTorch gives [7]; also on "
                 "batch=1, batch=2, batch=16; fix the model, or declare the outputs as "
-                "PyTorch returns them, or promise less: narrow the axis with min, max or "
-                "multiple_of"
+                "PyTorch returns them"
             ),
             "x.argmax",
         ),

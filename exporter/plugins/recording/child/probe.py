@@ -201,6 +201,7 @@ class _Prober:
         if others or not leaves:
             kind = "no output" if not leaves else f"an output that is no tensor, {others[0]}"
             return ProbeResult(problem=f"the model returns {kind}")
+        self._ranks = [leaf.dim() for _, leaf in leaves]
         units = self._find_units()
         self._name_units(units)
         inputs = [list[Dim](shape) for shape in self._base]
@@ -235,6 +236,12 @@ class _Prober:
         chosen = InputSet(name="declared", kind="declared", sizes={}, seed=seed)
         return call_model(self._model, spec, draw_inputs(spec, chosen, self._root))
 
+    def _list_leaves(self, shapes: Shapes, seed: int = 0) -> list[tuple[str, Any]]:
+        leaves = list_named_leaves(self._call(shapes, seed), self._spec)
+        if self._ranks != [leaf.dim() for _, leaf in leaves]:
+            raise ValueError("other outputs than at the observed sizes")
+        return leaves
+
     def _run(self, shapes: Shapes) -> Shapes | None:
         """Return the shapes of the outputs, or None if the model does not run at these sizes."""
         if shapes not in self._results:
@@ -242,7 +249,7 @@ class _Prober:
                 return None
             self._results[shapes] = None
             try:
-                leaves = list_named_leaves(self._call(shapes), self._spec)
+                leaves = self._list_leaves(shapes)
                 self._results[shapes] = tuple(tuple(leaf.shape) for _, leaf in leaves)
             except Exception:  # any error of the model at a size that nobody promised
                 return None
@@ -301,7 +308,7 @@ class _Prober:
             unit = _Unit(members, size=min(sizes), name=name)
             self._find_step(unit, units)
             if not unit.step:
-                self._notes.append(f"axis {name}: the model did not run at another size")
+                self._notes.append(f"axis {name}: another size gave an error or other outputs")
             units.append(unit)
         pending = [_Unit(members, size) for (_, size), members in free.items()]
         pending = [part for unit in pending for part in self._split(unit)]
@@ -424,7 +431,7 @@ class _Prober:
             if (shapes := self._run(self._resize(*changes))) is not None
         ]
         try:
-            other = list_named_leaves(self._call(self._base, seed=1), self._spec)
+            other = self._list_leaves(self._base, seed=1)
         except Exception:  # other values may be invalid
             other = list(leaves)
         outputs = []

@@ -111,3 +111,20 @@ class Plugin(torch.autograd.Function):
 
 def build_detector():
     return __import__("oldvision").Detector()  # no frame of `importlib`, as of a statement
+
+
+class Ignores(nn.Module):
+    def forward(self, x, mask, bias):
+        return x * 2 + bias
+
+
+class Pads(nn.Module):
+    def forward(self, x):
+        if x.shape[0] % 2:
+            x = torch.cat([x, x[:1]])
+        return x.reshape(-1, 2, 4).sum(1)
+
+
+class Samples(nn.Module):
+    def forward(self, x, grid):
+        return functional.grid_sample(x, grid, align_corners=False)

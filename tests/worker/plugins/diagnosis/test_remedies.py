@@ -78,7 +78,8 @@ CASES = (
         opset=17,
         code="E-random",
         line="functional.dropout",
-        cause="it draws random numbers",
+        cause="aten::bernoulli_ draws random numbers in each call; set training = self.training "
+        "there: PyTorch then agrees with itself; PyTorch differs from itself: ",
         fix="training = self.training",
         culprit=Culprit.MODEL,
     ),
@@ -87,8 +88,8 @@ CASES = (
         opset=17,
         code="E-random",
         line="torch.randint",
-        cause="it draws random numbers",
-        fix="draw the numbers once",
+        cause="aten::randint draws random numbers in each call; draw the numbers once",
+        fix="or make them an input: PyTorch then agrees with itself",
         culprit=Culprit.MODEL,
     ),
     Case(
@@ -173,6 +174,47 @@ CASES = (
         code="E-opset",
         cause="the file uses the domain 'mycompany'",
         fix=f"{DYNAMO}; it replaces the operators of mycompany by those of ONNX",
+    ),
+    Case(
+        net="Ignores",
+        opset=17,
+        code="E-input-ignored",
+        cause="the graph ignores input 'mask'",
+        fix="in place of the input, `constants = [{ at = 'args[1]', none = true }]`: "
+        "its file passes all checks",
+        changes={
+            "inputs": tuple(
+                declare_input(name, at=f"args[{index}]")
+                for index, name in enumerate(("x", "mask", "bias"))
+            )
+        },
+    ),
+    Case(
+        net="Pads",
+        opset=21,
+        code="E-axes",
+        line="x.reshape(-1, 2, 4)",
+        fix="axes.batch = { example = 8, multiple_of = 2 }, which promises less: its file passes",
+        culprit=Culprit.EXPORTER,
+        changes={
+            "outputs": (declare_output("y", "pairs", 4),),
+            "axes": (Axis(name="batch", example=8), Axis(name="pairs", example=None)),
+        },
+    ),
+    Case(
+        net="Samples",
+        opset=16,
+        code="E-operator",
+        line="functional.grid_sample",
+        cause="ONNX's GridSample takes 4 dimensions up to opset 19; opset 20 (dynamo): its file",
+        fix="opset 20 (dynamo): its file passes all checks",
+        changes={
+            "inputs": (
+                declare_input("x", "batch", 2, 3, 3, 3, at="args[0]"),
+                declare_input("grid", "batch", 2, 2, 2, 3, at="args[1]"),
+            ),
+            "outputs": (declare_output("y", "batch", 2, 2, 2, 2),),
+        },
     ),
 )
 

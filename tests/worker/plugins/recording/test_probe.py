@@ -60,6 +60,11 @@ class Net(nn.Module):
         return self.head(self.drop(self.body(x).tanh()))
 
 
+class Rows(nn.Module):
+    def forward(self, x):
+        return list(x)
+
+
 class Broken(nn.Module):
     def forward(self, x):
         raise RuntimeError("needs a GPU")
@@ -120,6 +125,14 @@ def test_a_size_that_depends_on_values_is_an_axis_of_its_own(tmp_path: Path) -> 
     assert result.inputs == ((3, 5),)
     assert result.axes == {"output_0": {}}
     assert result.notes == ("axis output_0: no relation to the inputs was measured",)
+
+
+def test_a_number_of_outputs_that_follows_a_size_is_a_note(tmp_path: Path) -> None:
+    x = {"at": "args[0]", "name": "x", "dtype": "float32", "shape": (2, 3)}
+    x["dynamic"] = {0: {"name": "n"}}
+    result = run(tmp_path, "Rows", '{ name = "x", shape = [2, 3] }', kind="export", tensors=[x])
+    assert [output.shape for output in result.outputs] == [(3,), (3,)]
+    assert result.notes == ("axis n: another size gave an error or other outputs",)
 
 
 def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
