@@ -25,6 +25,7 @@ from pathlib import Path
 
 from exporter.core.files import write_text
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.system import describe_platform
 
 #: The prefix of a requirement that is a package of npm.
 NPM = "npm:"
@@ -50,8 +51,7 @@ class EnvironmentDefinition(FrozenModel):
         parts = [
             f"adds to {sys.prefix}" if self.adds_to_current else "separate",
             self.python or platform.python_version(),
-            platform.system(),
-            platform.machine(),
+            *describe_platform().split(),
             *sorted(self.requirements),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -193,8 +193,7 @@ def find_interpreter(location: Path) -> Path:
     """Return the path of an environment's Python, or of its Node."""
     if (node := location / "bin" / "node").is_symlink():
         return node
-    name = ("Scripts", "python.exe") if sys.platform == "win32" else ("bin", "python")
-    return location.joinpath(*name)
+    return location / "bin" / "python"
 
 
 def _install_with_npm(definition: EnvironmentDefinition, location: Path) -> InstalledEnvironment:

@@ -17,6 +17,7 @@ from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.git import check_out, list_changed_files
+from exporter.core.system import count_cores
 from exporter.jobs import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
 from exporter.manifest.resolved.keys import EngineKind
@@ -428,6 +429,5 @@ def save_noop_summary(result: ExportResult, summary: noop_snapshot.ExportSummary
 
 def get_default_jobs() -> int:
     """Return the number of workers that the cores and the memory allow."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(cores or 1, memory // _MEMORY_PER_JOB))
+    return max(1, min(count_cores(), memory // _MEMORY_PER_JOB))

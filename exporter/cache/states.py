@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 from exporter.cache.code_blocks import BLOCKS, read_current_blocks
 from exporter.core.files import hash_file
 from exporter.core.import_object import SHADOWS
+from exporter.core.system import describe_platform
 from exporter.core.text import DISTRIBUTION
 from exporter.processes.environment import TORCH_PRIVATE, digest_variables, hash_variable
 
@@ -434,7 +435,7 @@ def _read_version(name: str) -> str:
 
 
 def _read_platform() -> str:
-    return f"{platform.system()} {platform.machine()}".lower()
+    return describe_platform().lower()
 
 
 @cache

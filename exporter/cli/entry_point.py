@@ -243,7 +243,7 @@ def main() -> NoReturn:
     # because nearly all objects live until the end.
     gc.set_threshold(100_000, 20, 100)
     # SIGTERM and a closed terminal must end the workers in the same way as Ctrl-C.
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+    for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`
             signal.signal(number, signal.default_int_handler)
     # If the caller closed a stream, the first opened file would get its descriptor.
@@ -304,8 +304,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def _is_output_closed() -> bool:
     """Return True if the reader of stdout or stderr ended."""
-    if not hasattr(select, "poll"):  # Windows
-        return True
     poll = select.poll()
     for descriptor in (1, 2):
         poll.register(descriptor, 0)  # the kernel reports a closed end in any case

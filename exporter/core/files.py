@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,10 +30,9 @@ TENSOR_LIMIT = (1 << 31) - 1
 
 #: A flag without an effect on files: it distinguishes imports, and reads of this package, from
 #: other readers of a source.
-QUIET_FLAG = getattr(os, "O_NOCTTY", 0)
-# Windows has none of these flags, no pipes in folders, and no links without privileges.
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+QUIET_FLAG = os.O_NOCTTY
+_NO_WAIT = os.O_NONBLOCK | os.O_CLOEXEC
+_NO_LINK = os.O_NOFOLLOW
 
 
 def open_regular_file(path: Path, *, may_be_link: bool = False) -> BufferedReader:
@@ -122,8 +120,6 @@ def remove_unfinished_files(folder: Path) -> None:
 
 
 def _is_process_alive(pid: int) -> bool:
-    if sys.platform == "win32":
-        return True  # on Windows, os.kill would end the process
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -199,8 +195,6 @@ def remove_folder(folder: Path) -> None:
 
 def describe_owner(path: Path) -> str:
     """Return the end of a message about a refused access, or "" if the owner is this user."""
-    if not hasattr(os, "geteuid"):
-        return ""
     # Removing a file needs access to its folder.
     for each in (path, path.parent):
         with suppress(OSError):
@@ -233,10 +227,10 @@ def list_inaccessible(folder: Path) -> Iterator[Path]:
 
 def _name_user(user: int) -> str:
     try:
-        import pwd  # Windows has no such module
+        import pwd
 
         return f"the user {pwd.getpwuid(user).pw_name}"
-    except (ImportError, KeyError):
+    except KeyError:
         return f"the user {user}"
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from exporter.core.system import IS_LINUX
 
 #: System calls have the same numbers on all architectures.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -43,7 +44,7 @@ class _PathRule(ctypes.Structure):
 
 def find_obstacle() -> str:
     """Return why the system does not offer the sandbox, or "" if it does."""
-    if sys.platform != "linux":
+    if not IS_LINUX:
         return "only Linux has Landlock"
     try:
         version = _call(_CREATE_RULESET, None, 0, _VERSION_FLAG)

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, create_model
 from pydantic_core import from_json, to_json
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.system import IS_LINUX
 from exporter.core.text import redact
 from exporter.processes.fork_server_client import signal_group
 from exporter.processes.lifetime import CpuLimit, die_with_parent, prefer_for_oom_kill
@@ -186,7 +187,7 @@ def main() -> None:
     """Serve one call and end without the exit handlers of libraries, which may fail."""
     die_with_parent(os.getppid())
     prefer_for_oom_kill()
-    if (memory := os.environ.pop(MEMORY, "")) and sys.platform == "linux":
+    if (memory := os.environ.pop(MEMORY, "")) and IS_LINUX:
         import resource
 
         with suppress(ValueError):  # the process has a lower limit already

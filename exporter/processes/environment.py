@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
 from exporter.core.known_names import NVIDIA_VARIABLES
+from exporter.core.system import SWITCH, UTF8_LOCALE
 
 #: Switches private functions of torch off: `none`, or a list of the groups that remain on.
 TORCH_PRIVATE = "EXPORTER_TORCH_PRIVATE"
@@ -53,7 +53,7 @@ _ALLOWED = frozenset(
         *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_PIPE_DIRECTORY"),
         *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
         *("TORCH_LOGS", "TORCH_CPP_LOG_LEVEL", "TORCH_SHOW_CPP_STACKTRACES"),
-        *("TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", TORCH_PRIVATE),
+        *("TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", TORCH_PRIVATE, SWITCH),
         *_SEMANTIC,
         *CACHES,
         *OFFLINE,
@@ -75,9 +75,8 @@ _FIXED = {
     "ORT_DISABLE_TELEMETRY": "1",
 }
 #: One locale and one time zone: C libraries and child processes read them, which no hook sees.
-#: macOS has no locale `C.UTF-8`. A project that lists such a variable gets its own value.
-_UTF8 = "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8"
-_LOCALE = {"LANG": _UTF8, "LC_ALL": _UTF8, "TZ": "UTC"}
+#: A project that lists such a variable gets its own value.
+_LOCALE = {"LANG": UTF8_LOCALE, "LC_ALL": UTF8_LOCALE, "TZ": "UTC"}
 
 
 def describe_untested_torch() -> str:

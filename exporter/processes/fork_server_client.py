@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from exporter.core.system import IS_LINUX
 from exporter.processes.environment import make_worker_environment
 from exporter.processes.lifetime import hide_memory, list_descendants
 
@@ -452,5 +453,4 @@ def make_starter(environment: Mapping[str, str], variables: Iterable[str] = ()) 
 
 def make_worker_starter(worker_environment: Mapping[str, str]) -> ProcessStarter:
     """Return the starter of workers that have exactly these variables."""
-    is_linux = sys.platform == "linux"
-    return ForkServerStarter(worker_environment) if is_linux else Spawner(worker_environment)
+    return (ForkServerStarter if IS_LINUX else Spawner)(worker_environment)

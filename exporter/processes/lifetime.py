@@ -6,10 +6,13 @@ import contextlib
 import ctypes
 import os
 import signal
-import sys
+import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
+
+from exporter.core.system import IS_LINUX
 
 _CPU_INTERVAL = 1.0  # seconds between two readings of the CPU time
 #: A process that uses a smaller share of one core does nothing: a loop that waits uses 0.2 %.
@@ -24,7 +27,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def die_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends for any reason (Linux)."""
-    if sys.platform != "linux":
+    if not IS_LINUX:
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -43,13 +46,13 @@ def adopt_orphans() -> None:
 
     https://man7.org/linux/man-pages/man2/pr_set_child_subreaper.2const.html
     """
-    if sys.platform == "linux":
+    if IS_LINUX:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def list_children(pid: int | None = None) -> list[int]:
-    """Return the children of a process or of this one; none if the system does not list them."""
+    """Return the children of a process or of this one (Linux)."""
     children: list[int] = []
     for thread in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # it ended
@@ -58,13 +61,22 @@ def list_children(pid: int | None = None) -> list[int]:
 
 
 def list_descendants(pid: int) -> list[int]:
-    """Return the children of a process and their descendants (Linux)."""
+    """Return the children of a process and their descendants."""
+    if not IS_LINUX:
+        return _list_family(pid, _read_processes())[1:]
     children = list_children(pid)
     return children + [each for child in children for each in list_descendants(child)]
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process, its descendants and their ended children (Linux)."""
+    """Return the CPU time of a process, its descendants and, on Linux, their ended children.
+
+    It is the time of a clock if the system does not list its processes.
+    """
+    if not IS_LINUX:
+        processes = _read_processes()
+        family = _list_family(pid, processes) if processes else []
+        return sum(processes[each][1] for each in family) if processes else time.monotonic()
     ticks = 0
     for current in (pid, *list_descendants(pid)):
         with contextlib.suppress(OSError):  # it ended
@@ -72,6 +84,32 @@ def read_cpu_seconds(pid: int) -> float:
             # The name of the program can contain spaces. Its own times, then those of children.
             ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _read_processes() -> dict[int, tuple[int, float]]:
+    """Return the parent and the CPU seconds of each process by `ps`, which POSIX requires."""
+    command = ("ps", "-A", "-o", "pid=,ppid=,time=")
+    environment = {"PATH": "/bin:/usr/bin", "LC_ALL": "C"}
+    try:
+        output = subprocess.run(command, env=environment, capture_output=True, check=False).stdout
+    except OSError:
+        return {}
+    processes = {}
+    for pid, parent, text in map(str.split, output.decode().splitlines()):
+        days, _, clock = text.rpartition("-")  # `[[days-]hours:]minutes:seconds`
+        seconds = 0.0
+        for part in clock.split(":"):
+            seconds = 60 * seconds + float(part)
+        processes[int(pid)] = (int(parent), 86_400 * int(days or 0) + seconds)
+    return processes
+
+
+def _list_family(pid: int, processes: Mapping[int, tuple[int, float]]) -> list[int]:
+    """Return a process that runs, and its descendants."""
+    family = [pid] if pid in processes else []
+    for each in family:  # it grows
+        family += [child for child, (parent, _) in processes.items() if parent == each]
+    return family
 
 
 class CpuLimit:
@@ -105,8 +143,7 @@ class CpuLimit:
             return None
         self._read_at = now
         wall = now - self._start
-        # Other systems do not show the time of all descendants.
-        cpu = read_cpu_seconds(self._pid) - self._before if sys.platform == "linux" else wall
+        cpu = read_cpu_seconds(self._pid) - self._before
         self.used = max(self.used, cpu)  # a child may end between two readings
         since, used, before = self._active
         if self.used - used >= _ACTIVE_SHARE * self._period or progress != before:
@@ -132,7 +169,7 @@ def show_memory() -> None:
 
 
 def _set_dumpable(value: int) -> None:
-    if sys.platform == "linux":
+    if IS_LINUX:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, value, 0, 0, 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def list_allowed(path: Path) -> set[str]:
         allowed = {"sys.argv", "sys.stdout", "sys.stderr", "os._exit", "os.environ"}
     if path == PACKAGE / "processes" / "lifetime.py":  # ends a process without a parent
         allowed = {"os._exit"}
-    if path == PACKAGE / "cache" / "states.py":  # the switch of private functions
+    # The switches of the tests, and of private functions.
+    if path in (PACKAGE / "core" / "system.py", PACKAGE / "cache" / "states.py"):
         allowed = {"os.environ"}
     # The program of a host; the variables of a device in addition to those of the worker; the
     # output of a command for GitHub.
@@ -139,3 +141,26 @@ def test_inner_modules_neither_print_nor_exit_nor_read_the_environment() -> None
 )
 def test_the_search_finds_each_way(source: str) -> None:
     assert list(border_crossings(source))
+
+
+_QUESTIONS = {"sys.platform", "os.name", "platform.system", "platform.platform", "os.uname"}
+_PARTS = re.compile(r"(has|get)attr\((os|select|signal|socket|resource), '")
+
+
+def platform_questions(source: str) -> Iterator[str]:
+    """Yield each question for the operating system."""
+    for node in ast.walk(ast.parse(source)):
+        text = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Call) else ""
+        if text in _QUESTIONS or _PARTS.match(text):
+            yield text
+
+
+def test_one_module_asks_for_the_operating_system() -> None:
+    """The drivers run in environments without this package."""
+    asking = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if [*platform_questions(path.read_text("utf-8"))] and path.parent.name != "drivers"
+    }
+    assert asking == {"core/system.py"}
+    assert [*platform_questions("import os\nif hasattr(os, 'fork'): sys.platform")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -22,6 +21,7 @@ from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.git import find_head
 from exporter.core.known_names import RUNTIMES
+from exporter.core.system import IS_LINUX, count_cores, describe_platform
 from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
 from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
@@ -121,7 +121,7 @@ OPTIONAL = {
 
 def examine_packages(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
     """Return a diagnosis of Python and of each package, imported as in a worker."""
-    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    python = f"{platform.python_version()} on {describe_platform()}"
     if is_older(platform.python_version(), MINIMUM_PYTHON):
         yield Diagnosis.problem("python", f"{python}: {MINIMUM_PYTHON} or later is needed")
     else:
@@ -145,8 +145,11 @@ def examine_packages(environment: Mapping[str, str]) -> Iterator[Diagnosis]:
 
 def examine_fork_server(environment: Mapping[str, str]) -> Diagnosis:
     """Return a problem if the fork server, which has torch imported, does not start."""
-    if sys.platform != "linux":
-        message = "each imports torch for some seconds, because the fork server is for Linux"
+    if not IS_LINUX:
+        message = (
+            "each imports torch for some seconds, and reads by native code, such as of a tokenizer,"
+            " are not seen: list these files in `depends`; docs/devices.md has all differences"
+        )
         return Diagnosis.note("workers", message)
     starter = ForkServerStarter(environment)
     try:
@@ -210,8 +213,7 @@ _LITTLE_DISK = _GIB
 
 def examine_machine(root: Path, jobs: int, environment: Mapping[str, str]) -> Iterator[Diagnosis]:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    machine = f"{cores} cores, {memory / _GIB:.1f} GiB of memory, {jobs} parallel jobs"
+    machine = f"{count_cores()} cores, {memory / _GIB:.1f} GiB of memory, {jobs} parallel jobs"
     if memory < _LITTLE_MEMORY:
         yield Diagnosis.note("machine", f"{machine}; large models may run out of memory")
     else:

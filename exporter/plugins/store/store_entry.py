@@ -25,6 +25,7 @@ from exporter.cache.fingerprint import THOROUGH, is_known_everywhere
 from exporter.cache.states import hash_source, hash_text
 from exporter.core.files import CELL_LIMIT, open_regular_file, read_regular_file, walk_files
 from exporter.core.frozen_model import FrozenModel, Items
+from exporter.core.system import IS_LINUX
 from exporter.core.text import is_out_of_resources
 from exporter.jobs import WEIGHTS_PATTERN, is_weights_name
 from exporter.records.record import CellId, Record, Stage, Status
@@ -388,7 +389,7 @@ def _copy_in_kernel(reader: int, writer: int) -> bool:
     Returns:
         True if the copy is complete. Some file systems do not support the call.
     """
-    if not hasattr(os, "copy_file_range"):
+    if not IS_LINUX:
         return False
     remaining = os.fstat(reader).st_size
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.core.known_names import format_release
+from exporter.core.system import IS_LINUX, describe_platform
 from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.manifest.syntax.table import list_functions
@@ -89,10 +89,9 @@ class VerifyReport(ChecksummedModel):
 
 def describe_machine() -> str:
     """Return the system and the processors: `Linux x86_64, AMD EPYC 9454, NVIDIA A10`."""
-    names = [f"{platform.system()} {platform.machine()}"]
-    # Linux only: other systems have no such files.
+    names = [describe_platform()]
     files = (Path("/proc/cpuinfo"), *Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    for path in files:
+    for path in files if IS_LINUX else ():
         with suppress(OSError):
             match = re.search(r"(?m)^(?:model name|Model)\s*:\s*(.+)$", path.read_text())
             names += [join_lines(match[1])] if match else []

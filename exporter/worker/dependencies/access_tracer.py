@@ -15,7 +15,6 @@ import platform
 import select
 import socket
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from exporter.core.system import IS_LINUX
 from exporter.processes.lifetime import die_with_parent
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -42,7 +42,7 @@ _REQUEST = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _PATH_LIMIT = 4096
 _AT_FDCWD = -100
-_LIBC: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_LIBC: Any = ctypes.CDLL(None, use_errno=True) if IS_LINUX else None
 
 
 # The filter needs no privileges. It covers readers that Python does not see: native code, memory
@@ -95,7 +95,7 @@ _ARCHITECTURES = {
 
 def is_supported() -> bool:
     """Return True if this system has the filter and this package knows its numbers."""
-    return sys.platform == "linux" and platform.machine() in _ARCHITECTURES
+    return IS_LINUX and platform.machine() in _ARCHITECTURES
 
 
 def install_filter(supervisor: int) -> int:
@@ -199,7 +199,7 @@ def _raise_error() -> None:
 
 
 #: A file without a name in a folder, as `tempfile.TemporaryFile` creates it; only Linux has it.
-_UNNAMED = getattr(os, "O_TMPFILE", -1)
+_UNNAMED = os.O_TMPFILE if IS_LINUX else -1
 #: The length of a message precedes it.
 _LENGTH = struct.Struct("=Q")
 #: Requests: report the new paths; remember the known ones; forget all others.

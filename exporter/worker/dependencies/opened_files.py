@@ -17,11 +17,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from multiprocessing import util as process_util
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from exporter.core.files import QUIET_FLAG
 from exporter.core.import_object import SEARCHED, RecordingFinder
+from exporter.core.system import find_open_path
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
@@ -84,10 +87,11 @@ def _find_owner(file: str) -> Caller | None:
 
 #: Events that start a process. Without the tracer, its reads are unknown.
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
+_FORK_EVENTS = frozenset({"os.fork", "os.forkpty"})
 #: Functions of `os` that test a path or read its link.
 _TESTS = ("stat", "lstat", "access", "readlink")
 #: Events after which code runs that is not observed: in a copy of its object, or in a fork.
-_CODE_EVENTS = frozenset({"code.__new__", "os.fork"})
+_CODE_EVENTS = frozenset({"code.__new__"}) | _FORK_EVENTS
 _NETWORK_EVENT = "socket.connect"
 #: Addresses of this machine.
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -98,6 +102,7 @@ _NATIVE_READERS = (
     ("safetensors.torch", "safe_open"),
     ("safetensors.numpy", "safe_open"),
     ("torch", "from_file"),
+    ("torch", "UntypedStorage.from_file"),
     ("torch.export", "load"),
     ("torch.jit", "load"),
 )
@@ -173,10 +178,14 @@ class OpenedFiles:
         """Record a folder that Python lists."""
         self._listings[caller][path] = None
 
-    def add_process(self, name: str) -> None:
-        """Record the start of a process, whose files only the tracer sees."""
+    def add_process(self, name: str, kind: str = "child process") -> None:
+        """Record a process or a library whose files only the tracer sees."""
         if self._tracer is None:
-            self._untracked[f"the files of the child process `{name}`"] = None
+            self._untracked[f"the files of the {kind} `{name}`"] = None
+
+    def add_unknown(self) -> None:
+        """Record a folder whose path this system does not show."""
+        self._untracked["a folder whose path cannot be read"] = None
 
     def add_connection(self, host: str) -> None:
         """Record a connection to another machine."""
@@ -256,8 +265,16 @@ class _AuditHook:
             if "torch" in name and "torch" not in sys.modules:
                 continue  # a pass after the export; the import takes seconds
             with contextlib.suppress(ImportError):
-                module = importlib.import_module(name)
-                setattr(module, reader, _raise_open_event(getattr(module, reader)))
+                owner: Any = importlib.import_module(name)
+                *classes, function = reader.split(".")
+                for each in classes:
+                    owner = getattr(owner, each)
+                recording = _raise_open_event(getattr(owner, function))
+                setattr(owner, function, staticmethod(recording) if classes else recording)
+        os.open = self._record_open(os.open)
+        os.supports_dir_fd.add(os.open)
+        # `multiprocessing` starts processes without an event.
+        process_util.spawnv_passfds = _raise_process_event(process_util.spawnv_passfds)
         # No events exist for them. The import system has references of its own.
         for name in _TESTS:
             test = getattr(os, name)
@@ -275,7 +292,7 @@ class _AuditHook:
         if not self.watchers:
             return
         if event in _CODE_EVENTS and find_caller() is not Caller.TOOL:
-            EXECUTED.add_all()
+            self._mark_unobserved(event)
         elif event == "open":
             name, mode, flags = arguments
             if isinstance(mode, str):  # the flags of `io.open` do not contain the mode
@@ -283,7 +300,7 @@ class _AuditHook:
                 flags = access | (os.O_TRUNC if set(mode) & set("wx") else 0)
             self._add(OpenedFiles.add_open, name, int(flags or 0))
         elif event in ("ctypes.dlopen", "sqlite3.connect"):
-            self._add(OpenedFiles.add_open, arguments[0], os.O_RDONLY)
+            self._add_native(event, arguments[0])
         elif event in ("os.listdir", "os.scandir"):
             frame = inspect.currentframe()
             lister = frame.f_back.f_locals.get("self") if frame and frame.f_back else None
@@ -301,22 +318,53 @@ class _AuditHook:
                 str(each).startswith(programs) for each in arguments[1]
             )
             for files in self.watchers if not is_known else ():
-                files.add_process(str(arguments[0]))
+                files.add_process(os.fsdecode(arguments[0]))
         elif event == _NETWORK_EVENT and isinstance(arguments[1], tuple):
             host = str(arguments[1][0])
             for files in self.watchers if host not in _LOCAL_HOSTS else ():
                 files.add_connection(host)
 
+    def _add_native(self, event: str, name: object) -> None:
+        """Record a library or a database that native code opens."""
+        if isinstance(name, str) and event == "sqlite3.connect" and name.startswith("file:"):
+            name = unquote(urlsplit(name).path)
+        self._add(OpenedFiles.add_open, name, os.O_RDONLY)
+        if event == "ctypes.dlopen" and find_caller() is Caller.PROJECT:
+            for files in self.watchers:
+                files.add_process(str(name or "libc"), "library")
+
+    def _mark_unobserved(self, event: str) -> None:
+        """Record that code runs whose blocks, and perhaps whose files, are unknown."""
+        EXECUTED.add_all()
+        for files in self.watchers if event in _FORK_EVENTS else ():
+            files.add_process("a fork")
+
     def _add(self, add: Callable[..., None], name: object, *arguments: int) -> None:
         if isinstance(name, bytes | os.PathLike):
             name = os.fsdecode(name)
-        if isinstance(name, str):
+        if name == "":  # a listed folder
+            for files in self.watchers:
+                files.add_unknown()
+        elif isinstance(name, str):
             # An exception in the hook would abort the call.
             with contextlib.suppress(OSError):
                 # Resolve it now, because a model may change the working directory.
                 path = name if name.startswith("/") else f"{Path.cwd()}/{name}"
                 for files in self.watchers:
                     add(files, path, *arguments)
+
+    def _record_open(self, opener: Callable[..., int]) -> Callable[..., int]:
+        """Record a file that is opened below the descriptor of a folder; the event lacks it."""
+
+        @functools.wraps(opener)
+        def record(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            if dir_fd is not None and self.watchers and not os.fsdecode(path).startswith("/"):
+                folder = find_open_path(dir_fd)
+                name = f"{folder}/{os.fsdecode(path)}" if folder else ""
+                self._add(OpenedFiles.add_open, name, flags)
+            return opener(path, flags, mode, dir_fd=dir_fd)
+
+        return record
 
     def _record_test(self, test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test)
@@ -335,9 +383,17 @@ _HOOK = _AuditHook()
 def _find_folder(argument: object) -> object:
     """Return the path of a listing; it may be that of a file descriptor, as in `os.fwalk`."""
     if isinstance(argument, int):
-        with contextlib.suppress(OSError):
-            return str(Path(f"/proc/self/fd/{argument}").readlink())
+        return find_open_path(argument)
     return "." if argument is None else argument
+
+
+def _raise_process_event(start: Callable[..., int]) -> Callable[..., int]:
+    @functools.wraps(start)
+    def record(path: Any, args: Any, passfds: Any) -> int:
+        sys.audit("subprocess.Popen", path, args, None, None)
+        return start(path, args, passfds)
+
+    return record
 
 
 def _raise_open_event(reader: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.nn.parameter import is_lazy
 
+from exporter.core.system import IS_LINUX
 from exporter.worker.torch_private.internals import is_fake
 
 #: Models with fewer bytes of weights stay in memory: to write them would only take time.
@@ -46,7 +47,7 @@ def map_weights() -> Iterator[Callable[[object], None]]:
     Yields:
         A function that moves the weights of a model that are still in memory.
     """
-    if sys.platform != "linux":
+    if not IS_LINUX:
         yield lambda _: None
         return
     file = _WeightFile()
@@ -124,7 +125,7 @@ def copy_in_float64(model: torch.nn.Module) -> torch.nn.Module:
     Raises:
         OSError: If the disk is full, or this system cannot map a temporary file.
     """
-    if sys.platform != "linux":
+    if not IS_LINUX:
         raise OSError("a temporary file cannot be mapped")
     weights = [
         weight

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from exporter.core.system import IS_LINUX
 from exporter.processes.child_call import describe_exit
 from exporter.processes.lifetime import CpuLimit, die_with_parent, list_descendants
 from exporter.runtimes.runtime_registry import uses_accelerator
@@ -34,7 +35,7 @@ def can_fork() -> bool:
     """Return True if a fork of this process can continue: one thread, and no GPU."""
     uses_gpu: Callable[[], bool] = torch.cuda.is_initialized  # torch has no types for it
     has_one_thread = threading.active_count() == 1 and torch.get_num_threads() == 1
-    return sys.platform == "linux" and has_one_thread and not uses_gpu()
+    return IS_LINUX and has_one_thread and not uses_gpu()
 
 
 def compute_in_fork(function: Callable[[], Any]) -> Any | None:

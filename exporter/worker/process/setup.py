@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from exporter.core.system import IS_LINUX
 from exporter.core.text import is_out_of_memory, is_out_of_resources, memory_limit_message
 from exporter.manifest import ModelSpec
 from exporter.records.record import Record, Status
@@ -38,8 +39,7 @@ def redirect_output(path: Path) -> None:
 
 def dump_stack_at_time_limit(log: int) -> None:
     """Write the stacks of all threads to a descriptor at SIGTERM, also if C code runs."""
-    if sys.platform != "win32":
-        faulthandler.register(signal.SIGTERM, file=log, all_threads=True, chain=True)
+    faulthandler.register(signal.SIGTERM, file=log, all_threads=True, chain=True)
 
 
 def flush_output() -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def limit_memory(spec: ModelSpec) -> None:
     Call it after the import of torch, which reserves gigabytes. A model on a GPU has no
     limit, because the driver reserves address space for all memory of the machine.
     """
-    if spec.memory is None or sys.platform != "linux" or spec.export_device != "cpu":
+    if spec.memory is None or not IS_LINUX or spec.export_device != "cpu":
         return
     import resource
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import multiprocessing
 import os
 import pkgutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -172,3 +175,56 @@ def test_files_of_native_readers_are_listed(root: Path) -> None:
             ctypes.CDLL(str(root / "g.so"))
     names = ("a.safetensors", "b.safetensors", "c.safetensors", "d.pt", "e.pt2", "f.bin", "g.so")
     assert {f"{root}/{name}" for name in names} <= set(files.list_accesses().read)
+
+
+def open_below(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.close(os.open(path.name, os.O_RDONLY, dir_fd=folder))
+
+
+#: Readers without an event of Python that has the path of the file.
+READERS: dict[str, Callable[[Path], object]] = {
+    "dir_fd": open_below,
+    "URI": lambda path: sqlite3.connect(f"file:{path}?mode=ro", uri=True).close(),
+    "storage": lambda path: torch.UntypedStorage.from_file(str(path), False, 4),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_file_of_a_reader_is_known_by_its_path(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "values.bin"
+    path.write_bytes(bytes(4))
+    files = OpenedFiles()
+    with files.watch():
+        READERS[name](path)
+    assert str(path) in files.list_accesses().read
+
+
+def wait_for_a_fork() -> None:
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def spawn() -> None:
+    child = multiprocessing.get_context("spawn").Process(target=os.getpid)
+    child.start()
+    child.join()
+
+
+@pytest.mark.parametrize(
+    ("use", "kind"),
+    [
+        (wait_for_a_fork, "child process `a fork`"),
+        (spawn, f"child process `{sys.executable}`"),
+        (lambda: ctypes.CDLL(None), "library `libc`"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_files_that_only_the_tracer_sees_leave_the_cell_stale(
+    use: Callable[[], object], kind: str
+) -> None:
+    files = OpenedFiles()
+    with files.watch():
+        use()
+    assert f"the files of the {kind}" in files.list_accesses().untracked

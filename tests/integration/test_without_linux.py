@@ -1,0 +1,160 @@
+"""The flow without fork, seccomp, `/proc`, prctl and memory limits, as on macOS."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.core.system import SWITCH
+from tests.integration.project import ROOT, read_cells, run_exporter
+from tests.integration.test_watch import Watch
+
+NETS = """
+import torch
+from torch import nn
+
+
+class Good(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class Fixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 3, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+"""
+SCRIPT = """
+import torch
+from nets import Good
+
+torch.onnx.export(
+    Good(), (torch.rand(2, 4),), "good.onnx", input_names=["x"], output_names=["y"],
+    dynamic_axes={"x": {0: "batch"}}, opset_version=17, dynamo=False,
+)
+"""
+PROOF = """
+import torch
+from exporter.testing import prove
+from nets import Good
+
+if __name__ == "__main__":
+    prove(Good(), {"x": torch.rand(2, 4)}, axes={"x": {0: "batch"}}, opsets=[17])
+    print("proved")
+"""
+
+
+def run(root: Path, *arguments: str, program: str = "-m exporter") -> tuple[int, str]:
+    """Return the exit code and the output of a command without the parts of Linux."""
+    ran = subprocess.run(
+        [sys.executable, *program.split(), *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT), SWITCH: "1", "EXPORTER_STORE": "off"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return ran.returncode, ran.stdout
+
+
+def read_verdicts(root: Path) -> dict[str, tuple[object, ...]]:
+    return {
+        cell: (record.status, record.failure_code, record.message, record.failed_checks)
+        for cell, record in read_cells(root).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project with the entries of a script and of a class, exported."""
+    root = tmp_path_factory.mktemp("project")
+    for name, text in (("nets.py", NETS), ("export.py", SCRIPT), ("proof.py", PROOF)):
+        (root / name).write_text(text)
+    assert run(root, "init")[0] == 0
+    shutil.rmtree(root / "manifests")
+    code, output = run(root, "record", "--yes", "--", sys.executable, "export.py")
+    assert (code, "good/17/cpu: pass" in output) == (0, True), output
+    added = run(root, "add", "nets.py:Fixed", "--input", "x=2x5x3", "--yes")
+    assert (added[0], "fixed/18/cpu: fail: signature" in added[1]) == (1, True), added[1]
+    code, output = run(root, "export")
+    assert (code, "2 cells: 1 pass, 1 fail" in output) == (1, True), output
+    return root
+
+
+def test_the_verdicts_are_those_with_linux(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(project, root, ignore=shutil.ignore_patterns("build"))
+    assert run_exporter(root, "export", "--no-store").returncode == 1
+    with_linux = read_verdicts(root)
+    assert read_verdicts(project) == with_linux
+    assert {each[0] for each in with_linux.values()} == {"pass", "fail"}
+    files = [(folder / "build/good/17.onnx").read_bytes() for folder in (project, root)]
+    assert files[0] == files[1]
+
+
+def test_a_change_is_exported_again_and_gated(project: Path) -> None:
+    nets = project / "nets.py"
+    for command in ("baseline", "gate"):
+        code, output = run(project, command)
+        assert code == 0, output
+    program = [sys.executable, "-u", "-m", "exporter", "export", "--watch", "good"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), SWITCH: "1", "EXPORTER_STORE": "off"}
+    with subprocess.Popen(
+        program, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:  # fmt: skip
+        watched = Watch(process)
+        try:
+            watched.wait_for()
+            nets.write_text(NETS.replace("self.linear(x)", "self.linear(x)[:, :2]"))
+            assert "1 cell: 1 fail" in watched.wait_for()
+            assert watched.end() == 130
+        finally:
+            process.kill()
+    code, output = run(project, "gate")
+    assert (code, "newly red" in output) == (1, True), output
+    nets.write_text(NETS)
+    assert run(project, "export", "good")[0] == 0
+
+
+def test_a_proved_file_is_published_and_verified(project: Path) -> None:
+    assert run(project, "report")[0] == 0
+    assert (project / "reports/COMPATIBILITY.md").is_file()
+    code, output = run(project, "publish", "good", "dist", "--initial")
+    assert code == 0, output
+    code, output = run(project, "verify", "dist")
+    assert (code, "1 proved, 0 red" in output) == (0, True), output
+
+
+def test_a_module_is_proved_in_a_program(project: Path) -> None:
+    assert run(project, program="proof.py") == (0, "proved\n")
+
+
+def test_the_doctor_names_the_difference(project: Path) -> None:
+    code, output = run(project, "doctor")
+    (line,) = (line for line in output.splitlines() if " workers " in line)
+    assert (code, line.split()[0]) == (0, "note")
+    assert "reads by native code" in line
+
+
+def test_windows_has_one_sentence() -> None:
+    program = "import sys; sys.platform = 'win32'; from exporter.cli import main; main()"
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert ran.stderr.count("\n") == 1
+    assert "WSL" in ran.stderr
