@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tomllib
 from collections.abc import Mapping
 from datetime import date
@@ -181,17 +180,17 @@ class StubStarter:
 
 
 @pytest.mark.parametrize(
-    ("system", "is_available", "level"),
-    [("linux", True, Level.OK), ("linux", False, Level.PROBLEM), ("darwin", True, Level.NOTE)],
+    ("is_linux", "is_available", "level"),
+    [(True, True, Level.OK), (True, False, Level.PROBLEM), (False, True, Level.NOTE)],
 )
 def test_the_fork_server_is_examined_on_linux(
-    monkeypatch: pytest.MonkeyPatch, system: str, is_available: bool, level: Level
+    monkeypatch: pytest.MonkeyPatch, is_linux: bool, is_available: bool, level: Level
 ) -> None:
     starter = StubStarter(is_available)
-    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(doctor, "IS_LINUX", is_linux)
     monkeypatch.setattr(doctor, "ForkServerStarter", lambda environment: starter)
     assert examine_fork_server({}).level is level
-    assert starter.is_closed is (system == "linux")
+    assert starter.is_closed is is_linux
 
 
 TODAY = date(2026, 1, 1)
