@@ -52,16 +52,16 @@ class Large(nn.Module):
 
 # The functions of the worker that begin a phase, which the benchmark reads with its times.
 PHASES = {{
-    "job_runner._compute_reference": "reference",
-    "job_runner.require_capture": "capture",
-    "job_runner.export_program": "conversion",
-    "job_runner.export_module": "conversion",
-    "job_runner._write_file": "save",
-    "job_runner.check_file": "checks of the file",
-    "verify.run_checks.run_structure_checks": "structure",
-    "verify.run_checks.open_session": "load of the session",
-    "verify.run_checks._run_checks": "proof",
-    "job_runner.review_reference": "review",
+    "worker.job_runner._compute_reference": "reference",
+    "worker.job_runner.require_capture": "capture",
+    "worker.job_runner.export_program": "conversion",
+    "worker.job_runner.export_module": "conversion",
+    "worker.job_runner._write_file": "save",
+    "worker.job_runner.check_file": "checks of the file",
+    "worker.verify.run_checks.run_structure_checks": "structure",
+    "worker.verify.run_checks.open_session": "load of the session",
+    "worker.verify.run_checks._run_checks": "proof",
+    "plugins.review.review.review_reference": "review",
 }}
 LOG = Path(__file__).parents[1] / "phases.txt"
 ACTIVE = []
@@ -89,7 +89,7 @@ if "exporter.worker.job_runner" in sys.modules:
     write("source")
     for path, phase in PHASES.items():
         module, _, name = path.rpartition(".")
-        owner = sys.modules[f"exporter.worker.{{module}}"]
+        owner = sys.modules[f"exporter.{{module}}"]
         setattr(owner, name, mark(getattr(owner, name), phase))
 '''
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from pkgutil import resolve_name
 
 from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
 from exporter.cache import noop_snapshot
@@ -276,6 +277,8 @@ class FailFastObserver(BuildObserver):
 
 
 _DASK = "dask"
+#: The engines of plugins.
+_ENGINES = {_DASK: "exporter.plugins.cluster.dask_engine:DaskEngine"}
 
 
 def select_engine(project: Project, options: ExportOptions) -> EngineSettings:
@@ -414,9 +417,10 @@ def _choose_engine(
     settings = select_engine(project, options)
     if settings.kind == "local":
         return None
-    from exporter.plugins.cluster.dask_engine import DaskEngine
-
-    return DaskEngine(project, settings, environment, observer.on_note, jobs)
+    engine: Engine = resolve_name(_ENGINES[settings.kind])(
+        project, settings, environment, observer.on_note, jobs
+    )
+    return engine
 
 
 def save_noop_summary(result: ExportResult, summary: noop_snapshot.ExportSummary) -> None:

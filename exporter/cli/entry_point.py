@@ -46,7 +46,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "check": "cli.commands.inspection:check",
         "list": "cli.commands.inspection:list_cells",
         "report": "cli.commands.report:report",
-        "merge": "cli.commands.report:merge",
+        "merge": "plugins.shard_merge:merge",
         "gc": "plugins.gc.command:gc",
     },
     "Gate": {
@@ -61,8 +61,8 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "evidence": "plugins.verify.command:evidence",
     },
     "Examine": {
-        "explain": "cli.commands.inspection:explain",
-        "show": "cli.commands.inspection:show",
+        "explain": "plugins.explain:explain",
+        "show": "plugins.show.command:show",
         "repro": "plugins.repro.command:repro",
         "ops": "plugins.ops.command:ops",
     },

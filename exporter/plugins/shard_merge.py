@@ -1,4 +1,4 @@
-"""Merge the build folders of all shards, with the result of a single export.
+"""`exporter merge`: join the build folders of all shards, as of a single export.
 
 A shard provides only its own models, even if its folder contains others. A missing result is never
 replaced by an earlier one, because a lost shard must be visible. The other shards are merged
@@ -15,13 +15,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
+
+from exporter.api.report_pages import write_reports
+from exporter.cli.options import root_option
+from exporter.cli.output.tables import make_summary, open_project
+from exporter.cli.output.terminal import print_error, print_line, print_summary
 from exporter.core.errors import ExitCode, ExporterError, Problem
+from exporter.core.text import pluralize
 from exporter.jobs import write_json
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
-from exporter.planning.plan import Plan, ShardNote, read_shard_note, remove_shard_note
+from exporter.planning.plan import Plan, ShardNote, make_plan, read_shard_note, remove_shard_note
 from exporter.records.record import Record, RunRecord, read_run
+from exporter.report.rows.cells import group_by_opset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +171,41 @@ def _copy_model(source: Path, model: str, build: BuildFolder) -> None:
     fresh = build.create_folder(model)
     shutil.copytree(source, fresh.path, dirs_exist_ok=True)
     build.replace_model(model, fresh)
+
+
+@click.command()
+@click.argument(
+    "folders",
+    metavar="FOLDER...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@root_option
+def merge(folders: tuple[Path, ...], root: Path) -> int:
+    """Join the build folders of all shards and write the tables.
+
+    Each FOLDER is the result of `export --shard`. All shards must be present, with all cells of
+    the manifests; if one is missing, the others are joined and the exit code is 1. Red cells do not
+    change the exit code, because the gate decides about them.
+    """
+    manifest = open_project(root)
+    plan = make_plan(manifest)
+    merged = merge_shards(manifest, plan, folders)
+    results = merged.results
+    for warning in write_reports(manifest, results.run):
+        print_error(warning)
+    print_summary(make_summary(manifest, plan, results.run))
+    tables = f"{manifest.project.reports}/COMPATIBILITY.md"
+    print_line(f"merged {pluralize(merged.count, 'shard')}; tables: {tables}")
+    problems = list(merged.problems)
+    # A problem at its entry for each group of cells without a result.
+    entries = {spec.id: spec.location for spec in manifest.models}
+    missing = results.missing.items()
+    for group in group_by_opset(missing, lambda item: item[0], lambda item: item[1]):
+        cell, reason = group.first
+        message = f"{group.label}: no result: {reason}"
+        problems.append(Problem(message=message, location=entries.get(cell.model)))
+    if problems:
+        raise ExporterError(ExitCode.RED, problems)
+    return ExitCode.OK

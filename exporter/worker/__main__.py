@@ -6,12 +6,12 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from pkgutil import resolve_name
 
 import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch sets variables
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
-from exporter.plugins.landlock import restrict_process
 from exporter.processes.lifetime import die_with_parent, prefer_for_oom_kill
 
 #: Characters of a folder for temporary files. The path of a socket may have 107 characters, and
@@ -36,8 +36,9 @@ def main() -> int:
         temporary.mkdir(exist_ok=True)
         # Files of other programs are no dependencies, and a model's own files do not remain.
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-    if job.sandbox == "landlock":
+    if job.sandbox != "none":
         try:
+            restrict_process = resolve_name(f"exporter.plugins.{job.sandbox}:restrict_process")
             restrict_process((Path(job.folder), temporary, Path("/dev")))
         except OSError as error:
             text = 'use another system, or set `sandbox = "none"` in [tool.exporter]'

@@ -17,14 +17,9 @@ from exporter.checks.model_file import measure_artifact
 from exporter.checks.protocol import CheckContext, SampleCache
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
-from exporter.plugins.diagnosis.explanation import explain_failure, explain_record
-from exporter.plugins.file_samples import add_file_samples
-from exporter.plugins.measurement import add_measurements
-from exporter.plugins.passes.passes import PassFailure, apply_passes, explain_passes, remove_sources
-from exporter.plugins.review.review import is_worth_review, review_reference
-from exporter.plugins.rollout import compute_rollout
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
+from exporter.worker import load_step
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
@@ -41,6 +36,7 @@ from exporter.worker.export.attempts import (
     require_capture,
 )
 from exporter.worker.export.convert import collect_converter_warnings
+from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.export.graph_names import (
     describe_named_weights,
     rename_weights,
@@ -81,6 +77,11 @@ from exporter.worker.verify.run_checks import (
     SharedFields,
     StageTimes,
     recheck,
+)
+
+# The fork server loads them with this module, before it forks workers.
+diagnosis, measurement, passes, review, rollout = map(
+    load_step, ("diagnosis", "measure", "passes", "review", "rollout")
 )
 
 
@@ -169,8 +170,10 @@ def check_file(
     if context.spec.passes:
         try:
             with times.measure(Stage.CONVERT):
-                sources, notes = apply_passes(output, context.spec, opset.opset, samples.reference)
-        except PassFailure as failure:
+                sources, notes = passes.apply_passes(
+                    output, context.spec, opset.opset, samples.reference
+                )
+        except Failure as failure:
             output.write_failures((opset,), failure, times)
             return samples
         exported = replace(exported, sources=sources, notes=(*exported.notes, *notes))
@@ -204,9 +207,9 @@ def check_file(
         cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
         output.announce(Stage.PARITY, (opset,), only=cell)
         record, device_context = prover.check(device, StageTimes(times))
-        if is_worth_review(record, samples.reference):
+        if review.is_worth_review(record, samples.reference):
             with times.measure(REFERENCE):
-                reference = review_reference(
+                reference = review.review_reference(
                     prepared.model,
                     output.spec,
                     output.folder,
@@ -219,17 +222,17 @@ def check_file(
                 output, context, samples, exported.notes, facts.operators
             )
             record, device_context = prover.check(device, StageTimes(times), is_full=True)
-        record = add_measurements(record, context, device_context, device)
+        record = measurement.add_measurements(record, context, device_context, device)
         record = output.write_record(record)
         if record.status.is_red and not record.undiagnosed:
-            explain = partial(explain_record, record, context, device_context, device)
+            explain = partial(diagnosis.explain_record, record, context, device_context, device)
             if exported.sources:
                 sources = exported.sources
-                explain = partial(explain_passes, record, sources, prover, context, device)
+                explain = partial(passes.explain_passes, record, sources, prover, context, device)
             output.diagnose((record,), explain)
         is_right = is_right and record.status is Status.PASS
     if is_right and exported.sources:
-        remove_sources(output, opset.opset)
+        passes.remove_sources(output, opset.opset)
     return samples
 
 
@@ -343,7 +346,7 @@ def _compute_reference(
         "weights": weights,
         "weight_inputs": weight_inputs,
         "metric": metric,
-        "rollout": compute_rollout(model, spec, inputs, folder),
+        "rollout": rollout.compute_rollout(model, spec, inputs, folder),
     }
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)
@@ -399,7 +402,7 @@ def _export_by_opset(
             _write_file(output, opset.opset, prepared, exported)
     except Failure as failure:
         check_context = make_check_context(output, context, samples)
-        explain = partial(explain_failure, failure, context, check_context)
+        explain = partial(diagnosis.explain_failure, failure, context, check_context)
         replace(output, operators=operators).write_failures((opset,), failure, times, explain)
         return samples
     finally:
@@ -430,7 +433,7 @@ def _export_by_dynamo(
     except Failure as failure:
         context = _make_context(output, opsets[0], prepared)
         check_context = make_check_context(output, context, samples)
-        explain = partial(explain_failure, failure, context, check_context)
+        explain = partial(diagnosis.explain_failure, failure, context, check_context)
         output.write_failures(opsets, failure, shared, explain)
         return samples
     output = replace(output, operators=count_captured_operators(first.program))
@@ -452,7 +455,7 @@ def _export_by_dynamo(
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
             check_context = make_check_context(output, context, samples)
-            explain = partial(explain_failure, failure, context, check_context)
+            explain = partial(diagnosis.explain_failure, failure, context, check_context)
             output.write_failures((opset,), failure, times, explain)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))

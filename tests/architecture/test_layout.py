@@ -16,8 +16,7 @@ HEAVY = {"numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino", "t
 #: `testing` runs in a process that has the module of a test.
 HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
 #: Plugins that are steps of a worker or checks.
-HEAVY_PACKAGES |= {"diagnosis", "passes", "review", "rollout", "components", "file_samples"}
-HEAVY_PACKAGES |= {"comparators", "measurement"}
+HEAVY_PACKAGES |= {"components", "diagnosis", "measurement", "passes", "review", "rollout"}
 
 
 def packages() -> list[Path]:

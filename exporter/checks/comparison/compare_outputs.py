@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from exporter.checks.comparison import comparators
 from exporter.checks.comparison.compare_arrays import (
     Comparison,
     compare_arrays,
@@ -32,7 +33,6 @@ from exporter.checks.protocol import SampleData, SelectionData
 from exporter.core.text import pluralize
 from exporter.jobs import Reference
 from exporter.manifest import Comparator, Input, ModelSpec
-from exporter.plugins import comparators
 from exporter.runtimes.session import Array, OnnxValue
 
 #: Units in the last place of two values that were rounded on their own.

@@ -1,4 +1,4 @@
-"""The commands that only read: `check`, `plan`, `list`, `explain`, `schema`, `guide`, `show`."""
+"""The commands that only read: `check`, `plan`, `list`, `schema`, `guide`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ import exporter
 from exporter.api import export_run
 from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
-    complete,
     json_option,
     no_store_option,
     result_options,
     root_option,
-    select_one_cell,
     selection_options,
 )
 from exporter.cli.output.tables import (
     HEADER,
     build_call_rows,
     open_project,
-    print_file_problems,
     show_plan,
 )
 from exporter.cli.output.terminal import print_document, print_error, print_line, print_table
@@ -36,15 +33,11 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import pluralize
-from exporter.manifest import Manifest, load_layers, load_project
+from exporter.manifest import Manifest, load_project
 from exporter.manifest.syntax.values import format_opsets, join_words
-from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import require_own_checkout, require_packages
+from exporter.pipeline.environments import require_own_checkout
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
-from exporter.plugins.cell_settings import Setting, explain_cell
-from exporter.processes import make_worker_environment
-from exporter.processes.child_call import ChildFailure, call_in_child
 
 
 @click.command()
@@ -206,50 +199,6 @@ def _format_cell_opsets(cells: list[PlannedCell]) -> str:
     return format_opsets(planned.cell.opset for planned in cells)
 
 
-class ExplainDocument(FrozenModel):
-    """The settings of a cell: `explain CELL --json`."""
-
-    format: Literal[1] = 1
-    cell: str
-    exporter: str
-    capture: str
-    reason: str = Field(description="Why this exporter is used.")
-    skip: str = Field(description="Why the cell does not run, or empty.")
-    problems: Items[str]
-    settings: Items[Setting]
-
-
-@click.command()
-@click.argument("cell", shell_complete=complete("cells"))
-@root_option
-@json_option(ExplainDocument)
-def explain(cell: str, root: Path, *, as_json: bool) -> int:
-    """Show each setting of CELL, and the line it comes from.
-
-    CELL is a full id (model/opset/device) or a pattern that matches one cell.
-    """
-    loaded = load_layers(root, keep_invalid=True)
-    print_file_problems(loaded.manifest)
-    planned = select_one_cell(loaded.manifest, cell)
-    id, route = planned.cell, planned.route
-    spec = loaded.manifest.find_model(id.model)
-    settings = tuple(explain_cell(loaded.layers[id.model], spec, id.opset, id.device))
-    if as_json:
-        document = ExplainDocument.from_fields(
-            route, cell=str(id), skip=planned.skip, problems=spec.problems, settings=settings
-        )
-        print_document(document)
-        return ExitCode.OK
-    print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
-    if planned.skip:
-        print_line(f"{planned.skip_status}: {planned.skip}")
-    for problem in spec.problems:
-        print_error(problem)
-    rows = ((setting.key, setting.origin, setting.value) for setting in settings)
-    print_table([("KEY", "FROM", "VALUE"), *rows])
-    return ExitCode.OK
-
-
 def _find_document(context: click.Context, name: str) -> type[FrozenModel] | None:
     """Return the document of a command, or None if it has no `--json`."""
     group = context.find_root().command
@@ -307,40 +256,4 @@ def guide(code: str | None) -> int:
     text = (folder / "failures.md").read_text(encoding="utf-8")
     section = text.partition(f"## {code}\n")[2].partition("\n## ")[0]
     print_line(f"{code}\n{section.rstrip()}")
-    return ExitCode.OK
-
-
-_FUNCTION = "exporter.plugins.show.child:format_graph"
-#: Seconds; files of several gigabytes take some minutes.
-_TIMEOUT = 600.0
-
-
-@click.command()
-@click.argument("cell", shell_complete=complete("cells"))
-@click.option("--scopes", is_flag=True, help="Print the module of each node instead.")
-@root_option
-def show(cell: str, scopes: bool, root: Path) -> int:
-    """Print the graph of CELL's file in ONNX's text form.
-
-    CELL is a full id (model/opset/device) or a pattern that matches one cell. Large weights are
-    omitted.
-    """
-    manifest = open_project(root)
-    id = select_one_cell(manifest, cell).cell
-    folder = BuildFolder.from_project(manifest.project).cell_folder(id)
-    path = folder.model(id.opset)
-    if not path.is_file():
-        record = folder.read_records().get(id)
-        reason = f"{record.outcome}: {record.message}" if record else "no result yet"
-        message = f"{id}: has no file: {reason}; run `exporter export` to create it"
-        raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    require_packages(("onnx", "numpy"))
-    arguments = {"path": path.resolve(), "scopes": scopes}
-    environment = make_worker_environment(os.environ)
-    try:
-        graph = call_in_child(_FUNCTION, arguments, str, environment, seconds=_TIMEOUT)
-    except ChildFailure as failure:
-        message = f"{path.name}: cannot be shown: its process {failure}"
-        raise ExporterError(ExitCode.BUG, message) from failure
-    print_line(graph.rstrip("\n"))
     return ExitCode.OK

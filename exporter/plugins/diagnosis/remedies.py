@@ -36,11 +36,11 @@ from exporter.plugins.diagnosis.divergence import (
 )
 from exporter.plugins.diagnosis.fault_analysis import load_new_model
 from exporter.plugins.diagnosis.runtime_values import FileGraph
-from exporter.plugins.file_samples import add_file_samples
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Status
 from exporter.runtimes import open_session
 from exporter.worker.dependencies.source_files import find_frame_line, find_model_file
 from exporter.worker.export.attempts import ExportContext
+from exporter.worker.export.file_samples import add_file_samples
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.operator_calls import FunctionMode, create_mode

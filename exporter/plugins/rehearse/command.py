@@ -19,8 +19,14 @@ from exporter.manifest.resolved.model import ExporterName
 from exporter.planning import Selection
 from exporter.plugins.rehearse.rehearsal_run import RehearsalOptions, bisect_releases
 from exporter.plugins.rehearse.rehearsal_run import rehearse as run_rehearsal
-from exporter.plugins.rehearse.upgrade_comparison import UpgradeComparison
-from exporter.report.pages import page_files
+from exporter.plugins.rehearse.upgrade_comparison import (
+    UpgradeComparison,
+    format_rehearsal_json,
+    group_operator_changes,
+    group_outcomes,
+    render_rehearsal,
+    summarize_outcomes,
+)
 from exporter.report.rows.gate_rows import build_finding_rows
 
 
@@ -75,14 +81,12 @@ def rehearse(
         print_error(f"warning: {cells} without a current result; run `exporter export` first")
     comparison = result.comparison
     if flags["as_json"]:
-        print_line(page_files.format_rehearsal_json(requirements, comparison, exporter).rstrip())
+        print_line(format_rehearsal_json(requirements, comparison, exporter).rstrip())
     elif flags["markdown"]:
         templates = Path(manifest.project.root) / manifest.project.templates
         command = manifest.project.command
         print_line(
-            page_files.render_rehearsal(
-                requirements, comparison, templates, command, exporter
-            ).rstrip()
+            render_rehearsal(requirements, comparison, templates, command, exporter).rstrip()
         )
     else:
         _show(comparison, exporter)
@@ -111,13 +115,13 @@ def _show(comparison: UpgradeComparison, exporter: ExporterName | None) -> None:
     for name, (before, after) in comparison.changed_tools.items():
         print_line(f"{name}: {before} -> {after}")
     if exporter:
-        groups = page_files.group_outcomes(comparison)
+        groups = group_outcomes(comparison)
         print_table((group.label, group.first.text, group.first.message) for group in groups)
-        print_line(page_files.summarize_outcomes(comparison, exporter))
+        print_line(summarize_outcomes(comparison, exporter))
         return
     show_findings(rows=build_finding_rows(comparison.findings))
     changed = comparison.changed_files
-    operators = page_files.group_operator_changes(comparison)
+    operators = group_operator_changes(comparison)
     if operators:
         print_line("files with other operators:")
         print_table(((group.label, group.first.change) for group in operators), indent="    ")

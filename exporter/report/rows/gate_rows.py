@@ -26,7 +26,6 @@ from exporter.gate.finding import (
 )
 from exporter.manifest import Gate, Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
-from exporter.plugins.rehearse.upgrade_comparison import format_operator_changes
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
 from exporter.records.record import CellId, Record, Status
 from exporter.report.rows import failures
@@ -491,3 +490,9 @@ def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
 def _measure_growth(before: float | None, now: float) -> float:
     """Return the factor between two values, or 1 if one is 0 or unknown."""
     return now / before if before and now else 1.0
+
+
+def format_operator_changes(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+    """Return `+2 Cast, -1 Identity`, or "" for equal counts."""
+    counts = {name: new.get(name, 0) - old.get(name, 0) for name in sorted(old.keys() | new.keys())}
+    return ", ".join(f"{count:+d} {name}" for name, count in counts.items() if count)

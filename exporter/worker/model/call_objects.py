@@ -26,9 +26,9 @@ from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.manifest.syntax.values import Step, parse_call_path
-from exporter.plugins.components import select_component
 from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
+from exporter.worker import load_step
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
@@ -82,7 +82,9 @@ def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     If the entry is a component of the model, the wrapper calls this component.
     """
     if spec.component is not None:
-        component: torch.nn.Module = select_component(model, spec, spec.component, root)
+        component: torch.nn.Module = load_step("component").select_component(
+            model, spec, spec.component, root
+        )
         return component
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [container for container in spec.containers if container.is_object]

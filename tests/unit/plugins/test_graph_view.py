@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper, parser
 
-from exporter.cli.commands.inspection import show
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import write_json
 from exporter.plugins.show.child import elide_weights, format_model, format_scopes
+from exporter.plugins.show.command import show
 from exporter.records.record import Stage, Status
 from tests.unit.checks.contexts import DOUBLE
 from tests.unit.factory import make_record

@@ -22,7 +22,7 @@ from exporter.manifest.syntax.values import (
     parse_condition,
     parse_opsets,
 )
-from exporter.plugins.cell_settings import explain_cell
+from exporter.plugins.explain import explain_cell
 from tests.unit.manifest.projects import ENTRY, load_model, make_project
 
 ENVIRONMENTS = """

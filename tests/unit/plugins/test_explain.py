@@ -6,10 +6,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from exporter.cli.commands.inspection import explain
 from exporter.manifest import load_layers
 from exporter.manifest.syntax.values import format_toml_value
-from exporter.plugins.cell_settings import explain_cell
+from exporter.plugins.explain import explain, explain_cell
 from tests.unit.manifest.projects import ENTRY, make_project
 
 SETTINGS = """[tool.exporter]

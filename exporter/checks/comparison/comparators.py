@@ -145,7 +145,7 @@ def compare_by_function(function: Any, name: str, actual: Array, expected: Array
     """Compare by a function of the user, which returns an error and its bound."""
     try:
         result = function(actual.copy(), expected.copy())
-    except Exception as failure:
+    except Exception as failure:  # noqa: BLE001 - any exception of the user's code is a problem
         return Outcome(f"{name} raises {type(failure).__name__}: {failure}", np.inf, {})
     form = "expected two numbers, an error and its bound"
     if not isinstance(result, tuple | list) or len(result) != 2:

@@ -1,14 +1,21 @@
-"""List every setting of one cell with the file and line of its origin."""
+"""`exporter explain`: list every setting of one cell with the file and line of its origin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+import click
 from pydantic import Field
 
+from exporter.cli.options import complete, json_option, root_option, select_one_cell
+from exporter.cli.output.tables import print_file_problems
+from exporter.cli.output.terminal import print_document, print_error, print_line, print_table
 from exporter.core.device_name import DeviceName
-from exporter.core.frozen_model import FrozenModel
+from exporter.core.errors import ExitCode
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.manifest import load_layers
 from exporter.manifest.resolved.model import MEASURED, ModelSpec
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.schema.entry import OverrideTable, Settings
@@ -129,3 +136,47 @@ def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting
 def _find_origin(model: EffectiveSettings, path: KeyPath) -> str:
     layer = model.find_layer(path)
     return str(layer.file.build_problem((*layer.path, *path), "").location)
+
+
+class ExplainDocument(FrozenModel):
+    """The settings of a cell: `explain CELL --json`."""
+
+    format: Literal[1] = 1
+    cell: str
+    exporter: str
+    capture: str
+    reason: str = Field(description="Why this exporter is used.")
+    skip: str = Field(description="Why the cell does not run, or empty.")
+    problems: Items[str]
+    settings: Items[Setting]
+
+
+@click.command()
+@click.argument("cell", shell_complete=complete("cells"))
+@root_option
+@json_option(ExplainDocument)
+def explain(cell: str, root: Path, *, as_json: bool) -> int:
+    """Show each setting of CELL, and the line it comes from.
+
+    CELL is a full id (model/opset/device) or a pattern that matches one cell.
+    """
+    loaded = load_layers(root, keep_invalid=True)
+    print_file_problems(loaded.manifest)
+    planned = select_one_cell(loaded.manifest, cell)
+    id, route = planned.cell, planned.route
+    spec = loaded.manifest.find_model(id.model)
+    settings = tuple(explain_cell(loaded.layers[id.model], spec, id.opset, id.device))
+    if as_json:
+        document = ExplainDocument.from_fields(
+            route, cell=str(id), skip=planned.skip, problems=spec.problems, settings=settings
+        )
+        print_document(document)
+        return ExitCode.OK
+    print_line(f"{id}: {route.exporter} {route.capture}, because {route.reason}")
+    if planned.skip:
+        print_line(f"{planned.skip_status}: {planned.skip}")
+    for problem in spec.problems:
+        print_error(problem)
+    rows = ((setting.key, setting.origin, setting.value) for setting in settings)
+    print_table([("KEY", "FROM", "VALUE"), *rows])
+    return ExitCode.OK

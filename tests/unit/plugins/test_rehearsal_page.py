@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from exporter.manifest import DEFAULT_GATE
-from exporter.plugins.rehearse.upgrade_comparison import compare_upgrade
-from exporter.records.record import Status
-from exporter.report.pages.page_files import (
+from exporter.plugins.rehearse.upgrade_comparison import (
+    compare_upgrade,
     format_rehearsal_json,
     render_rehearsal,
     summarize_outcomes,
 )
+from exporter.records.record import Status
 from tests.unit.factory import make_artifact, make_record, make_run
 
 HOSTILE = "a | b <img src=x> `c`\n# no heading"
