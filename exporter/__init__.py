@@ -1,1 +1,18 @@
-"""Build every ONNX file that a manifest promises, and prove each promise on the file."""
+"""Build every ONNX file that a manifest promises, and prove each promise on the file.
+
+The core is the way from a manifest to the gate, in the order of the data:
+
+    manifest    entries with their values, or each problem with its line
+    planning    the selected cells
+    pipeline    decide which cells run, run their jobs, collect their records
+    cache       whether a record is up to date
+    worker      load, reference, capture, convert, write, prove
+    checks      the promises of a file, one by one
+    runtimes    a file in a runtime
+    records     results and the accepted baseline
+    report      tables and pages
+    gate        the difference from the baseline
+    api, cli    the same as functions and as commands
+
+Below it are `jobs`, `environments`, `processes` and `core`. `plugins` has everything else.
+"""

@@ -370,9 +370,11 @@ def export(
     build_options = options.make_build_options(manifest, environment)
     require_packages()
     jobs = options.jobs or project.jobs or get_default_jobs()
-    engine = _choose_engine(project, options, environment, observer, jobs) or LocalEngine(
-        jobs, starter, keeps_starter=options.keeps_starter
-    )
+    settings = select_engine(project, options)
+    engine: Engine = LocalEngine(jobs, starter, keeps_starter=options.keeps_starter)
+    if settings.kind != "local":
+        make_engine = resolve_name(_ENGINES[settings.kind])
+        engine = make_engine(project, settings, environment, observer.on_note, jobs)
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
     today = noop_snapshot.get_today()
@@ -400,27 +402,6 @@ def export(
         started=started,
         has_tables=has_tables and not options.shard and not options.build,
     )
-
-
-def _choose_engine(
-    project: Project,
-    options: ExportOptions,
-    environment: Mapping[str, str],
-    observer: BuildObserver,
-    jobs: int,
-) -> Engine | None:
-    """Return the engine of a cluster, or None for the local one.
-
-    Raises:
-        ExporterError: MANIFEST if options contradict each other, ENVIRONMENT if Dask is missing.
-    """
-    settings = select_engine(project, options)
-    if settings.kind == "local":
-        return None
-    engine: Engine = resolve_name(_ENGINES[settings.kind])(
-        project, settings, environment, observer.on_note, jobs
-    )
-    return engine
 
 
 def save_noop_summary(result: ExportResult, summary: noop_snapshot.ExportSummary) -> None:
