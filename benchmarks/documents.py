@@ -115,7 +115,6 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("skip", entry.SkipTable),
     ("depends", keys.Depends),
     ("[[models.ID.overrides]]", entry.OverrideTable),
-    ("overrides.outputs", entry.OutputOverride),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
     ("[tool.exporter.environments.NAME]", settings.EnvironmentTable),

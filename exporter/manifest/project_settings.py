@@ -132,8 +132,7 @@ def _resolve_devices(
 ) -> dict[str, Device]:
     """Return the built-in devices and those of the settings, which may replace them."""
     devices = dict(BUILT_IN_DEVICES)
-    tables = source.table.devices if isinstance(source.table.devices, dict) else {}
-    for name, table in tables.items():
+    for name, table in source.table.devices.items():
         path = ("devices", name)
         source.check_name(path, FLOATS, " that is not a dtype")
         for key, message in chain(
@@ -290,9 +289,6 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     if engine.scheduler and engine.cluster:
         message = "`scheduler` selects another cluster; remove one of the two"
         source.add_problem(("engine", "cluster"), message)
-    if engine.workers and (engine.scheduler or engine.cluster):
-        message = "only a cluster on this machine has a number of workers; remove it"
-        source.add_problem(("engine", "workers"), message)
     for name in settings.evidence.keys() - devices.keys():
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(
@@ -381,14 +377,8 @@ def _list_lines(file: TomlFile | None, key: str) -> dict[str, int]:
 
 
 def _resolve_default_devices(source: _SettingsFile, devices: Collection[str]) -> tuple[str, ...]:
-    """Return the devices of models without `devices`, from the list under either key."""
-    table = source.table
-    is_list = isinstance(table.devices, tuple) and "devices" in table.model_fields_set
-    if is_list and "default_devices" in table.model_fields_set:
-        message = "`devices` already lists the default devices; remove one of the two"
-        source.add_problem(("default_devices",), message)
-    key = "devices" if is_list else "default_devices"
-    names: tuple[str, ...] = getattr(table, key)
+    """Return the devices of models without `devices`."""
+    names, key = source.table.default_devices, "default_devices"
     for index, name in enumerate(names):
         if name not in devices:
             source.add_problem((key, index), format_unknown_device(name, devices))

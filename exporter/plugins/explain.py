@@ -65,13 +65,6 @@ def explain_cell(
                     yield Setting(key=name, value=str(axis.example), origin=origin)
         elif row := _explain_key(model, key, overrides):
             yield from _explain_devices(model, spec, row) if key == "devices" else (row,)
-    outputs = {
-        output.name: (*path, "outputs", index, "tolerance")
-        for path, table in overrides
-        for index, output in enumerate(table.outputs)
-    }
-    for name, path in outputs.items():
-        yield _build_row(model, ("outputs", name, "tolerance"), path)
 
 
 def _explain_devices(model: EffectiveSettings, spec: ModelSpec, row: Setting) -> Iterator[Setting]:
@@ -90,7 +83,7 @@ def _explain_key(model: EffectiveSettings, key: str, overrides: _Overrides) -> S
         if key == "capture" and table.exporter is not None:
             # An exporter in an override resets the capture to its own default.
             winner = (*path, "exporter")
-        if key in table.model_fields_set and key != "outputs":
+        if key in table.model_fields_set:
             winner = (*path, key)
     if winner[-1] == "exporter" and key == "capture":
         origin = _find_origin(model, winner)
@@ -122,15 +115,15 @@ def _explain_items(model: EffectiveSettings, key: str, overrides: _Overrides) ->
 def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting:
     """Return the row of a key with the value at `path` of the model."""
     layer = model.find_layer(path)
+    is_default = path == ("devices",) and layer.path[0] == "tool"
+    keys = ("default_devices",) if is_default else path
     value: Any = layer.file.table
-    for step in (*layer.path, *path):
-        # `devices` of the project may be under the key `default_devices`.
+    for step in (*layer.path, *keys):
         value = value[step] if not isinstance(value, dict) or step in value else None
     if value is None:
         value = getattr(layer.table, str(path[0]))
-    return Setting(
-        key=format_key(key), value=format_toml_value(value), origin=_find_origin(model, path)
-    )
+    origin = str(layer.file.build_problem((*layer.path, *keys), "").location)
+    return Setting(key=format_key(key), value=format_toml_value(value), origin=origin)
 
 
 def _find_origin(model: EffectiveSettings, path: KeyPath) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
@@ -467,6 +468,8 @@ class DeviceKeys(Table):
 class EngineKeys(Table):
     """The machines that run the jobs: `[tool.exporter.engine]`; see `clusters.md`."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {"workers": "use `jobs` of [tool.exporter]"}
+
     kind: EngineKind = "local"
     """`"local"` uses worker processes of this machine, `"dask"` the hosts of a Dask cluster. The
     option `--engine` takes precedence."""
@@ -475,12 +478,12 @@ class EngineKeys(Table):
     takes precedence. Without `scheduler` and `cluster`, a cluster starts on this machine."""
     cluster: ClusterFunction = Field(default="")
     """A function of the project that returns a cluster of Dask, such as `"cluster.py:make"`."""
-    workers: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """The parallel jobs of the cluster on this machine; without it, `jobs`."""
 
 
 class ProjectKeys(Table):
     """The keys of `[tool.exporter]` whose form is their value."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {"timings": "use `exporter export --timings`"}
 
     manifests: Folder = "manifests"
     """The folder of the manifests; every `*.toml` in it and in its subfolders is read."""
@@ -512,9 +515,6 @@ class ProjectKeys(Table):
     style: Style = "emoji"
     """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
     columns, for readers and programs without symbols."""
-    timings: bool = False
-    """Whether the pages of models show the seconds of stages and checks. They change
-    with the run and the machine."""
     command: Command = DEFAULT_COMMAND
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""

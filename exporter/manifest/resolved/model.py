@@ -252,9 +252,6 @@ class Override(Condition):
     options: dict[str, Plain] = Field(default_factory=dict)
     """Merged over the options of the model, key by key."""
     tolerance: Annotated[Tolerance | None, CHECKED] = None
-    outputs: Annotated[dict[str, Tolerance], Key(affects="check", shown=False)] = Field(
-        default_factory=dict
-    )
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
         keys = Override.model_fields.keys() - Condition.model_fields.keys()
@@ -262,10 +259,6 @@ class Override(Condition):
         update: dict[str, Any] = {"capture": None} if self.exporter else {}
         update |= {key: value for key in keys if (value := getattr(self, key)) is not None}
         update["options"] = {**spec.options, **self.options}
-        update["outputs"] = tuple(
-            each.model_copy(update={"tolerance": self.outputs.get(each.name, each.tolerance)})
-            for each in spec.outputs
-        )
         return spec.model_copy(update=update)
 
 

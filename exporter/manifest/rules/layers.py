@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from exporter.core.device_name import DeviceName
-from exporter.core.errors import Location, Problem, suggest_name, suggest_nearest
+from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.core.frozen_model import Plain
 from exporter.core.known_names import Release
 from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
 from exporter.manifest.schema.entry import (
-    ExpectTable,
+    ConditionTable,
     OptionsTable,
     OverrideTable,
     Settings,
-    SkipTable,
 )
 from exporter.manifest.schema.tables import AxisTable, ToleranceTable
 from exporter.manifest.syntax import python_source
@@ -397,7 +396,7 @@ def resolve_conditions(
 
 
 def resolve_condition(
-    model: EffectiveSettings, path: KeyPath, table: ExpectTable | SkipTable | OverrideTable
+    model: EffectiveSettings, path: KeyPath, table: ConditionTable
 ) -> tuple[int, ...] | None:
     """Check the device of a condition and return its opsets, or None if it has no opset."""
     devices = model.settings.devices
@@ -465,19 +464,9 @@ class Variant:
 
 def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
     overrides = []
-    names = [output.name for output in model.settings.outputs]
     for index, table in enumerate(model.settings.overrides):
         path: KeyPath = ("overrides", index)
         _check_keys(model, path, table)
-        outputs = {}
-        for number, output in enumerate(table.outputs):
-            output_path = (*path, "outputs", number)
-            if output.name not in names and model.has_valid("outputs"):
-                message = f"no output has the name {quote(output.name)}"
-                hint = suggest_name(output.name, names)
-                model.add_problem((*output_path, "name"), f"{message}{hint}")
-            tolerance_path = (*output_path, "tolerance")
-            outputs[output.name] = resolve_tolerance(model, tolerance_path, output.tolerance)
         tolerance = None
         if table.tolerance:
             tolerance = resolve_tolerance(model, (*path, "tolerance"), table.tolerance)
@@ -487,7 +476,6 @@ def resolve_overrides(model: EffectiveSettings) -> tuple[Override, ...]:
                 opsets=resolve_condition(model, path, table),
                 options=model.check_module_types((*path, "options"), table.options.list_explicit()),
                 tolerance=tolerance,
-                outputs=outputs,
             )
         )
     return tuple(overrides)

@@ -30,22 +30,25 @@ from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import quote
 
-_TOOLCHAIN = {"toolchain": 'use `device = "*@NAME"`'}
 
+class ConditionTable(Table):
+    """A selection of cells of the model."""
 
-class ExpectTable(Table):
-    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red.
-
-    Its cause is not searched; `exporter export --thorough CELL` does.
-    """
-
-    misplaced_keys: ClassVar[Mapping[str, str]] = _TOOLCHAIN
+    misplaced_keys: ClassVar[Mapping[str, str]] = {"toolchain": 'use `device = "*@NAME"`'}
 
     opset: fields.OpsetCondition | None = None
     """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these, `"*"`; without it: all."""
     device: fields.Line = "*"
     """The devices: a name, or a pattern such as `"cu*"`, in all toolchains. `"*@NAME"` selects a
     toolchain, and `"*@current"` the project's own packages."""
+
+
+class ExpectTable(ConditionTable):
+    """A foreseen failure. Strict: if the cell passes or fails otherwise, it is red.
+
+    Its cause is not searched; `exporter export --thorough CELL` does.
+    """
+
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
     """The stage that fails; without it: any stage."""
     check: fields.CheckNames | None = None
@@ -69,15 +72,9 @@ class ExpectTable(Table):
         return self.check or ()
 
 
-class SkipTable(Table):
+class SkipTable(ConditionTable):
     """Cells that are not run. The report shows the reason."""
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = _TOOLCHAIN
-
-    opset: fields.OpsetCondition | None = None
-    """The opsets, as for `expect`."""
-    device: fields.Line = "*"
-    """The devices, as for `expect`."""
     reason: fields.Line
     """The reason why they are not run."""
 
@@ -198,34 +195,20 @@ class OptionsTable(Table):
 _ONE_MODEL = "all cells share one model; write another entry that `extends` this one"
 
 
-class OutputOverride(Table):
-    """The tolerance of one output."""
+class OverrideTable(ConditionTable):
+    """Settings of some cells. If two match a cell, the later one wins; `options` are merged.
 
-    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("shape", "dtype", "kind"), _ONE_MODEL
-    )
-
-    name: fields.Name
-    """The name in the file."""
-    tolerance: ToleranceTable
-    """Replaces the tolerance of the output."""
-
-
-class OverrideTable(Table):
-    """Settings of some cells. If two match a cell, the later one wins; `options` are merged."""
+    Only `tolerance` can depend on `device`, because all devices use the same file of an opset.
+    """
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("custom_ops", "expect", "skip"), "its items have their own `opset`"),
         "devices": "use `device` to select devices, or `skip` to leave out cells",
         **dict.fromkeys(("extends", "unset"), "write it in each entry"),
         "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
+        "outputs": "use `tolerance` of the output, which has tables for dtypes and devices",
     }
 
-    opset: fields.OpsetCondition | None = None
-    """The opsets: `13`, `"<14"`, `">=18"`, `"9..13"`, a list of these; without it: all."""
-    device: fields.Line = "*"
-    """The devices: a name, or a pattern such as `"cu*"`, in all toolchains. Only `tolerance` and
-    `outputs` can depend on it, because all devices use the same file of an opset."""
     exporter: Literal["auto", "dynamo", "torchscript"] | None = None
     """The exporter of these opsets. If `capture` is not set, it uses its default capture."""
     capture: CaptureName | None = None
@@ -236,8 +219,6 @@ class OverrideTable(Table):
     """Options of these files, merged over those of the entry."""
     tolerance: ToleranceTable | None = None
     """The tolerance of these cells."""
-    outputs: Items[OutputOverride] = ()
-    """`[{ name = "logits", tolerance = { atol = 1e-3 } }]`: tolerances of single outputs."""
 
 
 #: Arguments of `torch.onnx.export`, and other words.

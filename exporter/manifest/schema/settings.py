@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, Tag
+from pydantic import BeforeValidator, Field
 
 from exporter.core.frozen_model import Items
 from exporter.manifest.resolved.keys import (
@@ -83,10 +83,12 @@ class EvidenceTable(Table):
 
 
 Names = Annotated[Items[fields.Line], Field(min_length=1)]
-DevicesField = Annotated[
-    Annotated[Names, Tag("<list>")] | Annotated[dict[str, DeviceTable], Tag("<table>")],
-    fields.discriminate_form("expected a list of device names, or a table that defines devices"),
-]
+
+
+def _reject_list(value: object) -> object:
+    if isinstance(value, list | tuple):
+        raise ValueError("expected tables that define devices; use `default_devices` for a list")
+    return value
 
 
 class ProjectTable(ProjectKeys):
@@ -94,10 +96,11 @@ class ProjectTable(ProjectKeys):
 
     opsets: fields.Opsets = Field(default_factory=tuple)
     """Opsets of models without `opsets`."""
-    devices: DevicesField = ()
-    """A list: devices of models without `devices`. Tables `[tool.exporter.devices.NAME]`:
-    additional devices. The built-in ones are cpu, cuda, tensorrt, coreml, directml (ONNX Runtime),
-    openvino and reference."""
+    devices: Annotated[dict[str, DeviceTable], BeforeValidator(_reject_list)] = Field(
+        default_factory=dict
+    )
+    """Tables `[tool.exporter.devices.NAME]`: additional devices. The built-in ones are cpu, cuda,
+    tensorrt, coreml, directml (ONNX Runtime), openvino and reference."""
     environments: dict[str, EnvironmentTable] = Field(default_factory=dict)
     """Tables `[tool.exporter.environments.NAME]`: separate environments for runtimes, such as older
     releases of ONNX Runtime."""
@@ -105,7 +108,7 @@ class ProjectTable(ProjectKeys):
     """Tables `[tool.exporter.toolchains.NAME]`: other packages, such as another onnxscript. The
     device `"cpu@NAME"` exports and checks the files with them."""
     default_devices: Names = ("cpu",)
-    """Devices of models without `devices`, if `devices` of the project contains tables."""
+    """Devices of models without `devices`."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
     """Tolerance of models without `tolerance`."""
     timeout: fields.Timeout = 600.0

@@ -118,7 +118,7 @@ class DaskEngine:
 
     def _open(self) -> ClusterConnection:
         if self._connection is None:
-            workers = self._settings.workers or self.local_workers
+            workers = self.local_workers
             scratch = BuildFolder.from_project(self._project).path / ".dask"
             root = Path(self._project.root)
             self._connection = connect(self._settings, root, scratch, workers)

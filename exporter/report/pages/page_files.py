@@ -92,7 +92,6 @@ def build_model_page(
         "files": artifacts.group_files(cells),
         "releases": artifacts.group_releases(cells),
         "measurements": artifacts.build_measurement_rows(cells, history),
-        "timings": artifacts.build_timing_rows(cells) if project.timings else (),
         "operators": artifacts.count_operators(cells),
         "notes": notes,
         "tracer_warnings": sum(note["text"].startswith(TRACER_PREFIX) for note in notes),

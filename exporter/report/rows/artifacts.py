@@ -314,16 +314,6 @@ def sum_timings(records: Iterable[Record]) -> tuple[dict[str, float], dict[str, 
     return _sort(stages), _sort(checks)
 
 
-def build_timing_rows(cells: Iterable[Cell]) -> tuple[Row, ...]:
-    """Return one row for each cell that ran."""
-    rows = []
-    for cell in cells:
-        if cell.record and cell.record.seconds:
-            stages, checks = map(format_timings, sum_timings([cell.record]))
-            rows.append({"cell": str(cell.id), "stages": stages, "checks": checks})
-    return tuple(rows)
-
-
 def format_timings(times: Mapping[str, float]) -> str:
     """Return `parity 12.3 s, load 0.4 s`."""
     listed = [f"{name} {seconds:.1f} s" for name, seconds in times.items() if seconds >= _SHORTEST]

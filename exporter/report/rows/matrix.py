@@ -85,7 +85,6 @@ def _list_settings(spec: ModelSpec) -> Iterator[Row]:
         cells = [] if each.opsets is None else [f"opsets {format_opsets(each.opsets)}"]
         cells += [] if each.device == "*" else [f"device {each.device}"]
         texts = [f"{row['name']}: {row['value']}" for row in _list_texts(each)]
-        texts += [f"tolerance of {key}: {value.describe()}" for key, value in each.outputs.items()]
         yield _make_setting(f"override: {', '.join(cells)}", "; ".join(texts))
 
 

@@ -73,12 +73,14 @@ def test_every_key(tmp_path: Path) -> None:
 
 
 def test_a_list_sets_the_default_devices(tmp_path: Path) -> None:
-    manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['reference']\n")
+    manifest = _load(tmp_path, "[tool.exporter]\ndefault_devices = ['reference']\n")
     assert manifest.find_model("net").devices == ("reference",)
 
 
 def test_the_devices_of_an_entry_win(tmp_path: Path) -> None:
-    manifest = _load(tmp_path, "[tool.exporter]\ndevices = ['cuda']\n", "devices = ['cpu']\n")
+    manifest = _load(
+        tmp_path, "[tool.exporter]\ndefault_devices = ['cuda']\n", "devices = ['cpu']\n"
+    )
     assert manifest.find_model("net").devices == ("cpu",)
 
 
@@ -214,8 +216,8 @@ def test_the_keys_have_their_lines(tmp_path: Path) -> None:
     engine = load(tmp_path, 'kind = "dask"\nscheduler = "tls://10.0.0.1:8786"')
     assert (engine.kind, engine.scheduler) == ("dask", "tls://10.0.0.1:8786")
     assert engine.lines == {"kind": 2, "scheduler": 3}
-    local = load(tmp_path / "local", "workers = 3")
-    assert (local.kind, local.workers, local.cluster) == ("local", 3, "")
+    local = load(tmp_path / "local", "")
+    assert (local.kind, local.cluster) == ("local", "")
 
 
 @pytest.mark.parametrize(
@@ -232,10 +234,9 @@ def test_the_keys_have_their_lines(tmp_path: Path) -> None:
             "engine.cluster: expected a function of the project, such",
         ),
         ('cluster = "../c.py:make"', "engine.cluster: expected a function of the project"),
-        ("workers = 0", "tool.exporter.engine.workers: "),
+        ("workers = 2", "engine.workers: is not valid here; use `jobs` of [tool.exporter]"),
         ('sheduler = "tcp://h:1"', "scheduler"),
         ('scheduler = "tcp://h:1"\ncluster = "c.py:m"', "engine.cluster: `scheduler` selects"),
-        ('workers = 2\nscheduler = "tcp://h:1"', "engine.workers: only a cluster on this machine"),
     ],
 )
 def test_wrong_values_are_reported_with_their_line(tmp_path: Path, keys: str, message: str) -> None:

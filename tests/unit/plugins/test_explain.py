@@ -13,7 +13,7 @@ from tests.unit.manifest.projects import ENTRY, make_project
 
 SETTINGS = """[tool.exporter]
 tolerance = { noise = 9 }
-devices = ["cpu", "reference"]
+default_devices = ["cpu", "reference"]
 """
 MANIFEST = f"""format = 1
 [defaults]
@@ -33,7 +33,7 @@ ir_version = 6
 exporter = "torchscript"
 [[models.base.overrides]]
 device = "ref*"
-outputs = [{{ name = "y", tolerance = {{ atol = 0.5 }} }}]
+tolerance = {{ atol = 0.5 }}
 [models.child]
 extends = "base"
 seed = 4
@@ -74,12 +74,12 @@ def test_matching_overrides_win(tmp_path: Path) -> None:
     settings = rows(tmp_path, "child", 9, "reference")
     assert settings["ir_version"] == ("7", "manifests/net.toml:15")
     assert settings["options.do_constant_folding"] == ("false", "manifests/net.toml:16")
-    assert settings["outputs.y.tolerance"] == ("{ atol = 0.5 }", "manifests/net.toml:23")
+    assert settings["tolerance"] == ("{ atol = 0.5 }", "manifests/net.toml:23")
     settings = rows(tmp_path, "base", 12, "cpu")
     assert settings["ir_version"] == ("6", "manifests/net.toml:19")
     assert settings["exporter"] == ('"torchscript"', "manifests/net.toml:20")
     assert settings["capture"] == ("the exporter's default", "manifests/net.toml:20")
-    assert "outputs.y.tolerance" not in settings
+    assert settings["tolerance"] == ("{ noise = 9 }", "pyproject.toml:2")
 
 
 def test_by_default_the_tolerance_is_measured(tmp_path: Path) -> None:
