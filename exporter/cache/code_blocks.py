@@ -21,6 +21,16 @@ from typing import Any, TypeAlias
 BLOCKS = "blocks "
 #: The name of the whole text, if a record depends on it, too.
 TEXT = "*"
+#: The name of the values of a module's version, if code can read them.
+VERSION = "the version"
+#: An assignment of a version, as setuptools-scm writes it with each commit.
+_SET = r"((__)?(version(_tuple)?|commit_id)(__)? = )+('[^']*'|\((\d+|'[^']*'|, )*\)|None)"
+#: Statements that only pass a version on, and docstrings.
+_PASS = r"(from \S+ )?import (?!.* as ).*|__all__ = .*|\w+: \w+|(?P<q>\"{3}|'{3})[\s\S]*?(?P=q)"
+_UNREAD = re.compile(rf"^ *({_SET}|{_PASS})$", re.MULTILINE)
+#: The names with which code can read one.
+_READERS = r"_?version|_*(version|version_tuple|commit_id)_*|vars|globals|locals|dir|eval|exec"
+_READ = re.compile(rf"\b({_READERS}|getmembers|__dict__)\b")
 #: Names of docstrings, lines of the source and bytecode.
 _TEXT_NAMES = re.compile(r"__(doc|code)__|getdoc|(?<!first)lineno|^(co_.*|dis|marshal|traceback)$")
 #: The last character of a hash if a block uses one of them.
@@ -59,9 +69,25 @@ def digest_blocks(source: bytes) -> dict[str, str]:
         SyntaxError: if the source is not Python, and ValueError if it is not text.
     """
     tree = ast.parse(source)
+    values = ""
+    for node in tree.body:
+        is_short = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.Tuple)
+        if is_short and re.fullmatch(_SET, text := ast.unparse(node)):
+            values += text
+            vars(node)["value"] = ast.Constant(None)
     _normalize(tree, 1, itertools.count(2))
     code = compile(tree, "", "exec", dont_inherit=True, optimize=0)
-    return {name: _digest(block) for name, block in list_blocks(code)}
+    hashes = {name: _digest(block) for name, block in list_blocks(code)}
+    return hashes | ({VERSION: _hash(values)} if values else {})
+
+
+def reads_version(path: str) -> bool:
+    """Return True if a file has code that can read the version of a module."""
+    try:
+        text = ast.unparse(ast.parse(Path(path).read_bytes())) if path.endswith(".py") else ""
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return True
+    return _READ.search(_UNREAD.sub("", text)) is not None
 
 
 def format_blocks(states: Mapping[str, str]) -> str:
@@ -118,12 +144,15 @@ def _remove_docstring(node: ast.Module | _Definition) -> None:
 
 def _digest(code: CodeType) -> str:
     values = [*(getattr(code, name) for name in _FIELDS), *code.co_consts]
-    text = "\n".join(map(_to_text, values)).encode(errors="surrogatepass")
     names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))}
     if not code.co_flags & CO_OPTIMIZED and code.co_name != "<module>":
         names.discard("__doc__")  # a class, which defines its own
     mark = TEXT_MARK if any(map(_TEXT_NAMES.search, names)) else ""
-    return hashlib.sha256(text).hexdigest()[:16] + mark
+    return _hash("\n".join(map(_to_text, values))) + mark
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _to_text(value: Any) -> str:

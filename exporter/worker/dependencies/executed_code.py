@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from exporter.cache.code_blocks import TEXT_MARK, digest_blocks, list_blocks
+from exporter.cache.code_blocks import TEXT_MARK, VERSION, digest_blocks, list_blocks
 from exporter.core.import_object import LISTENERS
 
 #: The place and first value of a counter in code objects of Python 3.11. The first run changes it.
@@ -89,13 +89,14 @@ class ExecutedCode:
         numbers = {id(block): number for number, block in enumerate(self.blocks, 1)}
         for path, source, code in self._modules:
             hashes, blocks = digest_blocks(source), dict(list_blocks(code))
-            if hashes.keys() != blocks.keys():
+            if hashes.keys() - {VERSION} != blocks.keys():
                 texts.add(path)
             states.setdefault(path, {}).update(
                 (name, hashes.get(name, ""))
                 for name, block in blocks.items()
                 if is_all or self._shared[numbers[id(block)]] or self._has_run(block)
             )
+            states[path].update((VERSION, hashes[VERSION]) for _ in hashes.keys() & {VERSION})
         if any(each.endswith(TEXT_MARK) for ran in states.values() for each in ran.values()):
             return {}
         return {path: ran for path, ran in states.items() if path not in texts}

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-from exporter.cache.code_blocks import TEXT, format_blocks
+from exporter.cache.code_blocks import TEXT, VERSION, format_blocks, reads_version
 from exporter.cache.states import (
     ALL_FILES,
     COMMON_MODULES,
@@ -281,10 +281,15 @@ def digest_dependencies(
     read = (*map(_find_source_file, accesses.texts), *map(str, declared))
     texts = {resolve_path(path).path for path in read}
     blocks = {path: ran for path, ran in _list_blocks(text).items() if path not in texts}
+    used = (*list_module_files(), *map(_find_source_file, accesses.read))
+    files = {path for path in used if not _is_foreign(path, real_root)}
+    has_version = any(VERSION in ran for ran in blocks.values())
+    if has_version and not any(map(reads_version, files)):
+        for ran in blocks.values():
+            ran.pop(VERSION, None)
     collector = _Collector(real_root, folders, since, accesses.written, blocks)
-    for path in list_module_files():
-        if not _is_foreign(path, real_root):
-            collector.add_file(path)
+    for path in files:
+        collector.add_file(path)
     # A new module can replace another one in an import that searched for its name.
     names: dict[str, set[str]] = {}
     for path in accesses.imports:
@@ -298,9 +303,6 @@ def digest_dependencies(
         collector.add_folder(folder, pattern)
     for file in declared:
         collector.add_file(str(file))
-    for path in accesses.read:
-        if not _is_foreign(path, real_root):
-            collector.add_file(_find_source_file(path))
     for path in accesses.tested:
         collector.add_test(path)
     for folder in accesses.searched:

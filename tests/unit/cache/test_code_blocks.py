@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.code_blocks import TEXT_MARK, digest_blocks, format_blocks
+from exporter.cache.code_blocks import TEXT_MARK, digest_blocks, format_blocks, reads_version
 from exporter.cache.states import read_source_state
 
 SOURCE = '''
@@ -101,6 +101,45 @@ def test_an_edit_changes_the_blocks_that_contain_it(
 def test_blocks_that_read_docstrings_or_lines_are_marked(code: str, readers: set[str]) -> None:
     blocks = digest_blocks(code.encode())
     assert {name for name, digest in blocks.items() if digest.endswith(TEXT_MARK)} == readers
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        ('__version__ = "1"', '__version__ = version = "2"', {"", "the version"}),
+        ('"1"', '"2.dev1"', {"the version"}),
+        ('"1"', "read()", {"", "the version"}),
+        ("(1, 2)", "(1, 3)", {"the version"}),
+        ("(1, 2)", "(1, [3])", {"", "the version"}),
+        ("WIDTH = 1", "WIDTH = 2", {""}),
+    ],
+)
+def test_a_version_is_no_part_of_the_code_of_its_module(
+    before: str, after: str, changed: set[str]
+) -> None:
+    text = '__version__ = "1"\nversion_tuple = (1, 2)\nWIDTH = 1\n'
+    old, new = (digest_blocks(each.encode()) for each in (text, text.replace(before, after)))
+    assert {name for name in old if new.get(name) != old[name]} == changed
+
+
+@pytest.mark.parametrize(
+    ("code", "is_reader"),
+    [
+        ("from acme._version import __version__, version", False),
+        ("__all__ = ['__version__']\n__version__ = '1'", False),
+        ('"A smaller version."\nimport acme._version', False),
+        ("from acme import __version__ as text", True),
+        ("import acme\nprint(acme.version)", True),
+        ("from acme import _version\nprint(_version)", True),
+        ("getattr(acme, 'version')", True),
+        ("'{0.version} of it'.format(acme)", True),
+        ("vars(acme)", True),
+        ("def unused(): return __version__[0]", True),
+    ],
+)
+def test_code_that_can_read_a_version_is_found(tmp_path: Path, code: str, is_reader: bool) -> None:
+    (tmp_path / "net.py").write_text(code)
+    assert reads_version(str(tmp_path / "net.py")) is is_reader
 
 
 def test_a_state_has_the_recorded_blocks_only(tmp_path: Path) -> None:

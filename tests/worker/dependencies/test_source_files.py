@@ -17,6 +17,7 @@ from zipfile import ZipFile
 import pytest
 
 from exporter.cache import states
+from exporter.cache.code_blocks import digest_blocks
 from exporter.cache.states import (
     compare_modules,
     hash_source,
@@ -84,6 +85,27 @@ def test_an_import_inside_a_function_is_listed_after_its_run(tmp_path: Path) -> 
     sources = digest_modules(tmp_path, since)
     assert [source.file for source in sources] == ["closure_late.py", "closure_net.py"]
     assert sources[0].state == hash_source(tmp_path / "closure_late.py")
+
+
+@pytest.mark.parametrize("reader", ["", "of_version.py", "of_version.txt"])
+def test_a_version_counts_if_a_loaded_source_can_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    file = tmp_path / "its_version.py"
+    file.write_text("__version__ = '1'\n")
+    if reader:
+        (tmp_path / reader).write_text("def unused(): return its_version.__version__\n")
+    blocks = {str(file): dict(digest_blocks(file.read_bytes()))}
+    monkeypatch.setattr(source_files.EXECUTED, "list_blocks", lambda: blocks)
+    # Otherwise the modules of this test count.
+    monkeypatch.setattr(source_files, "list_module_files", lambda: [str(file)])
+    read = tuple(map(str, tmp_path.glob("of_version.*")))
+    dependencies = digest_dependencies(
+        tmp_path, start_job(tmp_path), FileAccesses(read=read), ignored=(), text=""
+    )
+    state = {each.file: each.state for each in dependencies.sources}[file.name]
+    file.write_text("__version__ = '2'\n")
+    assert (read_source_state(file, state) == state) is (reader != "of_version.py")
 
 
 def test_installed_packages_and_the_exporter_are_omitted(tmp_path: Path) -> None:
