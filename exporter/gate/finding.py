@@ -292,12 +292,6 @@ class GateFinding:
         return self.cause.location if self.cause else self.edited
 
     @property
-    def name(self) -> str:
-        """The kind, or `retrained` if it is about the content of a file of weights."""
-        is_retrained = self.before.startswith(("weights_sha256: ", "weights file "))
-        return "retrained" if is_retrained and self.kind is FindingKind.REDEFINED else self.kind
-
-    @property
     def growth(self) -> float:
         """The figure now as a multiple of the accepted one; 1 without a figure."""
         if self.kind not in GROWTH_KINDS:

@@ -82,10 +82,12 @@ def _make_annotations(result: gate_run.GateResult) -> Iterator[github.Annotation
         level: github.Level = "error" if any(row.is_blocking for row in rows) else "warning"
         is_better = all(each.is_improvement for each in group)
         also = [f"also {title}" for title in titles[1:]]
+        places = f"promised at {', '.join((*first.locations, *first.lines))}"
+        texts = (first.change, first.cause, first.message, places, first.acceptance, first.decision)
         yield github.Annotation(
             level="notice" if is_better else level,
             title=titles[0],
-            message=". ".join(filter(None, (first.change, first.cause, *first.hints, *also))),
+            message=". ".join(filter(None, (*texts, *first.commands, *also))),
             location=group[0].location or entries.get(group[0].cell.model),
         )
 

@@ -27,7 +27,7 @@ from exporter.gate.finding import (
 from exporter.manifest import Gate, Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
-from exporter.records.record import CellId, Record, Status
+from exporter.records.record import CellId, Record
 from exporter.report.rows import failures
 from exporter.report.rows.cells import (
     format_changed_tools,
@@ -42,6 +42,13 @@ _GREEN = ("pass", "xfail")
 _LISTED_LABELS, _LISTED_PATTERNS, _DIFF_LINES = 12, 6, 60
 #: Kinds of findings in the first line.
 _LISTED_KINDS = 2
+#: A blocking finding -> the finding about its cell that follows from it.
+_CONSEQUENCES = {
+    FindingKind.RELAXED: FindingKind.CONTRACT,
+    FindingKind.NEWLY_RED: FindingKind.LOWEST_RAISED,
+}
+#: The first words of a finding about the content of a file of weights.
+_WEIGHTS = ("weights_sha256: ", "weights file ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,24 +107,6 @@ class FindingRow(FrozenModel):
         key = self.before.partition(": ")[0]
         return f"{self.before} -> {self.after.removeprefix(f'{key}: ')}"
 
-    @property
-    def hints(self) -> tuple[str, ...]:
-        """The message, and the lines below it."""
-        promised = f"promised at {', '.join(self.locations)}" if self.locations else ""
-        texts = (
-            self.message,
-            f"code: {self.code}, explained by `exporter guide {self.code}`" if self.code else "",
-            "; in the model at ".join(filter(None, (promised, ", ".join(self.lines)))),
-            self.acceptance,
-            *(
-                f"{'reproduce' if 'repro ' in each else 'run again'}: {each}"
-                for each in self.commands
-            ),
-            *(f"or foresee it, with a reason: `expect = [{each}]`" for each in self.expectations),
-            self.decision,
-        )
-        return tuple(text for text in texts if text)
-
 
 class ModelRow(FrozenModel):
     """A model that the branch changes or accepts."""
@@ -155,15 +144,9 @@ def build_gate_rows(
 ) -> GateRows:
     """Return the verdict with all rows; `accepted` has what the baseline of the branch accepts."""
     inherited = _select_inherited(findings, context, accepted)
-    relaxed = {each.cell for each in findings if each.kind is FindingKind.RELAXED}
-    red = {each.cell for each in findings if each.kind is FindingKind.NEWLY_RED}
-    # A weaker promise or a red cell decides, so its consequence is no second finding.
+    decided = {(_CONSEQUENCES.get(each.kind), each.cell) for each in findings if each.is_blocking}
     current = [
-        each
-        for each in findings
-        if each not in inherited
-        and not (each.kind is FindingKind.CONTRACT and each.cell in relaxed)
-        and not (each.kind is FindingKind.LOWEST_RAISED and each.cell in red)
+        each for each in findings if each not in inherited and (each.kind, each.cell) not in decided
     ]
     blocked = {cell for each in current if each.is_blocking for cell in each.cells}
     reported = {each.cell for each in current if each.message.startswith(ACCEPTED_HERE)}
@@ -285,13 +268,14 @@ def _build_finding_row(
 
 def _name_finding(finding: GateFinding, context: GateContext) -> str:
     """Return the kind in words, with the only sizes at which a red file works."""
+    if finding.kind is FindingKind.REDEFINED and finding.before.startswith(_WEIGHTS):
+        return "retrained"
     record = context.records.get(finding.cell)
-    checks = {each.check: each for each in record.checks} if record else {}
-    is_size = finding.kind not in PROMISE_KINDS and "axes" in checks
-    sizes = checks["axes"].metrics.get("only") if is_size else None
-    if not sizes or "parity" not in checks or checks["parity"].status is not Status.PASS:
-        return finding.name
-    return f"{finding.name}: only {sizes} works"
+    # The first check that fails is `axes`, so the file is right at the size of the example.
+    checks = record.checks if record and record.check == "axes" else ()
+    sizes = [each.metrics["only"] for each in checks if "only" in each.metrics]
+    is_shown = sizes and finding.kind not in PROMISE_KINDS
+    return f"{finding.kind}: only {sizes[0]} works" if is_shown else finding.kind
 
 
 def format_ratio(ratio: float) -> str:

@@ -129,7 +129,8 @@ def bake(device: str, text: str, *, parity: Status = Status.PASS) -> Record:
         CheckResult(check="parity", status=parity),
         CheckResult(check="axes", status=Status.FAIL, message=message, metrics=only),
     )
-    return make_record(f"net/17/{device}", "fail", check="axes", message=message, checks=checks)
+    check = "axes" if parity is Status.PASS else "parity"  # the first that fails
+    return make_record(f"net/17/{device}", "fail", check=check, message=message, checks=checks)
 
 
 NEWER = make_manifest(make_spec("net", line=7, opsets=(18,)), OTHER)
