@@ -18,6 +18,7 @@ from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
 from exporter.gate.baseline_comparison import compare_baselines
+from exporter.plugins.browser import render_comparison
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
@@ -26,7 +27,6 @@ from exporter.records.baseline import (
     read_baseline,
 )
 from exporter.records.record import CellId, Record, RunRecord, read_run
-from exporter.report.pages.page_files import render_comparison
 from exporter.report.rows.gate_rows import build_finding_rows
 
 _FILE = click.Path(exists=True, path_type=Path)

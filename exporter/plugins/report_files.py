@@ -30,9 +30,10 @@ from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, pluralize, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec
 from exporter.manifest.syntax.values import format_opsets
+from exporter.plugins.browser import INDEX, build_index_data, render_index
 from exporter.records.record import RunRecord, Status
 from exporter.report.formats import LEGEND, clean_detail, clean_message
-from exporter.report.pages.page_files import INDEX, MARK, OVERVIEW, PAGES
+from exporter.report.pages.page_files import MARK, OVERVIEW, PAGES
 from exporter.report.pages.templates import render_html
 from exporter.report.rows.cells import (
     AcceptanceHistory,
@@ -432,12 +433,16 @@ def render_exports(
     Raises:
         ExporterError: ENVIRONMENT, if a plugin cannot be loaded or returns an invalid file name.
     """
+    history = history or AcceptanceHistory()
     by_model = collect_cells(manifest, run)
     cells = [cell for each in by_model.values() for cell in each]
+    data = build_index_data(manifest, run, by_model, history)
+    templates = Path(manifest.project.root) / manifest.project.templates
     badges = {f"{BADGES}/{id}": create_model_badge(id, each) for id, each in by_model.items()}
     badges[BADGE] = create_project_badge(cells)
     return {
-        JUNIT: format_junit(manifest, by_model, history or AcceptanceHistory()),
+        INDEX: render_index(*data, templates, history.commit),
+        JUNIT: format_junit(manifest, by_model, history),
         CSV: format_csv(cells),
         MATRIX: draw_matrix(by_model, SVG_MARK),
         **{f"{name}.svg": draw_badge(badge, SVG_MARK) for name, badge in badges.items()},

@@ -5,20 +5,14 @@ jinja2 is imported only when a page is rendered, because many commands need only
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic_core import to_json
-
 from exporter.core.device_name import DeviceName
-from exporter.core.text import replace_invisible
 from exporter.manifest import Manifest, ModelSpec, Project, Style
 from exporter.manifest.syntax.values import format_opsets
-from exporter.plugins.browser_data import build_index_data
-from exporter.records.baseline import Baseline, list_steps
+from exporter.records.baseline import list_steps
 from exporter.records.record import TRACER_PREFIX, RunRecord, Status
 from exporter.report.formats import INITIAL, LEGEND, MARKS, Mark
 from exporter.report.rows import artifacts, failures, matrix
@@ -29,9 +23,7 @@ from exporter.report.rows.cells import (
     collect_cells,
     describe_reason,
     find_lowest_opset,
-    format_changed_tools,
     format_export_command,
-    format_export_tools,
     format_head,
     group_cells,
     list_initial_models,
@@ -274,13 +266,10 @@ def _list_routes(cells: Iterable[Cell]) -> tuple[Row, ...]:
 
 
 OVERVIEW = "COMPATIBILITY.md"
-INDEX = "index.html"
 _OVERVIEW_TEMPLATE, _MODEL_TEMPLATE = "compatibility.md", "model.md"
 #: The folder of the models' pages. Only files that begin with `MARK` belong to the report.
 PAGES = "models"
 MARK = "<!-- Written by `exporter report` from the results; changes here will be lost. -->\n"
-#: In JSON, these characters occur only in strings. As escapes, they cannot end the script element.
-_ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 def render_pages(
@@ -289,14 +278,13 @@ def render_pages(
     templates: Path | None = None,
     history: AcceptanceHistory | None = None,
 ) -> dict[str, str]:
-    """Return every page of the report.
+    """Return every page of the report in markdown.
 
     A promise without a record is shown as not run, and records without a promise are ignored. The
     folder `templates` need not exist.
 
     Returns:
-        Text by file name relative to the reports folder: `COMPATIBILITY.md`, `index.html`,
-        `models/<id>.md`.
+        Text by file name relative to the reports folder: `COMPATIBILITY.md`, `models/<id>.md`.
 
     Raises:
         ExporterError: MANIFEST, if a template is invalid.
@@ -309,9 +297,6 @@ def render_pages(
     by_model = collect_cells(manifest, run)
     files = {
         OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
-        INDEX: render_index(
-            *build_index_data(manifest, run, by_model, history), templates, history.commit
-        ),
     }
     for spec in manifest.models:
         model_page = build_model_page(
@@ -324,65 +309,6 @@ def render_pages(
         text = render(_MODEL_TEMPLATE, templates, options, page=model_page)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
-
-
-def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: str = "") -> str:
-    """Return `index.html`, which works from a disk and needs no network.
-
-    The content security policy of the page contains the hashes of its script and style. It allows
-    no other resources.
-
-    Raises:
-        ExporterError: MANIFEST, if a template is invalid.
-    """
-    from exporter.report.pages.templates import read_template_file, render_html
-
-    script, style = (read_template_file(name, templates) for name in ("index.js", "index.css"))
-    lines = ",\n".join(map(_format_json, rows))
-    return render_html(
-        INDEX,
-        templates,
-        data=f'{{"head":{_format_json(head)},\n"rows":[\n{lines}\n]}}',
-        project=head["project"],
-        summary=head["summary"],
-        export_tools=head.get("export_tools", ""),
-        stamp=stamp,
-        problems=head.get("problems", ()),
-        script=script,
-        style=style,
-        script_hash=_hash_source(script),
-        style_hash=_hash_source(style),
-    )
-
-
-def render_comparison(
-    manifest: Manifest, run: RunRecord, before: Baseline, templates: Path | None
-) -> str:
-    """Return `index.html` of results, with marks at the cells that have another outcome before.
-
-    The folder `templates` need not exist.
-
-    Raises:
-        ExporterError: MANIFEST, if a template is invalid.
-    """
-    by_model = collect_cells(manifest, run)
-    head, rows = build_index_data(manifest, run, by_model, AcceptanceHistory(before))
-    changes = format_changed_tools(before.tools, run.tools)
-    stamp = f"compared with {format_export_tools(before.tools) or 'the first file'}"
-    text = f"{stamp}; changed: {changes}" if changes else stamp
-    return render_index(head | {"compared_with": "the first file"}, rows, templates, text)
-
-
-def _format_json(value: Row) -> str:
-    text = replace_invisible(to_json(value).decode())
-    for character, escape in _ESCAPES.items():  # ten times as fast as `str.translate`
-        text = text.replace(character, escape)
-    return text
-
-
-def _hash_source(text: str) -> str:
-    """Return a source expression of Content Security Policy level 3."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def preload_templates(templates: Path | None, style: Style, command: str) -> None:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.manifest import Manifest, Project
-from exporter.plugins.browser_data import build_index_data
+from exporter.plugins.browser import build_index_data, render_index
+from exporter.plugins.report_files import render_exports
 from exporter.records.baseline import make_baseline
 from exporter.records.record import (
     Blame,
@@ -31,7 +32,6 @@ from exporter.records.record import (
     Status,
 )
 from exporter.report.formats import MARKS
-from exporter.report.pages.page_files import render_index, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, collect_cells
 from tests.unit.factory import (
     make_artifact,
@@ -64,7 +64,7 @@ class Elements(HTMLParser):
 
 
 def page_of(manifest: Manifest, run: RunRecord) -> str:
-    return render_pages(manifest, run)["index.html"]
+    return str(render_exports(manifest, run)["index.html"])
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -252,11 +252,13 @@ def test_a_size_has_three_digits() -> None:
 
 def test_a_project_overrides_the_script(tmp_path: Path) -> None:
     (tmp_path / "index.js").write_text("'custom'")
-    page = render_pages(MANIFEST, make_run(), tmp_path)["index.html"]
+    project = MANIFEST.project.model_copy(update={"templates": str(tmp_path)})
+    manifest = MANIFEST.model_copy(update={"project": project})
+    page = page_of(manifest, make_run())
     assert Elements(page).texts[2] == "'custom'"
     (tmp_path / "index.js").write_bytes(b"\xff\xfe")
     with pytest.raises(ExporterError, match=r"index\.js: cannot be read as text") as caught:
-        render_pages(MANIFEST, make_run(), tmp_path)
+        page_of(manifest, make_run())
     assert caught.value.exit_code is ExitCode.MANIFEST
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Commit
-from exporter.plugins.browser_data import build_index_data
+from exporter.plugins.browser import build_index_data
+from exporter.plugins.report_files import render_exports
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
@@ -305,7 +306,9 @@ def test_pages_have_trends_only_with_commits() -> None:
     assert len(head["commits"]) == COMMITS
     assert head["trends"]["alexnet"]["nodes"] == (7,) * COMMITS
     pages = render_pages(manifest, run, history=history)
-    assert '<p class="stamp">commit 1a2b</p>' in pages["index.html"]
+    assert (
+        '<p class="stamp">commit 1a2b</p>' in render_exports(manifest, run, history)["index.html"]
+    )
     assert f"| {RED:012x} of 2026-11-22 | 1 of 2 |" in pages["models/alexnet.md"]
     plain = render_pages(manifest, run, history=AcceptanceHistory(versions[-1][1]))
     assert "2026-11-22" not in "".join(plain.values())

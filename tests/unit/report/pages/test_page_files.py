@@ -244,8 +244,14 @@ def test_the_overview_has_a_table() -> None:
     assert "torch 2.13.0." in page.paragraphs[-1]
 
 
+def render_with_index(manifest: Manifest, run: RunRecord) -> dict[str, str]:
+    """Return the pages in markdown and the one for a browser."""
+    index = str(render_exports(manifest, run)["index.html"])
+    return {**render_pages(manifest, run), "index.html": index}
+
+
 def test_the_page_of_a_model_has_the_code_of_each_red_cell() -> None:
-    files = render_pages(MANIFEST, make_run(*RECORDS))
+    files = render_with_index(MANIFEST, make_run(*RECORDS))
     assert files["models/dcgan.md"].count("- code: `E-") == 2
     assert "- code:" not in files["models/alexnet.md"]
     assert '"code":"E-convert"' in files["index.html"].replace('": "', '":"')
@@ -254,7 +260,7 @@ def test_the_page_of_a_model_has_the_code_of_each_red_cell() -> None:
 def test_each_link_of_the_site_has_a_target() -> None:
     text = "<script>alert(1)</script> [x](https://evil.example)"
     records = [make_record("dcgan/18/cpu", "fail", message=text)]
-    site = render_site(render_pages(MANIFEST, make_run(*records)), "commit abc of 2026-11-24")
+    site = render_site(render_with_index(MANIFEST, make_run(*records)), "commit abc of 2026-11-24")
     assert not [name for name in site if name.endswith(".md")]
     assert '.md"' not in str(site["index.html"])
     for name in ("COMPATIBILITY.html", "models/dcgan.html"):
@@ -271,7 +277,7 @@ def test_each_link_of_the_site_has_a_target() -> None:
 
 @pytest.mark.parametrize("url", ["", "https://host.example/acme/nets/blob/abc"])
 def test_files_outside_of_the_site_are_links_only_with_a_url(url: str) -> None:
-    pages = render_pages(MANIFEST, make_run(*RECORDS))
+    pages = render_with_index(MANIFEST, make_run(*RECORDS))
     assert "(../../manifests/vision.toml#L1)" in pages["models/alexnet.md"]
     page = str(render_site(pages, "", "reports", url)["models/alexnet.html"])
     link = f'<a href="{url}/manifests/vision.toml#L1"><code>manifests/vision.toml:1</code></a>'
@@ -283,7 +289,7 @@ SOURCES = ("manifests/vision.toml", "manifests/models/vision.py")
 
 
 def test_every_link_has_a_target() -> None:
-    files = render_pages(MANIFEST, make_run(*RECORDS))
+    files = render_with_index(MANIFEST, make_run(*RECORDS))
     for name, text in files.items():
         if not name.endswith(".md"):
             continue
@@ -403,7 +409,7 @@ def test_the_work_is_linear_in_the_cells() -> None:
 def _calls(models: int) -> int:
     """Return the number of function calls to render models with 13 cells each."""
     profile = cProfile.Profile()
-    files = profile.runcall(render_pages, *make_many(models))
+    files = profile.runcall(render_with_index, *make_many(models))
     assert len(files) == models + 2
     return sum(entry.callcount for entry in profile.getstats())
 

@@ -18,6 +18,7 @@ from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
 from exporter.report.rows.matrix import LONG, WIDE, build_matrix, build_tool_table, find_opset_runs
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 from tests.unit.report.hostile_records import HOSTILE
+from tests.unit.report.pages.test_page_files import render_with_index
 from tests.unit.report.rendering import Page
 
 EVERY = tuple(range(7, 7 + WIDE + 1))
@@ -195,7 +196,7 @@ def test_words_replace_symbols_if_the_project_sets_it(style: Style) -> None:
         project=Project(root="/project", devices=devices, style=style), models=specs
     )
     records = [make_record(f"net/{n}/cpu", s) for n, s in zip(opsets, Status, strict=False)]
-    files = render_pages(manifest, make_run(*records))
+    files = render_with_index(manifest, make_run(*records))
     symbols = [mark.symbol for mark in LEGEND]
     assert files.keys() == {"COMPATIBILITY.md", "index.html", "models/net.md", "models/wide.md"}
     for text in files.values():

@@ -1,14 +1,19 @@
-"""The data of `index.html`: every promised cell with its record, as plain values.
+"""The page `index.html`: every promised cell with its record, as plain values.
 
 `index.js` reads them. A key without content is omitted; see `_drop_empty`.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_json
 
 from exporter.core.device_name import DeviceName
 from exporter.core.text import (
@@ -17,8 +22,10 @@ from exporter.core.text import (
     format_two_digits,
     join_lines,
     pluralize,
+    replace_invisible,
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
+from exporter.records.baseline import Baseline
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.report import formats
 from exporter.report.rows.artifacts import summarize_result
@@ -26,12 +33,17 @@ from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,
     Row,
+    collect_cells,
     find_lowest_opset,
+    format_changed_tools,
     format_export_tools,
     format_head,
 )
 from exporter.report.rows.failures import cluster_cells, explain_failure, keep_last_lines
 
+INDEX = "index.html"
+#: In JSON, these characters occur only in strings. As escapes, they cannot end the script element.
+_ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 #: Multiples of the limit that float errors rarely cross from one machine to another.
 _STEPS = (0.01, 0.1, 0.5, 1.0)
 #: The figures of a model at a commit.
@@ -285,3 +297,62 @@ def _read_error(result: CheckResult) -> float:
     if not isinstance(value, int | float):
         return -math.inf
     return math.inf if math.isnan(value) else float(value)
+
+
+def render_index(head: Row, rows: Sequence[Row], templates: Path | None, stamp: str = "") -> str:
+    """Return `index.html`, which works from a disk and needs no network.
+
+    The content security policy of the page contains the hashes of its script and style. It allows
+    no other resources.
+
+    Raises:
+        ExporterError: MANIFEST, if a template is invalid.
+    """
+    from exporter.report.pages.templates import read_template_file, render_html
+
+    script, style = (read_template_file(name, templates) for name in ("index.js", "index.css"))
+    lines = ",\n".join(map(_format_json, rows))
+    return render_html(
+        INDEX,
+        templates,
+        data=f'{{"head":{_format_json(head)},\n"rows":[\n{lines}\n]}}',
+        project=head["project"],
+        summary=head["summary"],
+        export_tools=head.get("export_tools", ""),
+        stamp=stamp,
+        problems=head.get("problems", ()),
+        script=script,
+        style=style,
+        script_hash=_hash_source(script),
+        style_hash=_hash_source(style),
+    )
+
+
+def render_comparison(
+    manifest: Manifest, run: RunRecord, before: Baseline, templates: Path | None
+) -> str:
+    """Return `index.html` of results, with marks at the cells that have another outcome before.
+
+    The folder `templates` need not exist.
+
+    Raises:
+        ExporterError: MANIFEST, if a template is invalid.
+    """
+    by_model = collect_cells(manifest, run)
+    head, rows = build_index_data(manifest, run, by_model, AcceptanceHistory(before))
+    changes = format_changed_tools(before.tools, run.tools)
+    stamp = f"compared with {format_export_tools(before.tools) or 'the first file'}"
+    text = f"{stamp}; changed: {changes}" if changes else stamp
+    return render_index(head | {"compared_with": "the first file"}, rows, templates, text)
+
+
+def _format_json(value: Row) -> str:
+    text = replace_invisible(to_json(value).decode())
+    for character, escape in _ESCAPES.items():  # ten times as fast as `str.translate`
+        text = text.replace(character, escape)
+    return text
+
+
+def _hash_source(text: str) -> str:
+    """Return a source expression of Content Security Policy level 3."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
