@@ -1,9 +1,12 @@
-"""The examples of docs/extending.md for other packages run as they stand."""
+"""The examples of docs/extending.md run as they stand."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +28,35 @@ from tests.integration.results import make_green_project
 from tests.unit.checks.contexts import make_subject
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
 
-PAGE = Path(__file__).parents[3] / "docs/extending.md"
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs/extending.md"
+#: Run with the package of the example: the effects of the key and of its check.
+KEY_WITH_A_CHECK = """
+import sys
+from pathlib import Path
+
+import exporter
+from exporter.cache.fingerprint import compute_fingerprint
+from exporter.checks import STRUCTURE_CHECKS
+from exporter.core.known_names import FAILURE_CODES
+from exporter.gate.contract_changes import find_contract_changes
+from tests.unit.checks.contexts import contract, make_subject
+from tests.unit.factory import make_manifest
+from tests.unit.manifest.projects import load_model
+
+root = Path(sys.argv[1])
+assert exporter.__file__.startswith(str(root))
+old, new = (load_model(root / size, f'max_size = "{size}"\\n') for size in ("5MB", "4MB"))
+before, after = map(compute_fingerprint, (old, new))
+assert {part for part in before if before[part] != after[part]} == {"checks"}
+old, new = map(make_manifest, (old, new))
+assert not find_contract_changes(old, new) and find_contract_changes(new, old)
+(check,) = (each for each in STRUCTURE_CHECKS if each.name == "size")
+for limit, status in ((None, None), (10, "fail"), (10_000, "pass")):
+    subject = make_subject(root, spec=contract(max_size=limit))
+    assert (check(subject).status if check.applies(subject) else None) == status
+assert "E-size" in FAILURE_CODES
+"""
 
 
 class Installer:
@@ -121,3 +152,23 @@ def test_a_report_of_another_package_is_written(packages: Installer) -> None:
     packages.install("A report file")
     files = render_exports(make_manifest(make_spec("net")), make_run(make_record("net/18/cpu")))
     assert files["plugins/summary/summary.txt"] == "1 records"
+
+
+def test_the_edits_of_a_key_with_a_check_are_complete(tmp_path: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "exporter", tmp_path / "exporter", ignore=ignore)
+    for name, edits in re.findall(r"```diff\n\+\+\+ (.*?)\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        path = tmp_path / name
+        text = path.read_text()
+        for edit in edits.split("@@\n"):
+            lines = [line if line.strip() else " \n" for line in edit.splitlines(keepends=True)]
+            old, new = (
+                "".join(line[1:] for line in lines if line[0] in side) for side in (" -", " +")
+            )
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        path.write_text(text)
+    command = [sys.executable, "-c", KEY_WITH_A_CHECK, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
