@@ -19,7 +19,7 @@ from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.core.errors import ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
-from tests.integration.project import run_exporter
+from tests.integration.project import run_exporter, write_project
 from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -82,9 +82,7 @@ opsets = [7, 8]
 
 def promise(root: Path, models: int) -> None:
     """Write a manifest for `exporter gc` with some of the models at two opsets."""
-    (root / "manifests").mkdir(exist_ok=True)
-    (root / "manifests/net.py").write_text("class Net: ...\n")
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    write_project(root, {"net.py": "class Net: ...\n"})
     entries = "".join(f"[models.m{index:03}]\n" for index in range(models))
     (root / "manifests/net.toml").write_text(MANIFEST + entries)
 

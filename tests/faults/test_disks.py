@@ -24,7 +24,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.disks import read_only, small_disk
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import make_project, run_exporter, write_project
 from tests.integration.results import make_green_project, write_results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -81,10 +81,7 @@ opsets = 17
 
 
 def test_a_file_for_a_full_disk_is_built_after_space_was_freed(tmp_path: Path) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests/models.py").write_text(MODELS)
-    (tmp_path / "manifests/net.toml").write_text(MANIFEST)
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
+    write_project(tmp_path, {"models.py": MODELS, "net.toml": MANIFEST})
     with small_disk(tmp_path / "build", 4000) as disk:
         full = run_exporter(tmp_path, "export")
         assert full.returncode in (ExitCode.RED, ExitCode.ENVIRONMENT)

@@ -32,6 +32,7 @@ from tests.faults import campaign
 from tests.faults.changing import MODELS, PAIRS, format_entry
 from tests.faults.lasting_server import LastingStarter, timeless
 from tests.integration.program_server import describe_workers, make_subprocess
+from tests.integration.project import write_project
 from tests.unit.pipeline.builders import BuildLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -71,9 +72,7 @@ class Project:
 
     def __init__(self, root: Path, pairs: Sequence[tuple[str, str]]) -> None:
         self.root = root
-        (root / "manifests").mkdir(parents=True)
-        (root / "pyproject.toml").write_text("[tool.exporter]\n")
-        (root / "manifests/models.py").write_text(MODELS)
+        write_project(root, {"models.py": MODELS})
         entries = "".join(format_entry(pair, OPSETS) for pair in pairs)
         (root / "manifests/net.toml").write_text(f"format = 1\n{entries}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.records.record import Record, read_run
@@ -82,9 +83,6 @@ timeout = "{timeout}"
 
 def make_project(root: Path, **sources: str) -> Path:
     """Create a project with a model for each `id="Source"`; `Sleeps` has a short timeout."""
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
-    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
     entries = [
         ENTRY.format(
             id=id,
@@ -95,7 +93,17 @@ def make_project(root: Path, **sources: str) -> Path:
         for id, source in sources.items()
     ]
     manifest = "format = 1\n" + "".join(entries)
-    (root / "manifests" / "tiny.toml").write_text(manifest, encoding="utf-8")
+    return write_project(root, {"models.py": MODELS, "tiny.toml": manifest})
+
+
+def write_project(
+    root: Path, manifests: Mapping[str, str], settings: str = "[tool.exporter]\n"
+) -> Path:
+    """Create a project with settings in pyproject.toml and files in the folder of manifests."""
+    (root / "manifests").mkdir(parents=True, exist_ok=True)
+    for name, text in manifests.items():
+        (root / "manifests" / name).write_text(text, encoding="utf-8")
+    (root / "pyproject.toml").write_text(settings, encoding="utf-8")
     return root
 
 

@@ -10,6 +10,7 @@ from exporter.manifest import load_project
 from exporter.pipeline.decisions import FingerprintCache
 from exporter.planning.plan import make_plan
 from exporter.records.record import Record, RunRecord, Source, Status
+from tests.integration.project import write_project
 from tests.unit.factory import make_record
 
 TOOLS = {"torch": "2.13.0"}
@@ -24,10 +25,7 @@ opsets = [17, 18]
 
 def make_green_project(root: Path) -> Path:
     """Create a project with one model and two green cells; it has no baseline yet."""
-    (root / "manifests").mkdir(parents=True)
-    (root / "manifests/net.toml").write_text(MANIFEST)
-    (root / "manifests/net.py").write_text("class Net: ...\n")
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
+    write_project(root, {"net.toml": MANIFEST, "net.py": "class Net: ...\n"})
     write_results(root)
     return root
 

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.cache.fingerprint import THOROUGH
 from exporter.records.record import Culprit, Record, Status
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter
+from tests.integration.project import ROOT, make_project, read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
 MODELS = """
@@ -87,10 +87,8 @@ onnx.save(
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project after its export; the file of opset 17 has external data."""
     root = tmp_path_factory.mktemp("artifact") / "project"
-    (root / "manifests/files").mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests/models.py").write_text(MODELS)
-    (root / "manifests/nets.toml").write_text(MANIFEST)
+    write_project(root, {"models.py": MODELS, "nets.toml": MANIFEST})
+    (root / "manifests/files").mkdir()
     (root / "export.py").write_text(EXPORT)
     assert run_script(root / "export.py").returncode == 0
     (root / "manifests/files/damaged.onnx").write_text("no ONNX file")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from tests.integration.project import run_exporter, run_git
+from tests.integration.project import run_exporter, run_git, write_project
 from tests.integration.results import write_results
 from tests.script_runner import run_script
 
@@ -67,12 +67,9 @@ opsets = [13]
 def branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an exported branch that breaks two models and the opset of a third model."""
     root = tmp_path_factory.mktemp("walk") / "project"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text(SETTINGS)
+    write_project(root, {"nets.py": MODELS, "nets.toml": MANIFEST}, SETTINGS)
     (root / ".gitignore").write_text("build/\n__pycache__/\n")
     models, manifest = root / "manifests/nets.py", root / "manifests/nets.toml"
-    models.write_text(MODELS)
-    manifest.write_text(MANIFEST)
     write_results(root)
     assert run_exporter(root, "baseline").returncode == 0
     run_git(root, "init", "-q", "-b", "main")

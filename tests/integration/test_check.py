@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Status
-from tests.integration.project import ROOT, run_exporter
+from tests.integration.project import ROOT, run_exporter, write_project
 from tests.integration.test_gate_output import write_uniform_results
 
 MANIFEST = """format = 1
@@ -28,10 +28,7 @@ opsets = [17, 18]
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with one model, its results, tables and a baseline."""
     root = tmp_path_factory.mktemp("accepted") / "project"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests/net.py").write_text("class Net: ...\n")
-    (root / "manifests/net.toml").write_text(MANIFEST)
+    write_project(root, {"net.py": "class Net: ...\n", "net.toml": MANIFEST})
     write_uniform_results(root, Status.PASS)
     for name in ("baseline", "report"):
         assert run_exporter(root, name).returncode == 0
@@ -105,9 +102,7 @@ def test_pages_are_rendered_again_only_after_a_change(project: Path) -> None:
 
 
 def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
+    write_project(tmp_path, {"net.py": "class Net: ...\n"})
     entry = MANIFEST.partition("\n")[2].replace("[17, 18]", '"7..26"')
     entries = (entry.replace("models.net", f"models.net{index}") for index in range(50))
     (tmp_path / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))

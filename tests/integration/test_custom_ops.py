@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, Status
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
 MODELS = """
@@ -62,15 +62,13 @@ def find_library() -> Path:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("custom")
     (root / LIBRARY).parent.mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests/models.py").write_text(MODELS)
     shutil.copy(find_library(), root / LIBRARY)
     entries = [
         ENTRY.format(id="inverse", function="symbolic", kernels=KERNELS),
         ENTRY.format(id="wrong", function="wrong", kernels=KERNELS),
         ENTRY.format(id="bare", function="symbolic", kernels=""),
     ]
-    (root / "manifests/net.toml").write_text(DEFAULTS + "".join(entries))
+    write_project(root, {"models.py": MODELS, "net.toml": DEFAULTS + "".join(entries)})
     process = run_exporter(root, "export")
     assert process.returncode == 1, process.stdout + process.stderr
     return root

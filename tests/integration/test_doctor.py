@@ -12,7 +12,7 @@ import pytest
 from exporter.environments import STAMP, find_interpreter
 from exporter.manifest import load_settings
 from exporter.records.record import Status
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter
+from tests.integration.project import ROOT, make_project, read_cells, run_exporter, write_project
 
 DEVICES = """
 [tool.exporter]
@@ -128,10 +128,7 @@ def install(root: Path, version: str) -> None:
 
 
 def test_an_export_uses_the_environments_of_its_devices(tmp_path: Path) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text(SETTINGS)
-    (tmp_path / "manifests" / "net.py").write_text(MODEL)
-    (tmp_path / "manifests" / "net.toml").write_text(MANIFEST)
+    write_project(tmp_path, {"net.py": MODEL, "net.toml": MANIFEST}, SETTINGS)
     install(tmp_path, "0.0.1")
     command = run_exporter(tmp_path, "export", "--jobs", "1")
     assert command.returncode == 0, command.stdout + command.stderr

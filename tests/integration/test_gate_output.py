@@ -11,7 +11,7 @@ from exporter.manifest import load_project
 from exporter.pipeline.decisions import FingerprintCache
 from exporter.planning.plan import make_plan
 from exporter.records.record import RunRecord, Status
-from tests.integration.project import run_exporter
+from tests.integration.project import run_exporter, write_project
 from tests.unit.factory import make_record
 
 LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -46,9 +46,7 @@ def write_uniform_results(root: Path, status: Status, message: str = "") -> None
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project in a folder of the checkout, with twelve accepted green models."""
     root = tmp_path_factory.mktemp("accepted") / "models"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests/net.py").write_text("class Net: ...\n")
+    write_project(root, {"net.py": "class Net: ...\n"})
     entries = (ENTRY.format(index=index) for index in range(12))
     (root / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
     write_uniform_results(root, Status.PASS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Status
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 NETS = """
@@ -103,9 +103,7 @@ def read_section() -> str:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     entries = re.findall(r"```toml\n(.*?)```", read_section(), re.DOTALL)
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests/nets.py").write_text(NETS)
+    write_project(tmp_path, {"nets.py": NETS})
     entry, interface, component = entries
     (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{component}")
     (tmp_path / "manifests/llama.interface.toml").write_text(interface)

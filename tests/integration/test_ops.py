@@ -8,7 +8,7 @@ import pytest
 
 from exporter.core.errors import ExitCode
 from exporter.records.record import Status
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 
 MODELS = """
 import torch
@@ -50,10 +50,7 @@ extends = "good"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("ops")
-    (root / "manifests").mkdir()
-    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
-    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
-    (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
+    write_project(root, {"models.py": MODELS, "all.toml": MANIFEST})
     assert run_exporter(root, "export", "good", "lacking", "--jobs", "1").returncode == ExitCode.RED
     return root
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Culprit, Stage, Status
-from tests.integration.project import ROOT, read_cells, run_exporter
+from tests.integration.project import ROOT, read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
 NET = """
@@ -83,17 +83,12 @@ def read_block(language: str, name: str) -> str:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("passes")
-    folder = root / "manifests"
-    folder.mkdir()
-    (root / "pyproject.toml").write_text("[tool.exporter]\n", encoding="utf-8")
-    (folder / "net.py").write_text(NET, encoding="utf-8")
-    (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
-    (folder / "passes.py").write_text(read_block("python", "passes.py"), encoding="utf-8")
     text = read_block("toml", "net.toml") + ENTRIES
     if importlib.util.find_spec("onnxslim") is None:
         text = text.replace('"passes.py:slim"', '"broken.py:same"')
-    (folder / "net.toml").write_text(text, encoding="utf-8")
-    return root
+    passes = read_block("python", "passes.py")
+    files = {"net.py": NET, "broken.py": BROKEN, "passes.py": passes, "net.toml": text}
+    return write_project(root, files)
 
 
 def test_the_recipes_are_green_and_broken_passes_are_named(project: Path) -> None:

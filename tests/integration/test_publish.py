@@ -16,7 +16,7 @@ import onnx
 import pytest
 import yaml
 
-from tests.integration.project import run_exporter
+from tests.integration.project import run_exporter, write_project
 
 MODELS = """
 from typing import Optional
@@ -167,14 +167,9 @@ sys.exit(not result.wasSuccessful())
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project after the export; `baked` is red."""
     root = tmp_path_factory.mktemp("publish") / "project"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text(
-        "[tool.exporter]\ndevices.reference = { runtime = 'reference' }\n"
-    )
-    (root / "manifests/models.py").write_text(MODELS)
-    (root / "manifests/nets.toml").write_text(
-        (MANIFEST + PARTS).replace("DEVICES", json.dumps(["cpu", *OPENVINO]))
-    )
+    settings = "[tool.exporter]\ndevices.reference = { runtime = 'reference' }\n"
+    manifest = (MANIFEST + PARTS).replace("DEVICES", json.dumps(["cpu", *OPENVINO]))
+    write_project(root, {"models.py": MODELS, "nets.toml": manifest}, settings)
     command = run_exporter(root, "export")
     assert command.returncode == 1, command.stdout + command.stderr
     return root

@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 
 MODEL = """
 import torch
@@ -36,10 +36,7 @@ opsets = 17
 
 
 def test_ties_are_published_in_the_order_of_onnx(tmp_path: Path) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests/models.py").write_text(MODEL)
-    (tmp_path / "manifests/nets.toml").write_text(MANIFEST)
+    write_project(tmp_path, {"models.py": MODEL, "nets.toml": MANIFEST})
     exported = run_exporter(tmp_path, "export")
     assert exported.returncode == 0, exported.stdout + exported.stderr
     (parity,) = (c for c in read_cells(tmp_path)["top/17/cpu"].checks if c.check == "parity")
@@ -92,10 +89,7 @@ rollout = { steps = 4, feeds = { h1 = "h", c1 = "c" } }
 
 
 def test_the_steps_of_a_rollout_are_published_and_verified(tmp_path: Path) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    (tmp_path / "manifests/models.py").write_text(CELL)
-    (tmp_path / "manifests/nets.toml").write_text(LOOP)
+    write_project(tmp_path, {"models.py": CELL, "nets.toml": LOOP})
     exported = run_exporter(tmp_path, "export")
     assert exported.returncode == 0, exported.stdout + exported.stderr
     published = run_exporter(tmp_path, "publish", "--initial", "dist")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Culprit
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
 MODELS = """
@@ -107,10 +107,7 @@ opsets = [17, 18]
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with exported models."""
     root = tmp_path_factory.mktemp("repro") / "project"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests/models.py").write_text(MODELS)
-    (root / "manifests/parts.py").write_text("def shifted(x):\n    return x + 1\n")
+    write_project(root, {"models.py": MODELS, "parts.py": "def shifted(x):\n    return x + 1\n"})
     entries = {"sound": "[18]", "baked": "[17]", "lacking": "[17, 18]", "fixed": "[18]"}
     entries |= dict.fromkeys(("scaled", "chosen", "reading"), "[17]")
     (root / "manifests/words.txt").write_text("secret words")

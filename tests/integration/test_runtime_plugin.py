@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from exporter.records.record import Status
-from tests.integration.project import ROOT, read_cells, run_exporter
+from tests.integration.project import ROOT, read_cells, run_exporter, write_project
 from tests.runtime_plugin import NAME, install_runtime_plugin
 
 PROJECT = f"""
@@ -40,10 +40,7 @@ devices = ["fast"]
 
 def test_an_export_proves_a_file_with_the_runtime_of_a_plugin(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
-    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
-    (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
+    write_project(root, {"models.py": MODELS, "all.toml": MANIFEST}, PROJECT)
     packages = install_runtime_plugin(tmp_path / "site")
     path = os.pathsep.join((str(ROOT), str(packages)))
     command = run_exporter(root, "export", "--jobs", "1", PYTHONPATH=path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, Status
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 from tests.script_runner import run_script
 
 PROJECT = """
@@ -63,10 +63,7 @@ source = "models.py:Baked"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runtimes")
-    (root / "manifests").mkdir()
-    (root / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
-    (root / "manifests" / "models.py").write_text(MODELS, encoding="utf-8")
-    (root / "manifests" / "all.toml").write_text(MANIFEST, encoding="utf-8")
+    write_project(root, {"models.py": MODELS, "all.toml": MANIFEST}, PROJECT)
     run_exporter(root, "export", "--jobs", "1")
     return root
 

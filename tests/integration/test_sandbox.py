@@ -9,7 +9,7 @@ import pytest
 
 from exporter.plugins import landlock
 from exporter.records.record import Status
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 
 MODELS = """
 import socket
@@ -60,10 +60,11 @@ def make_project(root: Path, sandbox: str, names: tuple[str, ...]) -> None:
         'outputs = [{ name = "y", shape = ["batch", 3] }]\n'
         for name in names
     )
-    (root / "manifests").mkdir()
-    (root / "manifests/models.py").write_text(MODELS)
-    (root / "manifests/nets.toml").write_text("format = 1\n" + "".join(entries))
-    (root / "pyproject.toml").write_text(f'[tool.exporter]\nsandbox = "{sandbox}"\n')
+    write_project(
+        root,
+        {"models.py": MODELS, "nets.toml": "format = 1\n" + "".join(entries)},
+        f'[tool.exporter]\nsandbox = "{sandbox}"\n',
+    )
 
 
 @pytest.mark.skipif(bool(NO_LANDLOCK), reason=NO_LANDLOCK)

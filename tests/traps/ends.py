@@ -10,7 +10,6 @@ from tests.traps.trap import Trap, contract, declare_input, declare_output, make
 
 _SIZES: dict[str, object] = {"axes": (), "outputs": (declare_output("y", 3, 4),)}
 _SHORT = declare_input("x", 3, 4)
-_SECOND = declare_input("z", "batch", 4, at="args[1]")
 
 
 def _tokens(model: str) -> ModelSpec:

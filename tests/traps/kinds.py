@@ -94,7 +94,6 @@ _HALF = (
     ),
 )
 
-_Z = declare_input("z", "batch", 4, dtype="complex64")
 _ROTATED = contract(
     "kinds.py:Rotated", DYNAMO, "z complex64 [batch, 4] -> w complex64 [batch, 4], size [batch, 4]"
 )

@@ -21,7 +21,6 @@ from tests.traps.trap import (
 
 _KEEP = declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernoulli"))
 _LABELS = declare_output("label", "batch", dtype="int64")
-_PROBABILITY = declare_output("y", "batch")
 
 
 _TABLE: dict[str, object] = {

@@ -26,7 +26,6 @@ _INDEX = declare_input(
     "index", at="args[1]", shape=(), dtype="int64", fill=make_fill("value", value=-1)
 )
 _INDICES = declare_input("index", at="args[1]", shape=(2,), dtype="int64", fill=make_fill("arange"))
-_WITH_BUFFER = (declare_output("y", "batch", 4), declare_output("mean", 4))
 
 
 def _pair(first: str, second: str) -> dict[str, object]:

@@ -20,11 +20,6 @@ class KeywordInputs(nn.Module):
         return {"difference": (left - right) * scale, "left": left * 2}
 
 
-class NestedInputs(nn.Module):
-    def forward(self, x: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
-        return x + pair[0] - pair[1]
-
-
 class TextOutput(nn.Module):
     def forward(self, x: Tensor) -> dict[str, object]:
         return {"y": x + 1, "name": "words"}
@@ -154,13 +149,6 @@ class NonZero(nn.Module):
 class ScaledMean(nn.Module):
     def forward(self, x: Tensor, k: Tensor) -> Tensor:
         return (x * k).mean()
-
-
-class ConstantChoice(nn.Module):
-    """Returns the same index of four for all inputs."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return (torch.tanh(x) + torch.tensor([9.0, 0.0, 0.0, 0.0])).argmax(-1)
 
 
 def build_affine(width: int = 4) -> nn.Module:

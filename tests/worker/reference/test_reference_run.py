@@ -144,7 +144,7 @@ def test_a_size_that_pytorch_rejects_is_stored_with_its_error(tmp_path: Path) ->
     spec = make_contract("LimitedBatch", "x [batch, 4] -> y [batch, 4]")
     reference = run_reference(spec, tmp_path)
     errors = {sample.name: sample.error for sample in reference.samples if sample.error}
-    message = "ValueError: at most 5 rows at tests/worker/nets.py:69"
+    message = "ValueError: at most 5 rows at tests/worker/nets.py:64"
     assert errors == {"batch=7": message, "batch=16": message}
 
 

@@ -147,11 +147,6 @@ class Attends(nn.Module):
         return attended.reshape(-1, 4)
 
 
-class Signs(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x * 2 if x.sum() > 0 else x - 1
-
-
 def build_quantized() -> nn.Module:
     """Return a quantized layer before a number of the example."""
     model = nn.Sequential(
