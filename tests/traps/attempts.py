@@ -5,12 +5,9 @@ Output: `ATTEMPTS`.
 
 from __future__ import annotations
 
-from tests.traps.trap import DYNAMO, Trap, contract, declare_input, declare_output, parity
+from tests.traps.trap import DYNAMO, Trap, contract, declare, parity
 
-_SEQUENCE = {
-    "inputs": (declare_input("x", "batch", 3, 4),),
-    "outputs": (declare_output("y", "batch", 3, 4),),
-}
+_SEQUENCE = declare("x [batch, 3, 4] -> y [batch, 3, 4]")
 
 ATTEMPTS = (
     Trap(

@@ -12,6 +12,7 @@ from tests.traps.trap import (
     TORCHSCRIPT,
     Trap,
     contract,
+    declare,
     declare_input,
     declare_output,
     make_fill,
@@ -33,25 +34,9 @@ def _declare_lines(**length: object) -> dict[str, object]:
 
 
 _RESIZED = {**_declare_lines(), "outputs": (declare_output("y", "batch", 4, 64),)}
-_DOUBLED = {
-    "inputs": (declare_input("x", "batch", 4, "length"),),
-    "outputs": (declare_output("y", "batch", 4, "twice"),),
-    "axes": (
-        Axis(name="batch", example=3),
-        Axis(name="length", example=5),
-        Axis(name="twice", example=None),
-    ),
-}
-_PICTURE = {
-    "inputs": (declare_input("x", 2, "height", "width"),),
-    "outputs": (declare_output("y", 2, "height", "width"),),
-    "axes": (Axis(name="height", example=5), Axis(name="width", example=7)),
-}
-_PAIR = {
-    "inputs": (declare_input("q", 2, "queries"), declare_input("k", 2, "keys", at="args[1]")),
-    "outputs": (declare_output("y", 2, "queries"),),
-    "axes": (Axis(name="queries", example=5), Axis(name="keys", example=7)),
-}
+_DOUBLED = declare("x [batch, 4, length=5] -> y [batch, 4, twice]")
+_PICTURE = declare("x [2, height=5, width=7] -> y [2, height, width]")
+_PAIR = declare("q [2, queries=5], k [2, keys=7] -> y [2, queries]")
 _BATCH = {"axes": (Axis(name="batch", example=3, max=128),)}
 
 

@@ -12,6 +12,7 @@ from tests.traps.trap import (
     DYNAMO,
     Trap,
     contract,
+    declare,
     declare_input,
     declare_output,
     failed,
@@ -19,22 +20,16 @@ from tests.traps.trap import (
     structure,
 )
 
-_CACHE: dict[str, object] = {
-    "inputs": (
-        declare_input("x", "batch", "seq", 4),
-        declare_input("past", "batch", "past", 4, at="args[1]"),
-        declare_input("mask", "batch", "total", at="args[2]"),
-    ),
-    "outputs": (
-        declare_output("y", "batch", "seq", 4),
-        declare_output("keys", "batch", "total", 4),
-    ),
+_CACHE: dict[str, object] = declare(
+    "x [batch, seq, 4], past [batch, past, 4], mask [batch, total]"
+    " -> y [batch, seq, 4], keys [batch, total, 4]"
+) | {
     "axes": (
         Axis(name="batch", example=7),
         Axis(name="seq", example=5),
         Axis(name="past", example=3, min=0),
         Axis(name="total", example=8, rule=SizeRule(kind="sum", operands=("past", "seq"))),
-    ),
+    )
 }
 
 

@@ -11,6 +11,7 @@ from tests.traps.trap import (
     TORCHSCRIPT,
     Trap,
     contract,
+    declare,
     declare_input,
     declare_output,
     inconclusive,
@@ -23,11 +24,7 @@ _KEEP = declare_input("keep", at="args[1]", dtype="bool", fill=make_fill("bernou
 _LABELS = declare_output("label", "batch", dtype="int64")
 
 
-_TABLE: dict[str, object] = {
-    "inputs": (declare_input("x", 3, 4),),
-    "outputs": (declare_output("y", 3, 4, 2),),
-    "axes": (),
-}
+_TABLE: dict[str, object] = declare("x [3, 4] -> y [3, 4, 2]")
 
 
 def _half(net: str, opset: int) -> Trap:

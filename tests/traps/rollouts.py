@@ -15,6 +15,7 @@ from tests.traps.trap import (
     Trap,
     Verdict,
     contract,
+    declare,
     declare_input,
     declare_output,
     failed,
@@ -50,18 +51,9 @@ def _loop(
     return Trap(name, story, spec, verdict)
 
 
-_LSTM = {
-    "inputs": (
-        declare_input(),
-        declare_input("h", "batch", 6, at="args[1]"),
-        declare_input("c", "batch", 6, at="args[2]"),
-    ),
-    "outputs": (
-        declare_output("y", "batch", 4),
-        declare_output("h1", "batch", 6),
-        declare_output("c1", "batch", 6),
-    ),
-}
+_LSTM = declare(
+    "x [batch, 4], h [batch, 6], c [batch, 6] -> y [batch, 4], h1 [batch, 6], c1 [batch, 6]"
+)
 _STATE = {
     "inputs": (declare_input("h", "batch", 2, fill=_UNIT),),
     "outputs": (declare_output("y", "batch", 2), declare_output("h1", "batch", 2)),

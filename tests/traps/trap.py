@@ -145,6 +145,7 @@ __all__ = [
     "Trap",
     "Verdict",
     "contract",
+    "declare",
     "declare_input",
     "declare_output",
     "failed",

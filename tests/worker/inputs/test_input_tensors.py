@@ -179,44 +179,44 @@ _SIDES = ("left", "right", "random")
 _SHAPES = [(1,), (7,), (1, 1), (1, 5), (3, 1), (2, 2), (4, 9), (2, 1, 5, 5)]
 
 
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def generators() -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in range(8)]
 
 
-@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("shape", _SHAPES)
 @pytest.mark.parametrize("side", _SIDES)
-def test_every_row_has_an_allowed_element(side: str, shape: tuple[int, ...], seed: int) -> None:
-    mask = draw_mask(side, shape, generator(seed))
-    assert mask.dtype is torch.bool
-    assert mask.shape == shape
-    assert mask.any(-1).all()
-    steps = mask.int().diff(dim=-1)
-    if side == "right":
-        assert (steps <= 0).all()
-    if side == "left":
-        assert (steps >= 0).all()
+def test_every_row_has_an_allowed_element(side: str, shape: tuple[int, ...]) -> None:
+    for generator in generators():
+        mask = draw_mask(side, shape, generator)
+        assert mask.dtype is torch.bool
+        assert mask.shape == shape
+        assert mask.any(-1).all()
+        steps = mask.int().diff(dim=-1)
+        if side == "right":
+            assert (steps <= 0).all()
+        if side == "left":
+            assert (steps >= 0).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_one_row_is_complete_and_others_are_padded(seed: int) -> None:
-    mask = draw_mask("right", (4, 9), generator(seed))
-    assert mask.all(-1).sum() == 1
+def test_one_row_is_complete_and_others_are_padded() -> None:
+    for generator in generators():
+        assert draw_mask("right", (4, 9), generator).all(-1).sum() == 1
 
 
-@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (1, 5), (3, 1), (2, 2), (4, 9)])
-def test_lengths_are_inside_the_axis(count: int, size: int, seed: int) -> None:
-    lengths = draw_lengths((count,), size, generator(seed))
-    assert lengths.min() >= 1
-    assert lengths.max() <= size
-    assert count == 1 or lengths.max() == size
+def test_lengths_are_inside_the_axis(count: int, size: int) -> None:
+    for generator in generators():
+        lengths = draw_lengths((count,), size, generator)
+        assert lengths.min() >= 1
+        assert lengths.max() <= size
+        assert count == 1 or lengths.max() == size
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_empty_masks_stay_empty(shape: tuple[int, int]) -> None:
-    assert draw_mask("right", shape, generator(0)).shape == shape
-    assert draw_lengths((3,), 0, generator(0)).tolist() == [0, 0, 0]
+    generator, *_ = generators()
+    assert draw_mask("right", shape, generator).shape == shape
+    assert draw_lengths((3,), 0, generator).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "float32", "uint8"])

@@ -14,7 +14,7 @@ from exporter.worker.export.convert import convert_module
 from exporter.worker.model.call_objects import CustomOps, load_custom_ops
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
-from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
+from tests.worker.contracts import ROOT, declare, make_contract
 from tests.worker.graphs import draw_declared
 from tests.worker.plugins.diagnosis.cases import case_of
 
@@ -23,7 +23,7 @@ FOO = "custom_ops::foo"
 
 
 def build_spec(net: str, *entries: CustomOp, **changes: object) -> ModelSpec:
-    ends = {"inputs": (declare_input(),), "outputs": (declare_output("y", "batch", 4),)}
+    ends = declare("x [batch, 4] -> y [batch, 4]")
     return make_contract(net, source=f"{FILE}:{net}", custom_ops=entries, **{**ends, **changes})
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from exporter.manifest import Axis
 from exporter.records.record import Culprit, Record
 from tests.traps.prove import export
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
@@ -34,15 +33,8 @@ class Case:
     fix: str = ""
     """A part of the message or of the advice."""
     culprit: Culprit | None = None
+    signature: str = "x [batch, 4] -> y [batch, 4]"
     changes: dict[str, Any] = field(default_factory=dict)
-
-
-def shapes(shape: list[object], output: list[object] | None = None) -> dict[str, Any]:
-    """Return the declarations of one input and one output."""
-    return {
-        "inputs": (declare_input("x", *shape),),
-        "outputs": (declare_output("y", *(output or shape)),),
-    }
 
 
 CASES = (
@@ -53,7 +45,7 @@ CASES = (
         line="return functional.interpolate",
         cause="aten::_upsample_bicubic2d_aa",
         fix=LATER,
-        changes=shapes(["batch", 1, 5, 5], ["batch", 1, 2, 2]),
+        signature="x [batch, 1, 5, 5] -> y [batch, 1, 2, 2]",
     ),
     Case(
         net="Groups",
@@ -62,7 +54,7 @@ CASES = (
         line="enable_gqa=True",
         cause="not implemented if enable_gqa",
         fix=DYNAMO,
-        changes=shapes(["batch", 4, 3, 4]),
+        signature="x [batch, 4, 3, 4] -> y [batch, 4, 3, 4]",
     ),
     Case(
         net="Stops",
@@ -126,11 +118,8 @@ CASES = (
         cause="no kernel for Mul in bfloat16",
         fix="compute in float32, with casts",
         culprit=Culprit.RUNTIME,
-        changes={
-            "precision": "bfloat16",
-            "inputs": (declare_input(dtype="bfloat16"),),
-            "outputs": (declare_output("y", "batch", 4, dtype="bfloat16"),),
-        },
+        signature="x bfloat16 [batch, 4] -> y bfloat16 [batch, 4]",
+        changes={"precision": "bfloat16"},
     ),
     Case(
         net="Flips",
@@ -138,7 +127,7 @@ CASES = (
         code="E-axis-fixed",
         line="self.rnn(x.flip(0))",
         fix=TORCHSCRIPT,
-        changes=shapes(["batch", 1, 4]),
+        signature="x [batch, 1, 4] -> y [batch, 1, 4]",
     ),
     Case(
         net="Flags",
@@ -146,7 +135,7 @@ CASES = (
         code="E-source",
         line="is_causal=x.sum() > 100",
         fix="PyTorch accepts is_causal = bool(...)",
-        changes=shapes(["batch", 3, 4]),
+        signature="x [batch, 3, 4] -> y [batch, 3, 4]",
     ),
     Case(
         net="Halves",
@@ -154,7 +143,7 @@ CASES = (
         code="E-source",
         line="repeat_interleave(4, 1)",
         fix="multiple_of = 4",
-        changes=shapes([4, "batch"]) | {"axes": (Axis(name="batch", example=5),)},
+        signature="x [4, batch=5] -> y [4, batch]",
     ),
     Case(
         net="Reads",
@@ -227,13 +216,8 @@ def find_line(text: str) -> str:
 
 
 def diagnose(case: Case, folder: Path) -> Record:
-    values = {
-        "source": f"plugins/diagnosis/reported_nets.py:{case.net}",
-        "inputs": (declare_input(),),
-        "outputs": (declare_output("y", "batch", 4),),
-        "opsets": (case.opset,),
-    }
-    spec = make_contract(case.net, **(values | case.changes))
+    values = {"source": f"plugins/diagnosis/reported_nets.py:{case.net}", "opsets": (case.opset,)}
+    spec = make_contract(case.net, case.signature, **(values | case.changes))
     (record,) = export(spec, folder / "job", root=ROOT, diagnose=True)
     return record
 
