@@ -185,10 +185,7 @@ CASES = (
         line="x.reshape(-1, 2, 4)",
         fix="axes.batch = { example = 8, multiple_of = 2 }, which promises less: its file passes",
         culprit=Culprit.EXPORTER,
-        changes={
-            "outputs": (declare_output("y", "pairs", 4),),
-            "axes": (Axis(name="batch", example=8), Axis(name="pairs", example=None)),
-        },
+        signature="x [batch=8, 4] -> y [pairs, 4]",
     ),
     Case(
         net="Samples",
@@ -197,13 +194,7 @@ CASES = (
         line="functional.grid_sample",
         cause="ONNX's GridSample takes 4 dimensions up to opset 19; opset 20 (dynamo): its file",
         fix="opset 20 (dynamo): its file passes all checks",
-        changes={
-            "inputs": (
-                declare_input("x", "batch", 2, 3, 3, 3, at="args[0]"),
-                declare_input("grid", "batch", 2, 2, 2, 3, at="args[1]"),
-            ),
-            "outputs": (declare_output("y", "batch", 2, 2, 2, 2),),
-        },
+        signature="x [batch, 2, 3, 3, 3], grid [batch, 2, 2, 2, 3] -> y [batch, 2, 2, 2, 2]",
     ),
 )
 
