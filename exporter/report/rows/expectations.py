@@ -11,6 +11,8 @@ from exporter.manifest.syntax.values import format_opset_run, format_toml_value
 from exporter.planning.plan import CellFailure, list_failures
 from exporter.records.record import Record, Status
 
+#: The user's code before the problem, which has the same line for many problems.
+_LINE = re.compile(r'^\S+:\d+: (".*?": )?')
 _NUMBER = re.compile(r"\d+(?:\.\d+)*(?:e[+-]?\d+)?")
 #: Characters of a part of a message: a shorter one is not specific, a longer one is cut.
 _MIN_MATCH, _MAX_MATCH = 12, 60
@@ -61,8 +63,9 @@ def _join_failures(failures: Sequence[CellFailure]) -> list[_JoinedFailure]:
 
 
 def _select_match(message: str) -> str:
-    """Return a specific part of the message without figures."""
-    parts = [part.strip() for part in _NUMBER.split(message)]
+    """Return a specific part of the message without its line, a tried fix and figures."""
+    texts = [text for text in _LINE.sub("", message).split("; ") if "passes all checks" not in text]
+    parts = [part.strip() for text in texts or [message] for part in _NUMBER.split(text)]
     specific = [part for part in parts if len(part) >= _MIN_MATCH]
     part = specific[0] if specific else max(parts, key=len)
     return part if len(part) <= _MAX_MATCH else part[:_MAX_MATCH].rsplit(" ", 1)[0]

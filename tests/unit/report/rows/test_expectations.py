@@ -38,6 +38,22 @@ CASES = [
         fail("net/9/cpu", parity=WRONG, axes=f"batch=7: {WRONG}", tables="row 7 differs"),
         ['check = ["parity", "axes"], match = "output \'y\': error"', 'check = "tables"'],
     ),
+    (
+        fail(
+            "net/9/cpu",
+            Status.ERROR,
+            stage='net.py:9: "return x[:, :2]": opset 18: its file passes all checks; no scatter',
+        ),
+        ['match = "no scatter"'],
+    ),
+    (
+        fail(
+            "net/9/cpu",
+            parity=f'net.py:9: "return x": opset 18: its file passes all checks; {WRONG}',
+            axes=f"batch=7: {WRONG}",
+        ),
+        ['check = ["parity", "axes"], match = "output \'y\': error"'],
+    ),
     (fail("net/9/cpu", Status.CRASH, stage="ended by SIGSEGV at convert"), ["ended by SIGSEGV"]),
     (fail("net/9/cpu@old", Status.ERROR, stage="no kernel 1"), ['device = "cpu@old"']),
     (make_record("net/9/cpu"), []),
