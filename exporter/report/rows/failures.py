@@ -132,7 +132,7 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
             for item in record.missing
         ),
         obstacles=tuple(formats.clean_message(line) for line in record.obstacles),
-        advice=record.advice,
+        advice=tuple(line for line in record.advice if line not in record.message),
         lines=find_model_lines(record),
         repro_command=format_command(command, "repro", shlex.quote(str(record.cell)))
         if has_repro

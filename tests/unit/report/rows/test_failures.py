@@ -100,7 +100,7 @@ def test_the_model_page_shows_all_reasons() -> None:
     assert "Culprit: exporter, on the input set `batch=7`" in page
     assert "- first to differ: Gemm node_linear_5 (models/net.py:12): against" in page
     assert "- onnx.reference: wrong" in page
-    assert "- in the manifest: write 3 there" in page
+    assert "- advice: write 3 there" in page
     assert "- reproduce: `exporter repro alexnet/17/cpu`" in page
     rows = Page.of(page).rows
     assert ["aten::foo", "4", "a.py:1, a.py:2, a.py:3 and 1 more"] in rows
