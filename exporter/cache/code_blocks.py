@@ -32,11 +32,15 @@ _UNREAD = re.compile(rf"^ *({_SET}|{_PASS})$", re.MULTILINE)
 _READERS = r"_?version|_*(version|version_tuple|commit_id)_*|vars|globals|locals|dir|eval|exec"
 _READ = re.compile(rf"\b({_READERS}|getmembers|__dict__)\b")
 #: Names of docstrings, lines of the source and bytecode.
-_TEXT_NAMES = re.compile(r"__(doc|code)__|getdoc|(?<!first)lineno|^(co_.*|dis|marshal|traceback)$")
+_TEXT_NAMES = re.compile(
+    r"__(doc|code)__|getdoc|(?<!first)lineno|^(co_.*|dis|getframeinfo|marshal|pydoc|traceback)$"
+)
 #: The last character of a hash if a block uses one of them.
 TEXT_MARK = "!"
 #: Decorators that do not read the docstring of what they decorate.
-_DECORATORS = re.compile(r"\b(cache|(class|static)method|dataclass|no_grad|property|setter)\b")
+_DECORATORS = re.compile(
+    r"([\w.]+\.)?(cache|(class|static)method|dataclass|no_grad|property|setter)(\(.*\))?"
+)
 _Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _Expression: TypeAlias = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: The fields of code that an inner block shows, and the others without those of lines.
@@ -134,7 +138,7 @@ def _normalize(node: ast.AST, line: int, lines: Iterator[int]) -> None:
 def _remove_docstring(node: ast.Module | _Definition) -> None:
     """Remove a docstring that no unknown decorator or metaclass receives."""
     decorators = map(ast.unparse, getattr(node, "decorator_list", ()))
-    is_given = getattr(node, "keywords", ()) or not all(map(_DECORATORS.search, decorators))
+    is_given = getattr(node, "keywords", ()) or not all(map(_DECORATORS.fullmatch, decorators))
     if is_given or ast.get_docstring(node, clean=False) is None:
         return
     # A class that reads its own one keeps it.
@@ -144,7 +148,7 @@ def _remove_docstring(node: ast.Module | _Definition) -> None:
 
 def _digest(code: CodeType) -> str:
     values = [*(getattr(code, name) for name in _FIELDS), *code.co_consts]
-    names = {*code.co_names, *(each for each in code.co_consts if isinstance(each, str))}
+    names = {*code.co_names, *_list_texts(code.co_consts)}
     if not code.co_flags & CO_OPTIMIZED and code.co_name != "<module>":
         names.discard("__doc__")  # a class, which defines its own
     mark = TEXT_MARK if any(map(_TEXT_NAMES.search, names)) else ""
@@ -153,6 +157,13 @@ def _digest(code: CodeType) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, tuple | frozenset):
+        yield from itertools.chain.from_iterable(map(_list_texts, value))
+    elif isinstance(value, str):
+        yield value
 
 
 def _to_text(value: Any) -> str:

@@ -75,6 +75,7 @@ class Net(nn.Module):
             generated.write("VALUE = 1")
         values.append(import_file("generated", generated.name).VALUE)
         values.append(len(os.environ.get("USER", "")))
+        values.append(int(os.environb.get(b"CUDA_CACHE_MAXSIZE", b"0")))
         values.append(int(os.environ["MY_VALUE"]))
         values.append(int(os.environ.setdefault("MODEL_SETS_IT", "1")))
         self.values = nn.Parameter(torch.tensor([float(value) for value in values]))
@@ -202,6 +203,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
     ("name", "reason"),
     [
         ("USER", "the environment variable USER changed"),
+        ("CUDA_CACHE_MAXSIZE", "the environment variable CUDA_CACHE_MAXSIZE changed"),  # was unset
         ("MY_VALUE", "the environment variables or the sandbox of workers changed"),
         ("XDG_CACHE_HOME", "the environment variables or the sandbox of workers changed"),
         ("TORCH_COMPILE_DISABLE", "the environment variables or the sandbox of workers changed"),
@@ -211,6 +213,8 @@ def test_a_changed_variable_makes_the_cell_stale(exported: Path, name: str, reas
     environment = {**ENVIRONMENT, name: "2"}
     process = run_exporter(exported / "project", "plan", "net", **environment)
     assert reason in process.stdout, process.stdout + process.stderr
+    process = run_exporter(exported / "project", "plan", "net", **ENVIRONMENT)
+    assert "0 cells to run" in process.stdout, process.stdout
 
 
 @needs_tracer

@@ -436,7 +436,7 @@ class VariableReads:
 
     def watch(self) -> None:
         """Record names from now on."""
-        os.environ.__class__ = TrackedEnvironment
+        os.environ.__class__ = os.environb.__class__ = TrackedEnvironment
         self._is_watching = True
 
     def add(self, name: object) -> None:
@@ -444,6 +444,7 @@ class VariableReads:
 
         A locale that the project lists is a part of the fingerprint.
         """
+        name = os.fsdecode(name) if isinstance(name, bytes) else name
         if not self._is_watching or not isinstance(name, str) or is_fixed(name):
             return
         is_by_project = find_caller() is Caller.PROJECT

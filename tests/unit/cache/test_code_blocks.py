@@ -41,7 +41,7 @@ class Net:
         self.kept = to
 
 
-@register
+@register(cache)
 def other(x):
     """Other."""
     return lambda: x in {1, 2, "a"}
@@ -90,6 +90,9 @@ def test_an_edit_changes_the_blocks_that_contain_it(
         ("def a(): return a.__doc__", {"a"}),
         ("def a(): return sys._getframe().f_lineno", {"a"}),
         ("text = __doc__", {""}),
+        ("def a(): return [getattr(a, each) for each in ('__doc__', '__name__')]", {"a"}),
+        ("def a(): return inspect.getframeinfo(frame, context=0)[1]", {"a"}),
+        ("def a():\n    import pydoc\n    return pydoc.render_doc(a)", {"a"}),
         ("class A:\n    '''A text.'''\n    size = 3", set()),
         (
             "class A:\n    '''A text.'''\n    def run(self): return getattr(self, '__doc__')",
