@@ -352,6 +352,8 @@ def test_a_baked_size_is_one_finding_of_all_devices() -> None:
     assert rows.accept_command == ""
     wrong = gate(bake("cpu", "Reshape: {7,48}", parity=Status.FAIL), base=both, manifest=both)
     assert wrong.findings[0].title == "newly red"
+    policy = relax(newly_red="warn", lowest_raised="block")
+    assert gate(red[0], base=policy).level == "blocks"
 
 
 def test_other_weights_of_an_entry_are_retrained() -> None:
