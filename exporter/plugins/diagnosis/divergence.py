@@ -50,6 +50,8 @@ from exporter.worker.reference.operator_calls import FunctionMode
 from exporter.worker.reference.python_state import ModelSnapshot
 
 UNOPTIMIZED = {"optimize": False}
+#: The highest opset of TorchScript's exporter.
+LAST_TORCHSCRIPT_OPSET = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

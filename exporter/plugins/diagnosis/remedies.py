@@ -28,6 +28,7 @@ from exporter.jobs import JobFolder, Reference, list_groups
 from exporter.manifest import Constant, Device
 from exporter.planning.plan import FIRST_DYNAMO_OPSET
 from exporter.plugins.diagnosis.divergence import (
+    LAST_TORCHSCRIPT_OPSET,
     ReExport,
     export_variant,
     is_optimized,
@@ -231,7 +232,8 @@ def _list_experiments(context: ExportContext, folder: Path, text: str) -> Iterat
         *([('capture = "draft"', "dynamo", "draft", opset)] if is_dynamo else ()),
     ]
     for setting, exporter, kind, number in settings:
-        if (exporter, kind, number) != (route.exporter, route.capture, opset):
+        is_late = exporter == "torchscript" and number > LAST_TORCHSCRIPT_OPSET
+        if not is_late and (exporter, kind, number) != (route.exporter, route.capture, opset):
             export = partial(export_variant, context, folder, exporter, kind, number)
             yield _Experiment(setting, number, export)
     for pattern, change, call in _CHANGES:
