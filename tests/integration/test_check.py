@@ -110,7 +110,14 @@ def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
     for name in ("baseline", "report"):
         assert run_exporter(tmp_path, name).returncode == 0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = run_exporter(tmp_path, "check")
+    process = subprocess.run(  # a child of its own, whose seconds count
+        [sys.executable, "-m", "exporter", "check"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (process.returncode, process.stdout) == (0, "50 models, 1000 cells: 0 problems\n"), (
         process.stderr

@@ -109,8 +109,13 @@ def test_onnx_loads_restored_files(first: Path) -> None:
 def test_another_checkout_restores_all_cells(first: Path) -> None:
     other = make_store_project(first.with_name("other"))
     store = str(first.with_name("shared"))
-    local = run_exporter(other, "plan", EXPORTER_STORE="off")
-    assert local.stdout.splitlines()[0] == "4 cells to run, 0 to keep, 0 to skip"
+    for arguments, setting in (
+        (("plan",), "off"),
+        (("plan", "--no-store"), store),
+        (("export", "--no-store", "--dry-run"), store),
+    ):
+        local = run_exporter(other, *arguments, EXPORTER_STORE=setting)
+        assert local.stdout.splitlines()[0] == "4 cells to run, 0 to keep, 0 to skip"
     restored = run_exporter(other, "export", "--explain", EXPORTER_STORE=store)
     assert restored.returncode == 1
     assert " runs: " not in restored.stdout
