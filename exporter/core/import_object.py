@@ -107,8 +107,8 @@ def ignore_project_bytecode() -> None:
     SEARCHED.update((f"{Path(each).absolute()}/{SHADOWS}", None) for each in sys.path)
     # A zip archive may have changed since this process read its table.
     importlib.invalidate_caches()
+    _list_installed_folders()  # it may import a module, which would call the new hook
     sys.path_hooks.insert(0, _make_finder)
-    # `_is_installed` may import a module, which adds a folder.
     for folder in list(sys.path_importer_cache):
         if not _is_installed(folder):
             sys.path_importer_cache.pop(folder, None)

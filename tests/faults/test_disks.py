@@ -212,6 +212,20 @@ def test_a_build_folder_that_is_read_only(project: Path) -> None:
             assert done.returncode == 0, done.stderr
 
 
+def test_a_checkout_that_is_read_only_has_the_same_verdicts(project: Path) -> None:
+    def read_verdicts() -> list[tuple[int, str]]:
+        done = [run_exporter(project, command) for command in ("gate", "check")]
+        return [(each.returncode, each.stdout) for each in done]
+
+    assert run_exporter(project, "baseline").returncode == 0
+    for status in (Status.PASS, Status.FAIL):
+        write_results(project, status)
+        verdicts = read_verdicts()
+        assert verdicts[0][0] == (status is Status.FAIL)
+        with read_only(project):
+            assert read_verdicts() == verdicts
+
+
 @pytest.mark.parametrize("command", ["export", "gc"])
 def test_a_file_with_the_path_of_the_build_folder(project: Path, command: str) -> None:
     shutil.rmtree(project / "build")
