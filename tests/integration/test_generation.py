@@ -35,6 +35,16 @@ def bert():
     return scale(transformers.BertModel(config))
 
 
+def bart():
+    torch.manual_seed(0)
+    config = transformers.BartConfig(
+        vocab_size=64, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=32,
+        decoder_ffn_dim=32, encoder_attention_heads=2, decoder_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    return scale(transformers.BartForConditionalGeneration(config))
+
+
 def sentences():
     return {"input_ids": torch.randint(64, (2, 5)), "attention_mask": torch.ones(2, 5).long()}
 
@@ -92,6 +102,33 @@ assert tokens == expected[: len(tokens)] and (len(tokens) == 24 or tokens[-1] ==
 """
 
 
+BART = "bart-for-conditional-generation"
+#: Compares generate.py, which runs both files, with PyTorch.
+PAIR = """
+import sys
+sys.path[:0] = ["{folder}"]
+import numpy as np
+import torch
+import transformers
+import generate
+
+model = transformers.BartForConditionalGeneration.from_pretrained("{source}")
+model.generation_config = transformers.GenerationConfig(
+    decoder_start_token_id=2, pad_token_id=1, bos_token_id=0
+)
+ids = np.random.default_rng(0).integers(3, 64, (3, 9))
+mask = np.ones_like(ids)
+mask[0, 6:] = 0
+expected = model.generate(
+    torch.tensor(ids), attention_mask=torch.tensor(mask), max_new_tokens=24, do_sample=False
+)
+actual = generate.generate(ids, 24, mask)
+assert len(actual[0]) > 4 and np.array_equal(actual, expected[:, 1:][:, : actual.shape[1]])
+other = generate.generate(ids, 24)
+assert not np.array_equal(other, actual), "the mask of the encoder has no effect"
+"""
+
+
 def read_section() -> str:
     return (
         PAGE.read_text(encoding="utf-8")
@@ -141,9 +178,34 @@ def test_add_writes_the_entry_and_the_interface(project: Path) -> None:
     assert "generate = { steps = 32, begin = 1, end = [2], padding = 0 }" in entry
     assert "axes.total = { max = 64 }" in entry
     _require_the_tokens_of_generate(project)
-    assert run_exporter(project, "add", "manifests/nets.py:bert").stderr.endswith(
-        "BertModel does not generate; add --input x=2x3, or use the component 'model'\n"
-    )
+    added = run_exporter(project, "add", "manifests/nets.py:bert", "--yes")
+    assert "bert/18/cpu: pass" in added.stdout, added.stdout + added.stderr
+    entry = (project / "manifests/bert.toml").read_text()
+    assert '{name = "attention_mask", shape = ["batch", "length"]' in entry
+    assert "axes.length = {max = 64}" in entry
+
+
+def test_add_writes_an_encoder_and_a_decoder_of_a_folder(project: Path) -> None:
+    if find_spec("transformers") is None:
+        pytest.skip("transformers is not installed; run `nox -s zoo -- --components`")
+    for path in (project / "manifests").glob("*.toml"):
+        path.unlink()
+    save = "import sys, nets; nets.bart().save_pretrained(sys.argv[1])"
+    command = [sys.executable, "-c", save, project / "bart"]
+    subprocess.run(command, check=True, cwd=project / "manifests", capture_output=True)
+    added = run_exporter(project, "add", "bart", "--yes")
+    assert f"{BART}/18/cpu: pass" in added.stdout, added.stdout + added.stderr
+    assert f"{BART}-encoder/18/cpu: pass" in added.stdout
+    assert run_exporter(project, "export").returncode == 0
+    published = run_exporter(project, "publish", "dist")  # the weights are not initial values
+    assert "2 files published" in published.stdout, published.stdout + published.stderr
+    folder = project / f"dist/{BART}/18"
+    assert (folder / "config.json").read_bytes() == (project / "bart/config.json").read_bytes()
+    assert not (folder / "genai_config.json").exists()
+    program = PAIR.format(source=project / "bart", folder=folder)
+    command = [sys.executable, "-c", program]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def _require_the_tokens_of_generate(project: Path) -> None:

@@ -422,7 +422,10 @@ COMPONENTS = (
     _pair(
         "transformers: the encoder of BART with other tokens",
         "`generate` encodes the tokens in another order",
-        failed(Stage.SOURCE, "`generate` has another cross_attention_cache.layers.0.keys"),
+        failed(
+            Stage.SOURCE,
+            "layers.0.keys than the encoder of its inputs",
+        ),
         part="encoder",
         kind="flipped",
     ),

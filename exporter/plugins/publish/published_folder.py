@@ -143,10 +143,8 @@ SUMS = "SHA256SUMS"
 EXAMPLE = "example.npz"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
 #: The files of `save_pretrained` that prepare inputs, or name tokens.
-_ASSET = re.compile(
-    r"(\w+_)?config\.json|tokenizer\..*|vocab\..*|merges\.txt|special_tokens_map\.json"
-    r"|\w+\.model|chat_template\..*"
-)
+_TEXTS = "tokenizer|vocab|merges|special_tokens_map|chat_template"
+_ASSET = re.compile(rf"(\w+_)?config\.json|({_TEXTS})\.\w+|\w+\.model")
 
 
 class Allowance(FrozenModel):
@@ -276,8 +274,7 @@ def copy_assets(candidate: Candidate, spec: ModelSpec, root: Path, folder: Path)
         if isinstance(size, int) and tokenizer.is_file():
             table = json.loads(tokenizer.read_text(encoding="utf-8"))
             added = [token["id"] + 1 for token in table.get("added_tokens", ())]
-            count = max([len(table["model"]["vocab"]), *added])
-            if count > size:
+            if (count := max([len(table["model"]["vocab"]), *added])) > size:
                 message = f"{config.parent.name}/tokenizer.json: has {count} tokens, the logits "
                 message += f"have {size} values; copy the tokenizer of this model there"
                 raise ExporterError(ExitCode.UNREADABLE, message)

@@ -87,9 +87,7 @@ def record(
 @click.argument("source")
 @click.option("--input", "inputs", multiple=True, help="NAME=SIZES:DTYPE, image=2x3x64x64.")
 @click.option("--call", default="", help="FILE.py:FUNCTION that returns the arguments.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Of transformers: a file or its folder."
-)
+@click.option("--config", type=click.Path(path_type=Path), help="File or folder of transformers.")
 @click.option("--init", multiple=True, help="NAME=VALUE, an argument of the class; repeatable.")
 @dry_run_option
 @yes_option

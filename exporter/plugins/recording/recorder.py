@@ -235,7 +235,7 @@ def _prepare(
 
 def _measure(id: str, staged: Source, stage: Path, context: Context) -> dict[str, Any]:
     """Return the facts of `measure_source`."""
-    _write_builder(id, staged, stage)
+    _load(id, "format = 1\n", staged, stage, context)  # writes the function of the source
     manifest = (stage / "entry.toml").relative_to(context.root).as_posix()
     spec = make_empty_spec(id, Location(file=manifest), ())
     spec = spec.model_copy(update={"source": staged.text, "init": dict(staged.init)})
@@ -278,18 +278,14 @@ def _prepare_generator(
 def _load(id: str, text: str, source: Source, stage: Path, context: Context) -> ModelSpec | str:
     """Return the contract of an entry in the temporary folder, or its problems."""
     (stage / "entry.toml").write_text(text, encoding="utf-8")
-    _write_builder(id, source, stage)
+    (stage / "models").mkdir(exist_ok=True)
+    if source.builder:
+        (stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
     try:
         folder = stage.relative_to(context.root).as_posix()
         return load_layers(context.root, manifests=folder).manifest.find_model(id)
     except ExporterError as error:
         return "; ".join(problem.message for problem in error.problems)
-
-
-def _write_builder(id: str, source: Source, stage: Path) -> None:
-    if source.builder:
-        (stage / "models").mkdir(exist_ok=True)
-        (stage / "models" / f"{id}.py").write_text(source.builder, encoding="utf-8")
 
 
 def _probe(spec: ModelSpec, observation: Observation, context: Context) -> ProbeResult:

@@ -241,9 +241,7 @@ def describe_with_function(
 def describe_configuration(
     source: str, config: Path, root: Path, environment: Mapping[str, str]
 ) -> Observation:
-    """Return the observation of `transformers:Model` with a configuration file, or its folder.
-
-    A folder that `save_pretrained` wrote can be the source, too: it names its class.
+    """Return the observation of `transformers:Model` or a folder, with a configuration.
 
     Raises:
         ExporterError: MANIFEST if the source is wrong or the configuration does not fit.

@@ -228,11 +228,7 @@ def describe_function(function: str, folder: str, names: list[str]) -> Observati
 
 
 def describe_transformers(name: str, config: str) -> Observation:
-    """Return a call of a model of transformers with a configuration, by its usual inputs.
-
-    Raises:
-        ExporterError: MANIFEST if the model has other inputs.
-    """
+    """Return the usual call of a class with a configuration; see `describe_usual_call`."""
     cls = getattr(importlib.import_module("transformers"), name)
     if cls.can_generate():
         return Observation(generates=True, class_file=str(inspect.getsourcefile(cls)))
