@@ -191,6 +191,13 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     }
 
 
+#: A script whose service keeps its output open.
+SERVICE = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "timeout", "message"),
     [
@@ -201,6 +208,7 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
             "no export was observed; the command exited with code 1",
         ),
         ("while True: pass", "2", "the command was killed"),
+        (SERVICE, "60", "made no call of torch.onnx.export"),
     ],
 )
 def test_a_script_without_an_export_has_a_message(
