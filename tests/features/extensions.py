@@ -31,14 +31,14 @@ SECTION = Section(
             name="an operator of a C++ extension",
             api="TORCH_LIBRARY, torch.ops.load_library, register_custom_op_symbolic",
             torch="1.4+",
-            model="library.py:Network",
+            model="",
             lines="""
 custom_ops = [
   { name = "tutorial_cpp::snake", symbolic = "snake.py:symbolic_snake" },
   { name = "tutorial_cpp.snake.default", translation = "snake.py:onnx_snake" },
 ]
 """,
-            rest='outputs = [{ name = "y", shape = ["batch", 3] }]',
+            rest='source = "library.py:Network"\noutputs = [{ name = "y", shape = ["batch", 3] }]',
             prepare=_compile,
             package="ninja",
             program="g++",
