@@ -83,6 +83,12 @@ def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(proj
     assert "net11/17..18/cpu" in comment
     assert "; code `E-worker`" in comment
     assert not list_annotations(run_exporter(project, "gate").stdout)
+    # What is only better blocks until it is accepted, and is no error.
+    run_exporter(project, "baseline")
+    write_uniform_results(project, Status.PASS)
+    better = run_exporter(project, "gate", **job)
+    assert better.returncode == 1
+    assert {line.split()[0] for line in list_annotations(better.stdout)} == {"::notice"}
 
 
 def test_a_gate_without_findings_writes_no_annotations(project: Path) -> None:
