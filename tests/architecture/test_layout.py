@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 import pytest
+
+from tests.architecture.test_prose import file_text
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "exporter"
@@ -106,6 +109,41 @@ def test_the_site_has_each_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert {page for page in pages if f": {page}\n" not in navigation} == set()
+
+
+#: Files of projects of users, in comments.
+EXAMPLES = {"ID.py", "NAME_driver.py", "bert.py", "models.py", "net.py", "sitecustomize.py"}
+#: `gate/finding.py` or `rules/`, in backticks.
+FILE_NAME = re.compile(r"`((?:[\w-]+/)*(?:[\w-]+\.py|[\w-]+/))`")
+
+
+def find_lost_names(text: str, files: set[str]) -> list[str]:
+    """Return the names of files and folders in a text that the repository does not have."""
+    names = {name for name in FILE_NAME.findall(text) if name.rpartition("/")[2] not in EXAMPLES}
+    return sorted(name for name in names if not any(f"/{name}" in f"/{file}/" for file in files))
+
+
+def test_comments_and_the_architecture_name_files_that_exist() -> None:
+    folders = (ROOT / each for each in ("exporter", "tests", "benchmarks", "templates"))
+    paths = (path for folder in folders for path in folder.rglob("*"))
+    files = {path.relative_to(ROOT).as_posix() for path in paths}
+    texts = {name(path): file_text(path) for path in PACKAGE.rglob("*.py")}
+    for page in ("docs/architecture.md", "docs/style.md", "CONTRIBUTING.md"):
+        texts[page] = (ROOT / page).read_text("utf-8")
+    lost = {key: names for key, text in texts.items() if (names := find_lost_names(text, files))}
+    assert not lost, "name the file that has it now"
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("see `gate/finding.py` and `finding.py`", []),
+        ("see `gate/findings.py` in `gates/`", ["gate/findings.py", "gates/"]),
+        ("`net.py` of a project, `finding.py:8`, gates/lost.py", []),
+    ],
+)
+def test_a_lost_file_is_found(text: str, lost: list[str]) -> None:
+    assert find_lost_names(text, {"exporter/gate/finding.py"}) == lost
 
 
 def find_at_import(module: str, seen: dict[str, str]) -> None:

@@ -389,7 +389,7 @@ def render_readme(
 
 
 def _list_masks(spec: ModelSpec) -> dict[str, tuple[str, int, list[Dim], list[Dim]]]:
-    """Return the mask of each output that has one; see `checks/comparison/masked_positions.py`."""
+    """Return the mask of each output that has one; see `checks/comparison/compare_outputs.py`."""
     inputs = {item.name: item for item in spec.inputs}
     return {
         output.name: (

@@ -2,7 +2,7 @@
 
 The model runs twice on the declared inputs, which shows if it is deterministic. It runs on other
 values of each input, which shows if the outputs depend on them. It runs in float64 on a few
-samples, which measures the rounding of float32 (see `float64.py`).
+samples, which measures the rounding of float32 (see `noise.py`).
 """
 
 from __future__ import annotations
