@@ -111,7 +111,7 @@ def list_allowed(path: Path) -> set[str]:
             allowed = ENTRY | {"SystemExit"}
         # The switch of private functions, and the record of the variables that a model reads.
         if path.name in {"guards.py", "opened_files.py"}:
-            allowed = WORKER | {"os.environ"}
+            allowed = WORKER | {"os.environ", "os.environb"}
     elif path == PACKAGE / "runtimes" / "drivers" / "server.py":  # the program of an environment
         allowed = WORKER
     elif "child" in (path.stem, path.parent.name) and path.is_relative_to(PACKAGE / "plugins"):
