@@ -9,6 +9,7 @@ torch comes from any index that pip is configured for, and each has other builds
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from pathlib import Path
 
@@ -298,6 +299,41 @@ def checks(session: nox.Session) -> None:
 def large(session: nox.Session) -> None:
     """Measure the memory of models of 2.2 and 4 GB by phase; `-- --sizes 0.6 --limit 2`."""
     Environment.run(session, "python", "-m", "benchmarks.large", *session.posargs)
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Build the wheel and the source archive twice into dist/; `-- v1.0.0` compares a tag."""
+    version = nox.project.load_toml(ROOT / "pyproject.toml")["project"]["version"]
+    if session.posargs and session.posargs != [f"v{version}"]:
+        session.error(f"the tag is {session.posargs[0]}, and pyproject.toml has {version}")
+    session.install("-c", "constraints.txt", "--only-binary", ":all:", BACKEND)
+    # All files in the archives have the time of the commit.
+    log = ("git", "log", "-1", "--format=%ct")
+    time = str(session.run(*log, silent=True, external=True)).strip()
+    env = {"SOURCE_DATE_EPOCH": time}
+    built = []
+    for folder in ("dist", session.create_tmp()):
+        shutil.rmtree(folder, ignore_errors=True)
+        arguments = ("build", "-t", "wheel", "-t", "sdist", "-d", folder)
+        session.run("python", "-m", "hatchling", *arguments, env=env)
+        files = sorted(Path(folder).iterdir())
+        built.append({each.name: each.read_bytes() for each in files})
+    if built[0] != built[1]:
+        session.error("two builds of one commit differ")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Check the files in dist/, and run the first hour with the wheel and the newest packages."""
+    (built,) = Path("dist").resolve().glob("*.whl")
+    session.install("twine==7.0.0", "check-wheel-contents==0.6.3")
+    session.run("twine", "check", "--strict", *map(str, Path("dist").iterdir()))
+    session.run("check-wheel-contents", str(built))
+    session.install(f"{built}[export]")
+    session.chdir(session.create_tmp())
+    for command in ("init", "export", "baseline", "gate", "publish dist --initial", "verify dist"):
+        session.run("exporter", *command.split())
 
 
 @nox.session

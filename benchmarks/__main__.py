@@ -13,7 +13,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmarks import cold, dask, divided, idle, more, shared, steps, touched, watch, week
+from benchmarks import (
+    cold,
+    dask,
+    divided,
+    idle,
+    more,
+    package,
+    shared,
+    steps,
+    touched,
+    watch,
+    week,
+)
 from benchmarks.figure import Section
 from benchmarks.measure import ROOT, Failed
 from exporter.core.files import write_text
@@ -30,6 +42,7 @@ BENCHMARKS: dict[str, Callable[..., Section]] = {
     "shared": shared.measured,
     "dask": dask.measured,
     "week": week.measured,
+    "package": package.measured,
 }
 _HEAD = """\
 # Benchmarks

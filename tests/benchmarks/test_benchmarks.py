@@ -49,7 +49,7 @@ def test_a_section_replaces_only_the_one_of_its_name() -> None:
     assert "| c |" in again
     assert "| a |" not in again
     names = ["cold", "more", "divided", "idle", "touched", "watch", "steps", "shared"]
-    assert list(BENCHMARKS) == [*names, "dask", "week"]
+    assert list(BENCHMARKS) == [*names, "dask", "week", "package"]
 
 
 def test_memory_is_divided_into_phases_and_drawn() -> None:

@@ -20,6 +20,7 @@ from exporter.cache.states import hash_source
 from exporter.checks.validity_checks import BUILD_PREFIX
 from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute, prepend_to_path
+from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec, StateNames
 from exporter.records.record import Stage, Status
@@ -314,6 +315,8 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
         if can_fork():
             other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
         model = load_model(spec, root)
+        if not IS_LINUX:
+            other = compute_in_fork(lambda: digest_weights(load_model(spec, root)))
         is_drawn = is_drawn or _has_drawn(spec.seed)
     first = digest_weights(model) if other is not None else {}
     names = dict.fromkeys((*first, *(other or ())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,19 @@ from typing import Any
 import torch
 
 from exporter.checks.validity_checks import HISTORY_PREFIX, WEIGHTS_PREFIX
+from exporter.core.errors import ExporterError
+from exporter.core.import_object import prepend_to_path
+from exporter.core.system import IS_LINUX
 from exporter.core.text import join_names
 from exporter.manifest import ModelSpec
+from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.worker.inputs.input_sets import InputSet
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.model.source_loader import Model, digest_weights
+from exporter.worker.model.call_objects import wrap_with_call_objects
+from exporter.worker.model.source_loader import Model, digest_weights, load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
+from exporter.worker.process.setup import keep_one_thread
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     Outputs,
@@ -189,11 +196,15 @@ def call_in_reverse(
     """Call a copy of the model with other inputs, then with the declared ones.
 
     Returns:
-        None if this process cannot be forked, or if the fork ended.
+        None if this process cannot be forked, or if the fork ended. Without the parts of Linux, a
+        new process builds the model again.
     """
-    if not can_fork():
+    if not IS_LINUX:
+        result = _call_in_process(spec, root, sets)
+    elif can_fork():
+        result = compute_in_fork(lambda: _call_model(model, spec, root, sets))
+    else:
         return None
-    result = compute_in_fork(lambda: _call_model(model, spec, root, sets))
     if result is None:
         return None
     outputs, error, weights, values = result
@@ -203,6 +214,29 @@ def call_in_reverse(
         changed_weights=tuple(weights),
         changed_values=tuple(values),
     )
+
+
+def _call_in_process(spec: ModelSpec, root: Path, sets: Sequence[InputSet]) -> Any:
+    function = f"{__name__}:write_reversed_calls"
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "result.pt"
+        arguments = {"spec": spec, "root": root.resolve(), "sets": sets, "target": target}
+        try:
+            call_in_child(function, arguments, bool, None)
+        except (ChildFailure, ExporterError):
+            return None
+        return torch.load(target)
+
+
+def write_reversed_calls(
+    spec: ModelSpec, root: Path, sets: tuple[InputSet, ...], target: Path
+) -> bool:
+    """Write the result of `_call_model` with a new build of the model, in a new process."""
+    prepend_to_path(root)
+    keep_one_thread()
+    model = wrap_with_call_objects(load_model(spec, root), spec, root)
+    torch.save(_call_model(model, spec, root, sets), target)
+    return True
 
 
 def _call_model(
