@@ -250,10 +250,11 @@ def describe_configuration(
     file = file / "config.json" if file.is_dir() else file
     if not file.is_file() or not file.is_relative_to(root):
         raise _wrong(f"{os.path.relpath(file)}: is no file of the project; copy it there")
+    named = source
     if Path(source).is_dir():
-        names = json.loads(file.read_text(encoding="utf-8")).get("architectures") or ["?"]
-        source = f"transformers:{names[0]}"
-    module, _, name = source.partition(":")
+        with suppress(ValueError, LookupError, TypeError):  # it names no class
+            named = f"transformers:{json.loads(file.read_bytes())['architectures'][0]}"
+    module, _, name = named.partition(":")
     if module != "transformers" or not name.isidentifier():
         message = "needs a class of transformers, such as `transformers:BertModel --config FOLDER`"
         raise _wrong(f"{source}: {message}")

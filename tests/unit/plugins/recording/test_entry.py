@@ -11,6 +11,7 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.core.errors import ExporterError
 from exporter.manifest.loader import load_layers
 from exporter.plugins.recording.entry import choose_fill, choose_id, format_entry, update_entry
 from exporter.plugins.recording.observation import (
@@ -24,7 +25,12 @@ from exporter.plugins.recording.observation import (
     ScriptRun,
     merge_observations,
 )
-from exporter.plugins.recording.sources import Source, list_sources, runs_code
+from exporter.plugins.recording.sources import (
+    Source,
+    describe_configuration,
+    list_sources,
+    runs_code,
+)
 
 NET = "class Net:\n    def forward(self, x): ...\n"
 IMAGE = ObservedTensor(at="args[0]", name="x", dtype="float32", shape=(2, 3), low=-2.0, high=2.0)
@@ -288,3 +294,23 @@ def test_an_input_without_a_name_in_the_entry_is_no_difference() -> None:
     probe = ProbeResult(inputs=(("n", 3),), outputs=(output,))
     recorded = format_entry("net", observation, Source(text="../net.py:Net"), probe, "/manifests")
     assert update_entry(entry, "net", recorded, observation, (17,)) == (entry, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "source", "message"),
+    [
+        (None, "net", "net/config.json: is no file of the project; copy it there"),
+        ('{"architectures":', "net", "net: needs a class of transformers, such as"),
+        ('{"model_type": "llama"}', "net", "net: needs a class of transformers, such as"),
+        ('{"architectures": ["A"]}', "torch:A", "torch:A: needs a class of transformers"),
+    ],
+)
+def test_a_folder_names_its_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str | None, source: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net").mkdir()
+    if config:
+        (tmp_path / "net/config.json").write_text(config)
+    with pytest.raises(ExporterError, match=f"^{message}"):
+        describe_configuration(source, Path("net"), tmp_path, {})
