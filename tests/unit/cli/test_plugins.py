@@ -145,6 +145,7 @@ def test_a_runtime_of_another_package_runs_a_file(packages: Installer, tmp_path:
     session = open_session(subject.path, Device(name=DeviceName("own"), runtime="own"))
     (output,) = session.run({"x": np.ones((2, 3), np.float32)})
     np.testing.assert_array_equal(output, np.full((2, 3), 2, np.float32))
+    assert session.output_names == ("y",)
     assert PlacementCheck()(subject, session, "own").status is Status.PASS
 
 

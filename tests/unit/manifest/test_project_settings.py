@@ -72,16 +72,12 @@ def test_every_key(tmp_path: Path) -> None:
     assert manifest.find_model("net").tolerance.by_device["fast"].rtol == 0.0
 
 
-def test_a_list_sets_the_default_devices(tmp_path: Path) -> None:
-    manifest = _load(tmp_path, "[tool.exporter]\ndefault_devices = ['reference']\n")
-    assert manifest.find_model("net").devices == ("reference",)
-
-
-def test_the_devices_of_an_entry_win(tmp_path: Path) -> None:
-    manifest = _load(
-        tmp_path, "[tool.exporter]\ndefault_devices = ['cuda']\n", "devices = ['cpu']\n"
-    )
-    assert manifest.find_model("net").devices == ("cpu",)
+@pytest.mark.parametrize(("entry", "device"), [("", "cuda"), ("devices = ['cpu']\n", "cpu")])
+def test_the_devices_of_an_entry_precede_the_default(
+    entry: str, device: str, tmp_path: Path
+) -> None:
+    manifest = _load(tmp_path, "[tool.exporter]\ndefault_devices = ['cuda']\n", entry)
+    assert manifest.find_model("net").devices == (device,)
 
 
 def test_another_folder_of_manifests(tmp_path: Path) -> None:
@@ -216,23 +212,15 @@ def test_the_keys_have_their_lines(tmp_path: Path) -> None:
     engine = load(tmp_path, 'kind = "dask"\nscheduler = "tls://10.0.0.1:8786"')
     assert (engine.kind, engine.scheduler) == ("dask", "tls://10.0.0.1:8786")
     assert engine.lines == {"kind": 2, "scheduler": 3}
-    local = load(tmp_path / "local", "")
-    assert (local.kind, local.cluster) == ("local", "")
 
 
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
         ('kind = "daks"', "engine.kind: expected 'local' or 'dask', got "),
-        (
-            'scheduler = "10.0.0.1"',
-            "engine.scheduler: expected the address of a scheduler",
-        ),
+        ('scheduler = "10.0.0.1"', "engine.scheduler: expected the address of a scheduler"),
         ('scheduler = "tcp://me@host:1"', "engine.scheduler: expected the address of a scheduler"),
-        (
-            'cluster = "make"',
-            "engine.cluster: expected a function of the project, such",
-        ),
+        ('cluster = "make"', "engine.cluster: expected a function of the project, such"),
         ('cluster = "../c.py:make"', "engine.cluster: expected a function of the project"),
         ("workers = 2", "engine.workers: is not valid here; use `jobs` of [tool.exporter]"),
         ('sheduler = "tcp://h:1"', "scheduler"),

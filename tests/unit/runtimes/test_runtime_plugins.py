@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from onnx import parser
@@ -46,16 +45,6 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def save(folder: Path) -> Path:
     onnx.save(parser.parse_model(DOUBLE), folder / "18.onnx")
     return folder / "18.onnx"
-
-
-@pytest.mark.usefixtures("plugin")
-def test_a_plugin_opens_a_session(tmp_path: Path) -> None:
-    session = open_session(save(tmp_path), DEVICE)
-    (output,) = session.run({"x": np.ones((2, 3), np.float32)})
-    np.testing.assert_array_equal(output, np.full((2, 3), 2, np.float32))
-    assert session.output_names == ("y",)
-    assert session.placement is not None
-    assert session.placement.requested == "cpu"
 
 
 @pytest.mark.usefixtures("plugin")
