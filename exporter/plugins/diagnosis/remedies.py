@@ -258,16 +258,16 @@ def _list_changed_entries(
     for axis, factor in product(spec.free_axes, range(2, 33)):
         size, *others = [sample.axes.get(axis.name, 1) for sample in reference.samples]
         sizes = {other for other in others if other % factor == 0 and other != size}
-        # A trace has the number of the example; torch.export may have a condition on its remainder.
         is_mentioned = route.exporter == "dynamo" and re.search(rf"\b{axis.name}=\d", text)
         if is_mentioned and size % factor == 0 and len(sizes) > 1:
             narrow = axis.model_copy(update={"multiple_of": factor})
             setting = f"axes.{axis.name} = {{ example = {size}, multiple_of = {factor} }}"
-            axes = tuple(narrow if each == axis else each for each in spec.axes)
-            changes[f"{setting}, which promises less"] = {"axes": axes}
+            axes = {"axes": tuple(narrow if each == axis else each for each in spec.axes)}
+            changes[f"{setting}, which promises less"] = axes
     for setting, change in changes.items():
         other = spec.model_copy(update=change)
-        inputs = {item.name: context.inputs[item.name] for item in other.inputs}
+        names = [item.name for item in other.inputs]
+        inputs = {name: each for name, each in context.inputs.items() if name in names}
         new = replace(context, spec=other, inputs=inputs)
         export = partial(export_variant, new, folder, route.exporter, route.capture)
         yield _Experiment(setting, context.opset, export, change)
@@ -277,10 +277,8 @@ def _run(experiment: _Experiment, context: ExportContext, check_context: CheckCo
     """Return the sentence if the file passes, else ""; it says all that the file loses."""
     setting, opset, export, change = experiment
     spec = check_context.spec.model_copy(update=change)
-    positions = [
-        index for index, item in enumerate(check_context.spec.inputs) if item in spec.inputs
-    ]
-    names = {f"input_{index}.pb": f"input_{new}.pb" for new, index in enumerate(positions)}
+    old = [n for n, item in enumerate(check_context.spec.inputs) if item in spec.inputs]
+    names = {f"input_{index}.pb": f"input_{new}.pb" for new, index in enumerate(old)}
     factors = {axis.name: axis.multiple_of for axis in spec.free_axes}
     samples = tuple(
         sample
