@@ -330,10 +330,6 @@ class StoredRecords:
             self._models[model] = FolderRecords(self.build.model_folder(model))
         return self._models[model]
 
-    def list_models(self) -> list[str]:
-        """Return the models with a folder, also those of earlier manifests."""
-        return sorted(path.parent.name for path in self.build.path.glob("[!.]*/records"))
-
     def replace_model(
         self,
         model: str,

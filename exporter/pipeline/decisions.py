@@ -415,8 +415,8 @@ def _find_former_name(model: str, stored: StoredRecords, validator: RecordValida
     if stored.get_model(model).by_cell:
         return model
     entry = validator.fingerprints.get_model_parts(model)[ENTRY]
-    current = {spec.id for spec in validator.manifest.models}
-    for former in (name for name in stored.list_models() if name not in current):
+    names = {path.parent.name for path in stored.build.path.glob("[!.]*/records")}
+    for former in sorted(names - {spec.id for spec in validator.manifest.models}):
         records = stored.get_model(former).by_cell.values()
         if any(record.fingerprint.get(ENTRY) == entry for record in records):
             return former
