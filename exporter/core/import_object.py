@@ -99,6 +99,17 @@ class _SourceOnlyLoader(SourceFileLoader):
         return code
 
 
+_read_cached_code = SourceFileLoader.get_code
+
+
+def _read_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+    """Return the code of a module that another one loads by its path."""
+    path = loader.get_filename(fullname)
+    if path.startswith(tuple(map(str, _list_installed_folders()))) or _is_installed(path):
+        return _read_cached_code(loader, fullname)
+    return loader.source_to_code(loader.get_data(path), path)
+
+
 def ignore_project_bytecode() -> None:
     """Make Python use bytecode of installed packages only, from now on."""
     if _make_finder in sys.path_hooks:
@@ -109,6 +120,8 @@ def ignore_project_bytecode() -> None:
     importlib.invalidate_caches()
     _list_installed_folders()  # it may import a module, which would call the new hook
     sys.path_hooks.insert(0, _make_finder)
+    # Modules that are loaded by their path have no finder.
+    SourceFileLoader.get_code = _read_code  # type: ignore[assignment, method-assign]
     for folder in list(sys.path_importer_cache):
         if not _is_installed(folder):
             sys.path_importer_cache.pop(folder, None)

@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 60_115,
-    "lines of tests": 72_934,
+    "lines of the package": 60_128,
+    "lines of tests": 72_945,
     "files": 260,
     "packages": 49,
     "modules below 60 lines": 11,
     "lines of imports in 1,000 lines": 77,
-    "private functions called once, in 1,000 functions": 176,
+    "private functions called once, in 1,000 functions": 177,
 }
 
 

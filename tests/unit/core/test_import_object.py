@@ -21,6 +21,14 @@ def forward():
     from pack import late
     return ({value}, late.VALUE)
 """
+#: A module that loads another one by its path.
+PLACED = """
+from importlib import util
+specification = util.spec_from_file_location("other", __file__.replace("placed", "net"))
+net = util.module_from_spec(specification)
+specification.loader.exec_module(net)
+forward = net.forward
+"""
 
 
 def load(folder: Path, source: str) -> str:
@@ -42,6 +50,7 @@ def write_source(folder: Path, value: int) -> None:
     (folder / "pack").mkdir(exist_ok=True)
     texts = {
         "net.py": NET.format(value=value),
+        "placed.py": PLACED,
         "no-name.py": NET.format(value=value),
         "pack/__init__.py": "",
         "pack/late.py": f"VALUE = {value}\n",
@@ -51,7 +60,9 @@ def write_source(folder: Path, value: int) -> None:
         os.utime(folder / name, (10**9, 10**9))
 
 
-@pytest.mark.parametrize("source", ["net.py:forward", "net:forward", "no-name.py:forward"])
+@pytest.mark.parametrize(
+    "source", ["net.py:forward", "net:forward", "no-name.py:forward", "placed.py:forward"]
+)
 def test_an_edit_within_a_second_is_seen(tmp_path: Path, source: str) -> None:
     write_source(tmp_path, 1)
     assert load(tmp_path, source) == "(1, 1)"
