@@ -298,13 +298,16 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
             values |= {key: tomli.loads(f"value = {value}")["value"]}
         except tomli.TOMLDecodeError:
             values[key] = value  # a text without quotes
+    folders: tuple[str, ...] = ()
     if location.endswith(".py"):
         file: Path | None = Path(location).absolute().resolve()
         if file is None or not file.is_file():
             raise _wrong(f"{location}: no such file; pass its path from this folder")
         if not file.is_relative_to(root):
             raise _wrong(f"{location}: is outside the project {root}; pass its folder with --root")
-        module = ".".join(file.relative_to(root).with_suffix("").parts)
+        module, folders = file.stem, (str(file.parent),)
+        if (file.parent / "__init__.py").is_file():  # its imports may be relative
+            module = ".".join(file.relative_to(root).with_suffix("").parts)
     else:
         file, module = find_module_file(location, [str(root)]), location
     parameters: list[str] = []
@@ -315,7 +318,8 @@ def _read_source(source: str, init: Sequence[str], root: Path) -> tuple[Construc
         if "no definition" in str(error) and location.endswith(".py"):
             raise _wrong(f"{source}: {error}") from error
     path = str(file) if file else ""
-    return Construction(module=module, file=path, name=name, init=values), parameters
+    made = Construction(module=module, file=path, name=name, init=values, folders=folders)
+    return made, parameters
 
 
 def _call(

@@ -28,6 +28,7 @@ from exporter.plugins.recording.observation import (
 from exporter.plugins.recording.sources import (
     Source,
     describe_configuration,
+    describe_source,
     list_sources,
     runs_code,
 )
@@ -168,6 +169,29 @@ def list_texts(root: Path, observation: Observation) -> list[str]:
         if each.builder:
             ast.parse(each.builder)
     return [each.text for each in list_sources(observation, "net", root, root / "manifests")]
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("net.py", "net:Net"),
+        ("manifests/net.py", "net.py:Net"),
+        ("manifests/inner/net.py", "inner/net.py:Net"),
+        ("tools/net.py", "../tools/net.py:Net"),
+        ("acme/net.py", "acme.net:Net"),  # a package
+    ],
+)
+def test_add_writes_the_path_of_a_file(
+    file: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("class Net:\n    def forward(self, x):\n        return x\n")
+    if file.startswith("acme"):
+        (tmp_path / "acme/__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    observation = describe_source(f"{file}:Net", ["x=2x3"], [], tmp_path)
+    first, *_ = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+    assert first.text == source
 
 
 def test_the_source_is_the_class_if_an_import_finds_it(tmp_path: Path) -> None:
