@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,7 @@ def _explain(table: type[Table], key: str, field: Mapping[str, Any]) -> str:
 
 def _get_owner(table: type[Table], key: str) -> type | None:
     """Return the class that declares the key of a table."""
-    classes = (base for base in table.__mro__ if key in base.__dict__.get("__annotations__", {}))
-    return next(classes, None)
+    return next((base for base in table.__mro__ if key in get_annotations(base)), None)
 
 
 def _format_type(node: Any, common: bool) -> str:
