@@ -129,17 +129,15 @@ assert not np.array_equal(other, actual), "the mask of the encoder has no effect
 """
 
 
-def read_section() -> str:
-    return (
-        PAGE.read_text(encoding="utf-8")
-        .partition("## Models that generate")[2]
-        .partition("\n## ")[0]
-    )
+def read_sections() -> str:
+    """Return the sections about models that generate and about components."""
+    page = PAGE.read_text(encoding="utf-8")
+    return page.partition("## Models that generate")[2].partition("## Files that another")[0]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    entries = re.findall(r"```toml\n(.*?)```", read_section(), re.DOTALL)
+    entries = re.findall(r"```toml\n(.*?)```", read_sections(), re.DOTALL)
     write_project(tmp_path, {"nets.py": NETS})
     entry, interface, component = entries
     (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{component}")
