@@ -16,10 +16,9 @@ from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
-from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import check_out, list_changed_files
 from exporter.core.system import count_cores
-from exporter.jobs import Announcement
 from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
 from exporter.manifest.resolved.keys import EngineKind
 from exporter.manifest.resolved.model import ExporterName
@@ -89,6 +88,7 @@ class ExportOptions:
             before_wait=partial(preload_pages, manifest.project),
             force=self.force,
             thorough=self.thorough,
+            fail_fast=self.fail_fast,
             store=store,
             environment=environment,
             read_sizes=partial(_count_accepted_nodes, manifest),
@@ -241,41 +241,6 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     return BuildPlan(plan=selected, decisions=decisions, notes=notes)
 
 
-class FailFastObserver(BuildObserver):
-    """Forwards all events, and stops the build after the first model with a red cell."""
-
-    def __init__(self, observer: BuildObserver) -> None:
-        self._observer = observer
-        self._red: CellId | None = None
-        self._is_stopping = False
-
-    def on_decisions(self, decisions: Decisions) -> None:
-        self._observer.on_decisions(decisions)
-
-    def on_announcement(self, announcement: Announcement) -> None:
-        self._observer.on_announcement(announcement)
-
-    def on_note(self, message: str) -> None:
-        self._observer.on_note(message)
-
-    def on_cell_done(self, record: Record) -> None:
-        """Store the first red cell."""
-        self._observer.on_cell_done(record)
-        if record.status.is_red and self._red is None:
-            self._red = record.cell
-
-    def on_model_done(self, model: str) -> None:
-        """Forward the event.
-
-        Raises:
-            StoppedByFailure: once, if the model has a red cell.
-        """
-        self._observer.on_model_done(model)
-        if self._red and self._red.model == model and not self._is_stopping:
-            self._is_stopping = True  # the engine reports the models that it ends
-            raise StoppedByFailure(str(self._red))
-
-
 _DASK = "dask"
 #: The engines of plugins.
 _ENGINES = {_DASK: "exporter.plugins.cluster.dask_engine:DaskEngine"}
@@ -356,8 +321,6 @@ def export(
         KeyboardInterrupt: after the finished cells were stored.
         StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
     """
-    if options.fail_fast:
-        observer = FailFastObserver(observer)
     started = (
         0
         if options.build

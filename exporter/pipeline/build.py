@@ -16,7 +16,7 @@ from exporter.cache.states import (
     read_variables,
     split_listing,
 )
-from exporter.core.errors import ExporterError
+from exporter.core.errors import ExporterError, StoppedByFailure
 from exporter.core.files import read_regular_file, write_text
 from exporter.core.text import join_lines, pluralize
 from exporter.environments import (
@@ -150,10 +150,15 @@ def _export_toolchain(
 
 
 def _report_model(context: ToolchainContext, model: str, cells: Iterable[PlannedCell]) -> None:
+    red = []
     for planned in cells:
         if planned.cell.model == model and (record := context.stored.get(planned.cell)):
-            context.observer.on_cell_done(context.validator.apply_expectations(record))
+            record = context.validator.apply_expectations(record)
+            context.observer.on_cell_done(record)
+            red += [record.cell] if record.status.is_red else []
     context.observer.on_model_done(model)
+    if context.options.fail_fast and red:
+        raise StoppedByFailure(str(red[0]))
 
 
 def _write_unavailable(
@@ -190,6 +195,7 @@ def run_plan(
         ExporterError: ENVIRONMENT, if workers cannot run, another run has locked the build folder,
             or a folder is a symlink.
         KeyboardInterrupt: after finished results were put in place and written to `results.json`.
+        StoppedByFailure: the same, with `fail_fast` after the first model with a red cell.
     """
     build = BuildFolder.from_project(manifest.project)
     validator = RecordValidator(manifest, today)
@@ -228,7 +234,8 @@ def run_plan(
                 )
                 tasks = make_tasks(jobs, costs, build, engine.workers, options.read_sizes)
                 writer = StoreWriter(manifest, today, store)
-                Supervisor(manifest, plan, stored, validator, observer, writer).run(engine, tasks)
+                supervisor = Supervisor(manifest, plan, stored, validator, observer, writer)
+                supervisor.run(engine, tasks, fail_fast=options.fail_fast)
             if len(to_build) < len(decisions.to_run):
                 context = ToolchainContext(
                     project=manifest.project,

@@ -313,6 +313,8 @@ class BuildOptions:
     """Run all selected cells."""
     thorough: bool = False
     """Prove all selected cells thoroughly."""
+    fail_fast: bool = False
+    """Stop after the first model with a red cell."""
     store: Store | None = None
     """The store for finished cells, or None."""
     environment: Mapping[str, str] = field(default_factory=dict)

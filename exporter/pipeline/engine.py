@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,10 +60,7 @@ class JobResult:
 
 
 class JobEvents(Protocol):
-    """Receives the events of jobs, in the thread that called `Engine.run`.
-
-    An engine only reports how a job ended. The receiver decides about the cells.
-    """
+    """Receives the events of running jobs, in the thread that iterates over `Engine.run`."""
 
     def on_announcement(self, announcement: Announcement) -> None:
         """Handle the start of a stage."""
@@ -71,12 +68,12 @@ class JobEvents(Protocol):
     def on_record(self, record: Record) -> None:
         """Handle a finished cell, when the worker has announced the next one."""
 
-    def on_job_end(self, result: JobResult) -> Task | None:
-        """Handle the end of a job, and return a task to run next, or None."""
-
 
 class Engine(Protocol):
-    """Runs jobs, each in its own process."""
+    """Runs jobs, each in its own process.
+
+    An engine only reports how a job ended. The caller decides about the cells.
+    """
 
     @property
     def workers(self) -> int:
@@ -86,12 +83,23 @@ class Engine(Protocol):
     def local_workers(self) -> int:
         """The number of jobs that this machine can run in parallel, for other exports."""
 
-    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
-        """Run all tasks and those that `events` returns. No process is left behind.
+    def run(self, tasks: deque[Task], events: JobEvents) -> Generator[JobResult, None, None]:
+        """Yield each job as it ends. The caller may add tasks to the left, which run next.
+
+        No process is left behind, also if the caller closes the generator.
 
         Raises:
-            KeyboardInterrupt: after all running jobs were ended and reported.
+            KeyboardInterrupt: after all running jobs were ended and yielded; see `end_jobs`.
         """
+
+
+def end_jobs(
+    results: Generator[JobResult, None, None], interrupt: KeyboardInterrupt
+) -> Iterator[JobResult]:
+    """End the running jobs of an engine and yield them, unless the engine did this itself."""
+    with suppress(KeyboardInterrupt):
+        yield results.throw(interrupt)
+        yield from results
 
 
 #: Bytes. An endless output must not fill the disk, and only the end of a log is needed.
@@ -166,25 +174,23 @@ class LocalEngine:
         """The same number: all jobs run on this machine."""
         return self._workers
 
-    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
-        waiting = deque(tasks)
+    def run(self, tasks: deque[Task], events: JobEvents) -> Generator[JobResult, None, None]:
         running: list[_RunningJob] = []
         try:
-            while waiting or running:
-                self._start_waiting(running, waiting)
+            while tasks or running:
+                self._start_waiting(running, tasks)
                 self._starter.sleep(_POLL_INTERVAL)
                 for job in tuple(running):
                     job.monitor.report_news(events)
                     if result := job.poll():
                         running.remove(job)
-                        # Before the event is handled: the next job runs meanwhile.
-                        self._start_waiting(running, waiting)
-                        if task := events.on_job_end(result):
-                            waiting.appendleft(task)
+                        # Before the result is handled: the next job runs meanwhile.
+                        self._start_waiting(running, tasks)
+                        yield result
         except KeyboardInterrupt:
             _terminate(running)
             for job in running:
-                events.on_job_end(job.make_result(ExitKind.INTERRUPTED, 0))
+                yield job.make_result(ExitKind.INTERRUPTED, 0)
             raise
         finally:
             for job in running:

@@ -16,15 +16,16 @@ import re
 import shutil
 import signal
 import sysconfig
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
 import exporter
 from exporter.cache.states import list_package_folders
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.files import PROJECT_LIMIT, open_regular_file, read_regular_file
 from exporter.core.text import (
     is_out_of_memory,
@@ -44,7 +45,7 @@ from exporter.pipeline.build_folder import (
     repair_folder,
 )
 from exporter.pipeline.decisions import Decisions, RecordValidator, StoreWriter
-from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task
+from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task, end_jobs
 from exporter.pipeline.schedule import make_opset_jobs
 from exporter.planning.plan import Plan
 from exporter.processes.child_call import describe_exit
@@ -298,7 +299,7 @@ class BuildObserver:
 
 
 class Supervisor:
-    """Handles the events of an engine."""
+    """Decides the cells of ended jobs."""
 
     def __init__(
         self,
@@ -318,25 +319,34 @@ class Supervisor:
         self._store_writer = store_writer
         self._split_jobs = SplitJobs(())
         self._reported: set[CellId] = set()
+        #: The red cells of the models in place.
+        self._red: list[CellId] = []
         #: Seconds of all workers by folder: retries share the time limit of the model.
         self._used_seconds: Counter[str] = Counter()
         self._lost_folders: Counter[str] = Counter()
         self._postponed: dict[str, list[CellId]] = {}
 
-    def run(self, engine: Engine, tasks: Sequence[Task]) -> None:
+    def run(self, engine: Engine, tasks: Sequence[Task], *, fail_fast: bool = False) -> None:
         """Run the tasks and the tasks that follow them.
 
         Raises:
             ExporterError: ENVIRONMENT, if a worker found that its environment is unusable.
             KeyboardInterrupt: after finished results were put in place.
+            StoppedByFailure: the same, with `fail_fast` after the first model with a red cell.
         """
-        self._split_jobs = SplitJobs(tasks)
-        try:
-            engine.run(tasks, self)
-        except KeyboardInterrupt:
-            for ended in self._split_jobs.list_incomplete():
-                self._finish(ended, interrupted=True)
-            raise
+        self._split_jobs, queue = SplitJobs(tasks), deque(tasks)
+        with closing(engine.run(queue, self)) as results:
+            try:
+                for result in results:
+                    queue.extendleft(self._accept(result))
+                    if fail_fast and self._red:
+                        raise StoppedByFailure(str(self._red[0]))
+            except KeyboardInterrupt as interrupt:
+                for result in end_jobs(results, interrupt):
+                    self._accept(result)
+                for ended in self._split_jobs.list_incomplete():
+                    self._finish(ended, interrupted=True)
+                raise
 
     def on_announcement(self, announcement: Announcement) -> None:
         self._observer.on_announcement(announcement)
@@ -347,11 +357,11 @@ class Supervisor:
             self._reported.add(record.cell)
             self._observer.on_cell_done(self._validator.apply_expectations(record))
 
-    def on_job_end(self, result: JobResult) -> Task | None:
+    def _accept(self, result: JobResult) -> list[Task]:
         """Decide the cells of a job.
 
         Returns:
-            A task for the remaining cells, or None.
+            The task for the remaining cells, if there are any.
 
         Raises:
             ExporterError: ENVIRONMENT, if the worker found that its environment is unusable.
@@ -381,10 +391,10 @@ class Supervisor:
         if result.exit_kind is not ExitKind.SERVER_END:
             self._used_seconds[job.folder] += math.ceil(result.seconds)
         if verdict.retry:
-            return self._make_task(restrict_job(job, verdict.retry))
+            return [self._make_task(restrict_job(job, verdict.retry))]
         interrupted = result.exit_kind is ExitKind.INTERRUPTED
         ended = self._split_jobs.add_ended(job, records)
-        return self._finish(ended, interrupted=interrupted) if ended else None
+        return self._finish(ended, interrupted=interrupted) if ended else []
 
     def _handle_lost_folder(self, result: JobResult, records: FolderRecords) -> JobResult:
         """Return the end of a job whose folder was removed, by its own model or by another one."""
@@ -412,18 +422,18 @@ class Supervisor:
         remaining = job.spec.timeout - self._used_seconds[job.folder]
         return Task(job=job, seconds=max(remaining, 1.0))
 
-    def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> Task | None:
+    def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> list[Task]:
         """Put the results of a model in place.
 
         Returns:
-            A task for cells that cannot be carried over or were postponed, or None.
+            The task for cells that cannot be carried over or were postponed, if there are any.
         """
         job = ended[0][0]
         model = job.spec.id
         fresh, dropped = join_folders([records for _, records in ended])
         postponed = [] if interrupted else self._postponed.pop(model, [])
         if not fresh.by_cell and not postponed:
-            return None  # interrupted before the first cell
+            return []  # interrupted before the first cell
         old = self._stored.get_model(model)
         mark_flaky(old, fresh)
         built = tuple(fresh.by_cell.values())
@@ -441,11 +451,13 @@ class Supervisor:
                 del self._used_seconds[folder]
             opsets = make_opset_jobs(self._project, again, {})
             update = {"folder": folder, "opsets": opsets, "part": 0}
-            return self._make_task(job.model_copy(update=update))
+            return [self._make_task(job.model_copy(update=update))]
         if count := sum(record.cell in self._planned for record in dropped):
             self._observer.on_note(f"{model}: {count} earlier results are stale and were dropped")
         self._stored.replace_model(model, fresh, self._store_writer.adopt)
         if note := self._store_writer.put(built, fresh.folder):
             self._observer.on_note(note)
         self._observer.on_model_done(model)
-        return None
+        judged = map(self._validator.apply_expectations, built)
+        self._red += [record.cell for record in judged if record.status.is_red]
+        return []

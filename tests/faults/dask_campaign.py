@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.api.export_run import FailFastObserver
 from exporter.manifest import EngineSettings
 from exporter.pipeline.build import run_plan
+from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
 from exporter.plugins.cluster.dask_engine import DaskEngine
 from exporter.records.record import Status
@@ -49,10 +49,16 @@ def run(root: Path, address: str, *, fail_fast: bool = False) -> BuildLog:
     """Build the project of `campaign.make_project` on a cluster."""
     manifest = campaign.read_manifest(root)
     log = BuildLog()
-    observer = FailFastObserver(log) if fail_fast else log
     settings = EngineSettings(kind="dask", scheduler=address)
     engine = DaskEngine(manifest.project, settings, {}, log.on_note, 1)
-    run_plan(manifest, make_plan(manifest), engine, observer, campaign.TODAY)
+    run_plan(
+        manifest,
+        make_plan(manifest),
+        engine,
+        log,
+        campaign.TODAY,
+        BuildOptions(fail_fast=fail_fast),
+    )
     return log
 
 

@@ -8,7 +8,9 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from exporter.pipeline.engine import (
     JobResult,
     LocalEngine,
     Task,
+    end_jobs,
 )
 from exporter.processes import (
     ForkServerStarter,
@@ -101,9 +104,14 @@ class EventLog:
     def on_record(self, record: Record) -> None:
         self.records.append(str(record.cell))
 
-    def on_job_end(self, result: JobResult) -> Task | None:
-        self.results.append(result)
-        return self._choose_next(result)
+    def run(self, engine: LocalEngine, tasks: Iterable[Task]) -> None:
+        """Run the tasks and those that `choose_next` adds."""
+        queue = deque(tasks)
+        with closing(engine.run(queue, self)) as results:
+            for result in results:
+                self.results.append(result)
+                if task := self._choose_next(result):
+                    queue.appendleft(task)
 
 
 def make_task(tmp_path: Path, *, model: str = "tiny", seconds: float = 30.0) -> Task:
@@ -138,7 +146,7 @@ def make_starter(worker: Path) -> ProcessStarter:
 
 def run_one(tmp_path: Path, body: str, *, seconds: float = 30.0) -> tuple[JobResult, EventLog]:
     events = EventLog()
-    make_engine(tmp_path, body).run([make_task(tmp_path, seconds=seconds)], events)
+    events.run(make_engine(tmp_path, body), [make_task(tmp_path, seconds=seconds)])
     [result] = events.results
     return result, events
 
@@ -180,7 +188,7 @@ def test_the_next_job_starts_before_the_end_of_the_last_one_is_handled(tmp_path:
     ends: list[tuple[str, bool]] = []
     jobs = [make_task(tmp_path, model=model) for model in ("a", "b")]
     body = 'folder.with_suffix(".began").touch()'
-    make_engine(tmp_path, body, workers=1).run(jobs, EventLog(wait_for_next))
+    EventLog(wait_for_next).run(make_engine(tmp_path, body, workers=1), jobs)
     assert ends == [("a", True), ("b", True)]
 
 
@@ -327,7 +335,7 @@ def test_the_number_of_workers_is_limited(tmp_path: Path) -> None:
     """
     events = EventLog()
     tasks = [make_task(tmp_path, model=f"m{index}") for index in range(3)]
-    make_engine(tmp_path, body, workers=1).run(tasks, events)
+    events.run(make_engine(tmp_path, body, workers=1), tasks)
     spans = sorted(
         tuple(map(float, path.read_text().strip("[]").split(",")))
         for path in tmp_path.glob("m*/span.json")
@@ -336,10 +344,10 @@ def test_the_number_of_workers_is_limited(tmp_path: Path) -> None:
     assert all(one[1] <= two[0] for one, two in pairwise(spans))
 
 
-def test_the_job_that_an_event_returns_runs_next(tmp_path: Path) -> None:
+def test_the_job_that_the_caller_adds_runs_next(tmp_path: Path) -> None:
     again = make_task(tmp_path)
     events = EventLog(lambda result: again if len(events.results) < 3 else None)
-    make_engine(tmp_path, "sys.exit(7)").run([again], events)
+    events.run(make_engine(tmp_path, "sys.exit(7)"), [again])
     assert [result.code for result in events.results] == [7, 7, 7]
 
 
@@ -362,14 +370,23 @@ def test_ctrl_c_ends_all_processes_and_reports_each_job(tmp_path: Path) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        make_engine(tmp_path, body).run(
-            [make_task(tmp_path, model=f"m{n}") for n in range(3)], events
+        events.run(
+            make_engine(tmp_path, body), [make_task(tmp_path, model=f"m{n}") for n in range(3)]
         )
     thread.join()
     assert [result.exit_kind for result in events.results] == [ExitKind.INTERRUPTED] * 2
     pids = [int(path.read_text().strip("[]")) for path in tmp_path.glob("m*/pids.json")]
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
+
+
+def test_ctrl_c_while_a_result_is_handled_ends_the_running_jobs(tmp_path: Path) -> None:
+    body = 'time.sleep(0 if model == "m0" else 300)'
+    queue = deque(make_task(tmp_path, model=f"m{number}") for number in range(3))
+    results = make_engine(tmp_path, body).run(queue, EventLog())
+    assert next(results).exit_kind is ExitKind.EXITED
+    ended = list(end_jobs(results, KeyboardInterrupt()))
+    assert [each.exit_kind for each in ended] == [ExitKind.INTERRUPTED] * 2
 
 
 def test_a_second_ctrl_c_skips_the_grace_period(
@@ -400,8 +417,8 @@ def test_a_second_ctrl_c_skips_the_grace_period(
     started = time.monotonic()
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        make_engine(tmp_path, body).run(
-            [make_task(tmp_path, model=f"m{n}") for n in range(2)], events
+        events.run(
+            make_engine(tmp_path, body), [make_task(tmp_path, model=f"m{n}") for n in range(2)]
         )
     thread.join()
     assert time.monotonic() - started < 250
@@ -424,8 +441,7 @@ def test_an_error_in_an_event_ends_all_processes(tmp_path: Path) -> None:
     def fail(result: JobResult) -> Task | None:
         raise ZeroDivisionError
 
+    tasks = [make_task(tmp_path, model=f"m{n}") for n in range(2)]
     with pytest.raises(ZeroDivisionError):
-        make_engine(tmp_path, body).run(
-            [make_task(tmp_path, model=f"m{n}") for n in range(2)], EventLog(fail)
-        )
+        EventLog(fail).run(make_engine(tmp_path, body), tasks)
     assert not is_alive(int((tmp_path / "m1/pids.json").read_text().strip("[]")))

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,19 +99,20 @@ class DaskEngine:
         threads: dict[str, int] = self._open().client.nthreads()
         return max(1, sum(threads.values()))
 
-    def run(self, tasks: Sequence[Task], events: JobEvents) -> None:
-        """Run all tasks and those that `events` returns.
+    def run(self, tasks: deque[Task], events: JobEvents) -> Generator[JobResult, None, None]:
+        """Yield each job as it ends; see `Engine.run`.
 
         Raises:
             ExporterError: ENVIRONMENT, if no host can run jobs or the scheduler is lost.
-            KeyboardInterrupt: after all running jobs were ended and reported.
+            KeyboardInterrupt: after all running jobs were ended and yielded.
         """
         connection = self._open()
         try:
             build = BuildFolder.from_project(self._project).path.resolve()
             with tempfile.TemporaryFile(dir=build) as file:
                 context, archive = _pack_project(self._project, build, self._environment, file)
-                _ClusterRun(connection, context, archive, events, self._on_note).run(tasks)
+                run = _ClusterRun(connection, context, archive, events, self._on_note)
+                yield from run.run(tasks)
         finally:
             self._connection = None
             connection.close()
@@ -236,29 +237,38 @@ class _ClusterRun:
         self._supplied: set[str] = set()
         self._waiting: deque[_Attempt] = deque()
         self._running: dict[str, _Attempt] = {}
+        self._ended: deque[JobResult] = deque()
         #: Invalid replies by host.
         self._invalid: Counter[str] = Counter()
         #: Finished tasks by their keys, and values from the threads.
         self._news: queue.Queue[str | HostEvent | _Received] = queue.Queue()
         self._count = 0
 
-    def run(self, tasks: Sequence[Task]) -> None:
-        """Run all tasks and those that follow them."""
+    def run(self, tasks: deque[Task]) -> Iterator[JobResult]:
+        """Run all tasks, also those that the caller adds."""
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError
 
         self._waiting.extend(self._make_attempt(task) for task in tasks)
+        tasks.clear()
         try:
             self._hosts.watch()
             self._client.subscribe_topic(self._context.run, self._receive_event)
             while self._waiting or self._running:
                 self._submit_waiting()
                 self._handle_news(_INTERVAL)
+                # The next jobs run meanwhile: the cluster has more than it can run.
+                while self._ended:
+                    yield self._ended.popleft()
+                    # Other jobs wait for the rest of a model.
+                    self._waiting.extendleft(self._make_attempt(task, 1) for task in tasks)
+                    tasks.clear()
         except KeyboardInterrupt:
             with suppress(KeyboardInterrupt, ClosedClientError):
                 self._interrupt()
+            yield from self._ended
             for attempt in self._running.values():
-                self._events.on_job_end(attempt.make_result(ExitKind.INTERRUPTED))
+                yield attempt.make_result(ExitKind.INTERRUPTED)
             raise
         except (ClosedClientError, CommClosedError):
             self._end_unfinished(f"{self._label}: the scheduler is lost")
@@ -497,9 +507,7 @@ class _ClusterRun:
 
     def _finish(self, key: str, result: JobResult) -> None:
         self._running.pop(key, None)
-        # The next jobs run meanwhile: the cluster has more than it can run.
-        if task := self._events.on_job_end(result):
-            self._waiting.appendleft(self._make_attempt(task, priority=1))
+        self._ended.append(result)
 
     def _interrupt(self) -> None:
         """End the running jobs, and receive their finished cells."""

@@ -12,7 +12,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from exporter.core.files import hash_file, remove_folder
 from exporter.environments import InstallationFailure, find_environment, install_environment
 from exporter.jobs import Announcement, Job, JobFolder
 from exporter.manifest import Device, RuntimeEnvironment
-from exporter.pipeline.engine import ExitKind, JobResult, LocalEngine, Task
+from exporter.pipeline.engine import JobResult, LocalEngine, Task
 from exporter.plugins.cluster.archives import (
     PART_SIZE,
     Archive,
@@ -255,10 +255,10 @@ def run_request(request: HostRequest, host: Host) -> bytes:
     host.report(None)
     events = _HostEvents(host.report)
     shared = _get_starter(variables)
-    with suppress(KeyboardInterrupt):  # `is_cancelled`: the engine has reported the end
-        engine = LocalEngine(1, _JobStarter(shared, host.is_cancelled))
-        engine.run([Task(job=job, seconds=request.seconds)], events)
-    return _make_reply(host, JobFolder(Path(job.folder)), events.result)
+    engine = LocalEngine(1, _JobStarter(shared, host.is_cancelled))
+    # The engine yields the end of the job, also if `is_cancelled` interrupts it.
+    result = next(engine.run(deque([Task(job=job, seconds=request.seconds)]), events))
+    return _make_reply(host, JobFolder(Path(job.folder)), result)
 
 
 def add_part(
@@ -310,17 +310,13 @@ def make_host_starter(variables: Mapping[str, str]) -> ProcessStarter:
 
 
 class _HostEvents:
-    """Forwards the announcements of a job, and keeps its end."""
+    """Forwards the announcements of a job."""
 
     def __init__(self, report: Callable[[Announcement | None], None]) -> None:
         self.on_announcement = report
-        self.result: JobResult | None = None
 
     def on_record(self, record: Record) -> None:
         """Do nothing: all records travel with the reply."""
-
-    def on_job_end(self, result: JobResult) -> None:
-        self.result = result
 
 
 def _close_starters() -> None:
@@ -373,7 +369,7 @@ def _get_starter(variables: Mapping[str, str]) -> _SharedStarter:
         return _STARTERS[key]
 
 
-def _make_reply(host: Host, folder: JobFolder, result: JobResult | None) -> bytes:
+def _make_reply(host: Host, folder: JobFolder, result: JobResult) -> bytes:
     """Pack the files of a job, remove its folder and return the reply."""
     descriptor, name = tempfile.mkstemp(prefix="results-", dir=host.scratch)
     with os.fdopen(descriptor, "w+b") as file:
@@ -386,11 +382,10 @@ def _make_reply(host: Host, folder: JobFolder, result: JobResult | None) -> byte
         remove_folder(folder.path)
     return HostReply(
         host=host.address,
-        # There is no result if the run was interrupted before the job began.
-        exit_kind=result.exit_kind if result else ExitKind.INTERRUPTED,
-        code=result.code if result else 0,
-        announcement=result.last_announcement if result else None,
-        seconds=result.seconds if result else 0.0,
+        exit_kind=result.exit_kind,
+        code=result.code,
+        announcement=result.last_announcement,
+        seconds=result.seconds,
         name="" if is_complete else name,
         size=archive.size,
         sha256=archive.sha256,

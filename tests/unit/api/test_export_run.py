@@ -9,7 +9,7 @@ import click
 import pytest
 
 from exporter.api import export_run
-from exporter.api.export_run import ExportOptions, FailFastObserver, select_engine
+from exporter.api.export_run import ExportOptions, select_engine
 from exporter.cache.states import read_source_state
 from exporter.cli import entry_point
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
@@ -20,7 +20,6 @@ from exporter.planning.plan import Shard, make_plan
 from exporter.records.record import Source, Status
 from tests.integration.project import run_git
 from tests.unit.factory import make_manifest, make_record, make_spec
-from tests.unit.pipeline.builders import BuildLog
 
 MANIFEST = make_manifest(make_spec("a", opsets=(17, 18)))
 PLAN = make_plan(MANIFEST)
@@ -38,31 +37,6 @@ def test_another_build_folder_uses_the_environments_of_the_project(tmp_path: Pat
     assert project.build == str(tmp_path / "other")
     assert project.environments_folder == MANIFEST.project.environments_folder
     assert ExportOptions().adapt(MANIFEST) is MANIFEST
-
-
-def test_the_build_stops_when_the_red_model_is_in_place() -> None:
-    log = BuildLog()
-    observer = FailFastObserver(log)
-    observer.on_cell_done(make_record("green/18/cpu"))
-    observer.on_model_done("green")
-    observer.on_cell_done(make_record("red/18/cpu", Status.FAIL))
-    observer.on_cell_done(make_record("red/19/cpu", Status.FAIL))
-    observer.on_model_done("other")
-    with pytest.raises(StoppedByFailure) as stop:
-        observer.on_model_done("red")
-    assert str(stop.value) == "red/18/cpu"
-    # The engine ends the other jobs and reports their finished models.
-    observer.on_model_done("red")
-    observer.on_note("note")
-    assert log.models == ["green", "other", "red", "red"]
-    assert len(log.records) == 3
-    assert log.notes == ["note"]
-
-
-def test_an_expected_failure_stops_nothing() -> None:
-    observer = FailFastObserver(BuildLog())
-    observer.on_cell_done(make_record("net/18/cpu", Status.XFAIL))
-    observer.on_model_done("net")
 
 
 def test_the_command_exits_as_for_red_cells(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,9 @@ class FakeEngine:
         self.workers = self.local_workers = workers
         self.tasks: list[Task] = []
 
-    def run(self, tasks: Sequence[Task], listener: JobEvents) -> None:
-        waiting = list(tasks)
-        while waiting:
-            task = waiting.pop(0)
+    def run(self, tasks: deque[Task], listener: JobEvents) -> Generator[JobResult, None, None]:
+        while tasks:
+            task = tasks.popleft()
             self.tasks.append(task)
             write_json(JobFolder(Path(task.job.folder)).job, task.job)
             worker = self._ways.pop(0) if len(self._ways) > 1 else self._ways[0]
@@ -99,11 +99,9 @@ class FakeEngine:
             for record_of_cell in JobFolder(Path(task.job.folder)).read_records().values():
                 if record_of_cell.cell not in at_work and record_of_cell.cell in task.job.cells():
                     listener.on_record(record_of_cell)
-            following = listener.on_job_end(ended)
+            yield ended
             if ended.exit_kind is ExitKind.INTERRUPTED:
                 raise KeyboardInterrupt
-            if following:
-                waiting.insert(0, following)
 
 
 def finish(of: Job) -> JobResult:

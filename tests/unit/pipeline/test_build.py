@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.cache.states import hash_source, read_package_state
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
 from exporter.pipeline.build import run_plan
@@ -202,6 +202,24 @@ def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> N
     assert not (tmp_path / "build/tiny/18.onnx").exists()
 
 
+def fail_at_18(of: Job) -> JobResult:
+    for cell in of.cells():
+        status = Status.ERROR if cell.opset == 18 else Status.PASS
+        write(of, record(of, cell, status))
+    return outcome(of, ExitKind.EXITED, 0)
+
+
+def test_a_red_cell_stops_the_build_when_its_model_is_in_place(tmp_path: Path) -> None:
+    expected = spec("b", expect=(Expectation(opsets=(18,), reason="known"),))
+    project = manifest(tmp_path, spec("a"), expected, spec("c"), spec("d"))
+    engine = FakeEngine(finish, fail_at_18, fail_at_18, finish)
+    with pytest.raises(StoppedByFailure, match="c/18/cpu"):
+        export(project, engine, fail_fast=True)
+    statuses = {str(each.cell): each.status.value for each in read_results(project).records}
+    assert (statuses["b/18/cpu"], statuses["c/18/cpu"]) == ("xfail", "error")
+    assert len(statuses) == 9  # of the last model, none
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Manifest:
     """Return a project with three proved cells."""
@@ -380,12 +398,6 @@ def test_opsets_beyond_a_pinned_runtime_are_records_without_a_job(tmp_path: Path
 
 
 def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> None:
-    def fail_at_18(of: Job) -> JobResult:
-        for cell in of.cells():
-            status = Status.ERROR if cell.opset == 18 else Status.PASS
-            write(of, record(of, cell, status))
-        return outcome(of, ExitKind.EXITED, 0)
-
     expect = (Expectation(opsets=(18,), reason="no such operator"),)
     project = manifest(tmp_path, spec(expect=expect))
     results, log = export(project, FakeEngine(fail_at_18))

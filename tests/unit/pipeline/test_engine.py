@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.jobs import Announcement, JobFolder, write_json
-from exporter.pipeline.engine import JobMonitor, JobResult, Task
+from exporter.pipeline.engine import JobMonitor
 from exporter.records.record import CellId, Record
 from tests.unit.pipeline.builders import announcement, job, record, spec, write
 
@@ -19,9 +19,6 @@ class EventLog:
 
     def on_record(self, record: Record) -> None:
         self.events.append(f"recorded: {record.cell}")
-
-    def on_job_end(self, outcome: JobResult) -> Task | None:
-        raise AssertionError(outcome)
 
 
 @pytest.fixture
