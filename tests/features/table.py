@@ -34,7 +34,7 @@ from tests.features import (
     wrapped,
 )
 from tests.features.entry import opsets_of
-from tests.features.feature import Elsewhere, Feature, Referred, Row, Section, Support
+from tests.features.feature import SOUND, Elsewhere, Feature, Referred, Row, Section, Support
 from tests.traps.table import ALL as TRAPS
 from tests.traps.trap import ROOT, Trap, Verdict
 
@@ -75,12 +75,17 @@ their own and compares each verdict with the page. Open a topic, or search the p
 Below each feature is its name in torch.onnx, with the releases of torch that have it. A feature
 **works**, or works with one exporter or from an opset on. It is **red** if torch.onnx.export writes
 a wrong file or none, with the verdict and a part of the message. It is **refused by torch**, or
-**refused by the manifest** with a message that names the replacement. The numbers are the exported
-opsets: below 18 by TorchScript and from 18 on by dynamo, unless the lines declare another exporter.
+**refused by the manifest** with a message that names the replacement. A link names a
+[trap](traps.md), which is red unless its verdict follows. The numbers are the exported
+opsets, 13 and 18 if there are none: below 18 by TorchScript and from 18 on by dynamo, unless the
+lines declare another exporter.
 """
 
+#: The call without a special argument, which the page does not show.
+_PLAIN_CALL = "export(model, args)"
 _COLUMNS = "| feature | in the manifest | here |"
 _RULE = "|---|---|---|"
+_USUAL_OPSETS = [13, 18]
 #: The sections whose rows are about opsets; in others, the verdicts already show them.
 _ABOUT_OPSETS = (exporters.SECTION, opsets.SECTION)
 
@@ -117,7 +122,8 @@ def _anchor(heading: str) -> str:
 
 def _feature(row: Row) -> str:
     """Return the name, the name in torch.onnx, and the versions of torch that have it."""
-    return f"{_text(row.name)}<br>{_code(row.api)} ({row.torch})"
+    api = "" if row.api == _PLAIN_CALL else f"{_code(row.api)} "
+    return f"{_text(row.name)}<br>{api}({row.torch})"
 
 
 def _cells(row: Row, section: Section) -> tuple[str, str]:
@@ -149,6 +155,8 @@ def _support(row: Feature) -> str:
 def _verdicts(row: Feature) -> Iterator[str]:
     """Yield each verdict with its opsets of the row."""
     remaining = list(opsets_of(row))
+    if remaining == _USUAL_OPSETS and [*row.verdicts.values()] == [SOUND]:
+        return
     for condition, verdict in row.verdicts.items():
         cells, _, opsets = condition.rpartition(": ")
         if cells:
@@ -175,7 +183,8 @@ def _traps(row: Referred) -> str:
 
 def _trap(trap: Trap) -> str:
     gap = " **(not caught yet)**" if trap.gap else ""
-    return f"[{_text(trap.name)}](traps.md): `{trap.verdict.status}`{gap}"
+    status = "" if trap.verdict.status is Status.FAIL else f": `{trap.verdict.status}`"
+    return f"[{_text(trap.name)}](traps.md){status}{gap}"
 
 
 def _code(text: str) -> str:

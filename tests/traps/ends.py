@@ -64,7 +64,7 @@ ENDS = (
     ),
     Trap(
         "exact end of a uniform range",
-        "no draw is exactly 1, and the trace keeps the branch of its example",
+        "no draw is exactly 1",
         _light("FullLight"),
         parity("values", "special values of x: output 'y'"),
     ),
@@ -80,13 +80,13 @@ ENDS = (
     ),
     Trap(
         "mask without False",
-        "no draw allows all elements, and the trace keeps the branch of its example",
+        "no draw allows all elements",
         _kept("AllKept"),
         parity("values", "highest values of x, keep: output 'y'"),
     ),
     Trap(
         "mask without True",
-        "no draw excludes all elements, and the trace keeps the branch of its example",
+        "no draw excludes all elements",
         _kept("NoneKept"),
         parity("values", "lowest values of x, keep: output 'y'"),
     ),
@@ -102,7 +102,7 @@ ENDS = (
     ),
     Trap(
         "value of exactly 0",
-        "no draw is exactly 0, and the trace keeps the branch of its example",
+        "no draw is exactly 0",
         contract("ends.py:ZeroFound"),
         parity("values", "special values of x: output 'y'"),
     ),
@@ -135,7 +135,7 @@ ENDS = (
     ),
     Trap(
         "number of the model that a token equals",
-        "no draw of 1,000 is the token, and the trace keeps the branch of its example",
+        "no draw of 1,000 is the token",
         _tokens("Token"),
         parity("values", "multiples of 777.0: output 'y'"),
     ),

@@ -75,7 +75,8 @@ _HEAD = """# Traps
 Would the checks find a mistake like yours? These models and files look right and are wrong. Each
 line has the reason and the check that finds the mistake; a word before the check is another verdict
 than `fail`. `tests/traps/` runs all of them, and in each group also sound models of the same kind,
-which must be green, because a check that rejects everything finds all mistakes, too.
+which must be green, because a check that rejects everything finds all mistakes, too. Many are wrong
+because a trace keeps the branch of its example.
 
 {traps} traps, {sound_count} sound models. {thorough} of the traps are found only with `thorough`,
 and marked so.{gaps} The usual test of a file finds half of the wrong ones: the

@@ -94,7 +94,7 @@ class Metric(Table):
     """A figure of the model and of the file, such as an accuracy; a larger one is better."""
 
     call: Annotated[fields.Line, FUNCTION]
-    """`"file.py:function"`, relative to the manifest: called with a function that runs the model or
+    """`"file.py:function"`: called with a function that runs the model or
     the file, it returns a number. That function takes arrays by the names of the inputs, and
     returns arrays by the names of the outputs."""
     least: Annotated[float, Field(allow_inf_nan=False)] | None = None
@@ -122,7 +122,7 @@ class Component(Table):
     `"language_model"`, or `"model"` for the complete model. A wrong name lists those of the
     model."""
     prompt: Annotated[fields.Line | None, FUNCTION] = None
-    """`"file.py:function"`, relative to the manifest: returns the arguments of `generate`, by name;
+    """`"file.py:function"`: returns the arguments of `generate`, by name;
     for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
 
 
@@ -168,7 +168,7 @@ class Depends(Table):
     """Dependencies that no tracing can see, such as files that a server reads."""
 
     files: Items[fields.Line] = ()
-    """Globs, relative to the manifest: `["data/**", "../config/*.json"]`. If a matching file
+    """Globs: `["data/**", "../config/*.json"]`. If a matching file
     changes, appears or is removed, the cells are stale."""
     environment: Items[fields.Variable] = ()
     """Environment variables that native code reads, of those that workers receive. If a value
@@ -193,7 +193,7 @@ class Keys(Table):
     tags: Annotated[Items[fields.Line], DESCRIPTION] = ()
     """Labels for `--tag`."""
     source: Annotated[fields.Line, DEFINITION] = Field(default="")
-    """`"file.py:attribute"`, relative to the manifest, or `"package.module:attribute"`: a class, a
+    """`"file.py:attribute"` or `"package.module:attribute"`: a class, a
     function that returns a module, or a module object. A module that TorchScript compiled and a
     `torch.export.ExportedProgram` count as modules. Or a file, relative to the manifest, without
     attribute: `"net.pt2"` contains an `ExportedProgram` (`torch.export.save`) for dynamo,

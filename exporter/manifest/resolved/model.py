@@ -197,7 +197,7 @@ class Comparator(Table):
     """The number of largest values in each row along the last axis that must be at the positions of
     PyTorch's, in any order. Positions of values that differ by rounding are equal."""
     call: Annotated[str, FUNCTION] = ""
-    """`"file.py:function"`, relative to the manifest: called with the array of the file and that of
+    """`"file.py:function"`: called with the array of the file and that of
     PyTorch, it returns an error and its bound. Sizes of axes that no input has may differ."""
 
     def implies(self, old: Comparator) -> bool:

@@ -179,7 +179,7 @@ class OptionsTable(Table):
     """TorchScript: compute constant values at export time."""
     export_modules_as_functions: FunctionModules = False
     """TorchScript, from opset 15: keep modules as functions in the file. A list names their types:
-    `["torch.nn:LayerNorm", "net.py:Block"]`, in files relative to the manifest. `true` means all
+    `["torch.nn:LayerNorm", "net.py:Block"]`. `true` means all
     modules."""
     operator_export_type: Annotated[
         Literal["ONNX", "ONNX_ATEN", "ONNX_ATEN_FALLBACK", "ONNX_FALLTHROUGH"],
@@ -277,7 +277,7 @@ class Settings(Keys):
     containers: Items[ContainerTable] = ()
     """The types of the call's tuples, lists, dicts and objects, if `at` is not enough."""
     inputs_from: fields.Line = Field(default="")
-    """`"file.py:function"`, relative to the manifest: returns the complete call, `(args, kwargs)`,
+    """`"file.py:function"`: returns the complete call, `(args, kwargs)`,
     if tables cannot express it. `inputs` then contains the names and types of its tensors, in their
     order; an input with a `fill` gets its values from the fill. If the function has a parameter,
     it receives the sizes of the axes, by name; if it has none, no axis can be probed at another

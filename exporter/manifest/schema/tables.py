@@ -45,18 +45,18 @@ class FillTable(Table):
     value: fields.TensorField | None = None
     """One number for all elements, or nested lists of the input's shape."""
     file: fields.DataFile | None = None
-    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`, relative to the manifest. A
+    """`"x.npy"`, `"x.pb"`, `"x.npz:key"` or `"x.safetensors:key"`. A
     dynamic axis has its size as example, if that is 2 or more. At other sizes, the values are cut,
     or repeated from the first."""
     image: fields.ImageFile | None = None
-    """`"cat.jpg"`: a picture, relative to the manifest. It is scaled to the height and the width of
+    """`"cat.jpg"`: a picture. It is scaled to the height and the width of
     the input, which are its last dimensions, and repeated along the batch. Floats are from 0 to 1,
     integers from 0 to 255. It needs the package Pillow."""
     mode: ImageMode | None = None
     """With `image`: `"RGB"` (the default) has three channels; `"L"` (gray) and `"Y"` (the luma of
     YCbCr) have one. The channels precede the height."""
     python: fields.Line | None = None
-    """`"file.py:function"`, relative to the manifest; called with shape, dtype and generator."""
+    """`"file.py:function"`; called with shape, dtype and generator."""
 
     @model_validator(mode="after")
     def _check_one_key(self) -> FillTable:
@@ -153,7 +153,7 @@ class OutputTable(Table):
     compare: CompareField | None = None
     """The comparison in place of the tolerance: `{ cosine = 0.999 }`, `{ sqnr = 40 }` and
     `{ top_k = 5 }` for quantized files, `{ rows = "unordered", along = ["scores"] }` for
-    detections, or `"file.py:function"`, relative to the manifest, called with the array of the file
+    detections, or `"file.py:function"` called with the array of the file
     and the one of PyTorch; it returns an error and its bound. Without it: the tolerance."""
     masked_by: fields.Name | None = None
     """An input with a mask: values are compared only if it is 1 (or `true`) at their position, or 0
@@ -251,7 +251,7 @@ class PassTable(Table):
     __pydantic_extra__: dict[str, fields.PlainField] = Field(init=False)
 
     call: fields.Line
-    """`"file.py:function"`, relative to the manifest. All other keys are its keyword arguments."""
+    """`"file.py:function"`. All other keys are its keyword arguments."""
 
 
 PassField = Annotated[
@@ -264,7 +264,7 @@ class WeightsTable(StateNames, Table):
     """A file of weights that has more than the state of the model, or other names."""
 
     file: fields.Line
-    """The path, relative to the manifest."""
+    """The path."""
 
 
 WeightsField = Annotated[
