@@ -166,6 +166,8 @@ _MAX_NAMES = 3
 class ReversedCalls:
     """The result of the declared call after other calls."""
 
+    problem: str = ""
+    """Why there are no such calls."""
     outputs: Outputs = ()
     error: str = ""
     """The error of the declared call."""
@@ -177,6 +179,8 @@ class ReversedCalls:
 
         `outputs`: The outputs of a first call with the declared inputs.
         """
+        if self.problem:
+            return ""
         if self.error:
             difference = f"the declared inputs fail after other inputs: {self.error}"
         else:
@@ -192,21 +196,19 @@ class ReversedCalls:
 
 def call_in_reverse(
     model: Model, spec: ModelSpec, root: Path, sets: Sequence[InputSet]
-) -> ReversedCalls | None:
+) -> ReversedCalls:
     """Call a copy of the model with other inputs, then with the declared ones.
 
-    Returns:
-        None if this process cannot be forked, or if the fork ended. Without the parts of Linux, a
-        new process builds the model again.
+    The copy is a fork. Without the parts of Linux, a new process builds the model again.
     """
     if not IS_LINUX:
         result = _call_in_process(spec, root, sets)
     elif can_fork():
         result = compute_in_fork(lambda: _call_model(model, spec, root, sets))
     else:
-        return None
-    if result is None:
-        return None
+        result = "the process of the model has threads or uses a GPU"
+    if result is None or isinstance(result, str):
+        return ReversedCalls(problem=result or "the process of these calls ended early")
     outputs, error, weights, values = result
     return ReversedCalls(
         outputs=tuple(outputs),
@@ -223,8 +225,8 @@ def _call_in_process(spec: ModelSpec, root: Path, sets: Sequence[InputSet]) -> A
         arguments = {"spec": spec, "root": root.resolve(), "sets": sets, "target": target}
         try:
             call_in_child(function, arguments, bool, None)
-        except (ChildFailure, ExporterError):
-            return None
+        except (ChildFailure, ExporterError, OSError) as error:
+            return f"the process of these calls failed: {error}"
         return torch.load(target)
 
 

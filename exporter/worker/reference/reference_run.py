@@ -151,7 +151,7 @@ def compute_reference(
         elif run.error and run.chosen.changed_input:
             rejected[run.chosen.changed_input] = run.error
     require_declared_shapes(model, spec, runs)
-    if not unstable and reverse is None and state.list_changes():
+    if not unstable and reverse.problem and state.list_changes():
         unstable = _describe_stored_state(model, spec, root, runs)
     runs, float64_reason, float64_run = _measure_runs(model, spec, runs)
     usual = [run for run in runs if run.is_measured and run.chosen.factor == 1.0]
@@ -173,6 +173,7 @@ def compute_reference(
         for run in runs
         if run.chosen.kind in ("axis", "case") and run.outputs is not None
     ]
+    untried = f"the same outputs after other calls: {reverse.problem}"
     return Reference(
         samples=tuple(samples),
         noise=noise.shares,
@@ -187,7 +188,13 @@ def compute_reference(
         returns_objects=has_object_outputs(model),
         steps=measure_steps(model, spec, inputs),
         tables=digest_tables(model),
-        unproved={"": (*unproved_sizes, *_list_unproved_inputs(spec, runs, rejected))},
+        unproved={
+            "": (
+                *([untried] if reverse.problem else ()),
+                *unproved_sizes,
+                *_list_unproved_inputs(spec, runs, rejected),
+            )
+        },
     )
 
 
@@ -280,7 +287,7 @@ def _describe_instability(
     inputs: Tensors,
     outputs: Outputs,
     buffers: BufferSnapshot,
-    reverse: ReversedCalls | None,
+    reverse: ReversedCalls,
 ) -> str:
     """Return the difference of a second call from the first, or "" if they are equal.
 
@@ -291,7 +298,7 @@ def _describe_instability(
     second = describe_difference(spec, outputs, run_model(model, spec, inputs))
     buffers.restore()
     if not second:
-        return "" if reverse is None else reverse.describe_change(spec, outputs)
+        return reverse.describe_change(spec, outputs)
     restored = describe_difference(spec, outputs, run_model(model, spec, inputs))
     buffers.restore()
     return second if restored else f"{STATEFUL_PREFIX}: {second}"

@@ -16,6 +16,7 @@ from exporter.worker.process.failure import Failure
 from exporter.worker.reference import eager_run
 from exporter.worker.reference.eager_run import BufferSnapshot
 from exporter.worker.reference.reference_run import compute_reference, format_reference_notes
+from tests.traps.prove import export
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract, make_fill
 
 SPECIAL = ("special values of x", "equal values of x", "rising values of x")
@@ -74,8 +75,53 @@ def test_an_input_without_other_values_is_not_proved(
         inputs=(declare_input(), item, declare_input("m", at="kwargs.m", optional=True)),
         cases=cases,
     )
-    unproved = run_reference(spec, tmp_path).unproved[""]
+    others, *unproved = run_reference(spec, tmp_path).unproved[""]
+    assert others.startswith("the same outputs after other calls: the process of the model has")
     assert all(text.startswith(start) for text, start in zip(unproved, texts, strict=True))
+
+
+def declare(net: str, signature: str = "", **changes: object) -> ModelSpec:
+    values = {"manifest": "net.toml", "source": f"tests/{net}", "opsets": (16,)}
+    return make_contract("", signature, **values | changes)
+
+
+def declare_places(longest: int) -> ModelSpec:
+    axes = (Axis(name="batch", example=3), Axis(name="length", example=5, max=longest))
+    signature = "x [batch, length] -> y [batch, length]"
+    return declare("traps/models/sizes.py:Positions", signature, axes=axes)
+
+
+def declare_bias(*cases: Case) -> ModelSpec:
+    return declare(
+        "features/models/calls.py:MaybeBias",
+        "x [batch, 4] -> y [batch, 4]",
+        inputs=(declare_input(), declare_input("bias", at="kwargs.bias", optional=True)),
+        capture="script",
+        cases=cases,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "notes"),
+    [
+        (
+            declare_places(60_000),
+            ["length above 16: a run at length=60000 is too large for each file"],
+        ),
+        (declare_places(20_000), []),
+        (declare_bias(), ["input 'bias' omitted: no case omits it"]),
+        (declare_bias(Case(name="plain", absent=("bias",))), []),
+    ],
+    ids=["size too large", "largest size", "never omitted", "omitted"],
+)
+def test_a_green_record_names_the_promises_without_a_sample(
+    spec: ModelSpec, notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eager_run, "_MOST_COMPUTED", 100_000)
+    (record,) = export(spec, tmp_path / "net")
+    assert record.status is Status.PASS, record.message
+    prefix = "not proved: "
+    assert [n.removeprefix(prefix) for n in record.notes if n.startswith(prefix)] == notes
 
 
 def test_the_noise_is_the_rounding_of_float32(tmp_path: Path) -> None:

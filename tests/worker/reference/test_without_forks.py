@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from exporter.records.record import Status
 from exporter.worker.model import source_loader
 from exporter.worker.process import fork_call
 from exporter.worker.reference import python_state
-from tests.traps.prove import make_record
+from tests.traps.prove import export, make_record
 from tests.traps.table import ALL
+from tests.traps.trap import contract
 
 NAMES = (
     "first input kept in a global variable",
@@ -19,11 +23,35 @@ NAMES = (
 )
 
 
+def prohibit_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (source_loader, fork_call, python_state):
+        monkeypatch.setattr(module, "IS_LINUX", False)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_is_that_of_a_fork(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (source_loader, fork_call, python_state):
-        monkeypatch.setattr(module, "IS_LINUX", False)
+    prohibit_forks(monkeypatch)
     (trap,) = (each for each in ALL if each.name == name)
     assert trap.installed_verdict.differences(make_record(trap, tmp_path / "trap")) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "problem"),
+    [
+        (sys.executable, ""),
+        (shutil.which("false"), "exited with code 1"),
+        ("no-such-python", "[Errno 2] No such file or directory: 'no-such-python'"),
+    ],
+)
+def test_a_process_that_fails_is_a_note(
+    program: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prohibit_forks(monkeypatch)
+    monkeypatch.setattr(sys, "executable", program)
+    (record,) = export(contract("sizes.py:Positions"), tmp_path / "trap")
+    text = "not proved: the same outputs after other calls: the process of these calls failed: "
+    assert record.status is Status.PASS, record.message
+    notes = [note for note in record.notes if note.startswith("not proved")]
+    assert notes == ([text + problem] if problem else [])
