@@ -370,9 +370,7 @@ def decide(
         reasons=reasons,
         rechecks=rechecks,
     )
-    if options.store is None or options.force:
-        return decisions
-    return _use_store(decisions, stored, validator, options)
+    return decisions if options.force else _use_store(decisions, stored, validator, options)
 
 
 def _find_valid(

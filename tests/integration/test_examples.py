@@ -16,7 +16,8 @@ from tests.integration.project import ROOT, read_cells, run_exporter
 
 EXAMPLES = ROOT / "docs" / "examples"
 HAS_PILLOW = bool(importlib.util.find_spec("PIL"))
-#: A row of `tests/features/extensions.py` compiles and proves `custom_operator_cpp`.
+#: A row of `tests/features/extensions.py` compiles and proves it.
+UNCOMPILED = "custom_operator_cpp/18/cpu"
 CELLS = {
     "alexnet/18/cpu",
     "custom_operator_onnxscript/18/cpu",
@@ -38,7 +39,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(project: Path) -> subprocess.CompletedProcess[str]:
-    return run_exporter(project, "export", *sorted(CELLS))
+    return run_exporter(project, "export", *sorted(CELLS), UNCOMPILED)
 
 
 def test_a_picture_goes_in_and_a_larger_one_comes_out(project: Path, exported: object) -> None:
@@ -59,6 +60,9 @@ def test_one_cell_of_each_example_is_green(
     exported: subprocess.CompletedProcess[str], project: Path
 ) -> None:
     records = read_cells(project)
+    uncompiled = records.pop(UNCOMPILED)
+    message = "not compiled; run compile_library.py beside snake.cpp"
+    assert (uncompiled.status, message in uncompiled.message) == (Status.ERROR, True)
     status = {name: record.status for name, record in records.items()}
     expected = dict.fromkeys(CELLS, Status.PASS)
     if not HAS_PILLOW:

@@ -112,6 +112,7 @@ class Project:
         self.root = root
         self.store = store
         self.on_note = BuildLog()
+        self.force = False
         self.rechecks = 0
         self.divided = 0
         self.engine = FakeEngine(self.work)
@@ -205,7 +206,8 @@ class Project:
         project = of.project.model_copy(update={"build": name})
         of = Manifest(project=project, models=of.models)
         plan = make_plan(of, Selection(patterns=(pattern,)))
-        options = BuildOptions(store=self.store if name == "build" else None)
+        store = self.store if name == "build" else None
+        options = BuildOptions(store=store, force=self.force)
         # A run from nothing never divides a job, because no times are known.
         self.engine, self.on_note = FakeEngine(self.work, workers=4), BuildLog()
         with self.patch_process():
@@ -323,6 +325,10 @@ def test_one_opset_is_exported_while_others_are_rechecked(tmp_path: Path) -> Non
     # The reference has not changed, so no cell runs again.
     assert project.export() == results
     assert project.on_note.reasons == {}
+    project.put("tolerance", STATE["tolerance"])
+    project.force = True
+    project.export()
+    assert project.rechecks == 2, "a forced cell is exported, although its file is up to date"
 
 
 def test_a_renamed_entry_is_rechecked_unless_an_input_or_its_folder_changed(

@@ -135,11 +135,20 @@ def build(
 
 def test_the_first_export_installs_and_exports(toolchain: FakeToolchain, tmp_path: Path) -> None:
     engine, log, results = build(
-        toolchain.manifest, options=BuildOptions(environment={"LANG": "C"}, thorough=True)
+        toolchain.manifest,
+        options=BuildOptions(environment={"LANG": "C"}, thorough=True, force=True),
     )
     assert [cell for task in engine.tasks for cell in task.job.cells()] == [OWN]
     assert toolchain.exports == [
-        ["--toolchain=old", "--jobs=1", "--thorough", "--no-store", "--", "net/18/cpu@old"]
+        [
+            "--toolchain=old",
+            "--jobs=1",
+            "--force",
+            "--thorough",
+            "--no-store",
+            "--",
+            "net/18/cpu@old",
+        ]
     ]
     assert toolchain.environment == {"LANG": "C"}
     assert log.statuses() == {"net/18/cpu": "pass", "net/18/cpu@old": "pass"}
