@@ -11,11 +11,13 @@ from itertools import groupby
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core import known_names
 from exporter.core.frozen_model import FrozenModel
+from exporter.core.text import format_bytes
 from exporter.manifest import Axis, Case, Dim, Fill, Manifest, ModelSpec, Output, Override
 from exporter.manifest.resolved.project import Device
 from exporter.manifest.syntax.table import read_keys
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
+from exporter.report import formats
 from exporter.report.formats import LEGEND, Mark
 from exporter.report.rows.cells import (
     AcceptanceHistory,
@@ -282,12 +284,17 @@ def _build_part(
     }
 
 
-def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, str, str]:
-    """Return the model, the releases of ONNX Runtime that load its files, and its axes."""
+def summarize_support(spec: ModelSpec, cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Return the model, releases that load its files, its largest size and error, and its axes."""
     passing = [cell.record for cell in cells if cell.record and cell.is_pass]
     by_opset = {record.cell.opset: record for record in passing}
     axes = _describe_axes(spec, passing) if passing else ()
-    return spec.id, _describe_releases(by_opset.values()), "; ".join(axes)
+    size = max((record.artifact.bytes for record in passing if record.artifact), default=0)
+    errors = [item.metrics.get("max_abs") for record in passing for item in record.checks]
+    largest = max((each for each in errors if isinstance(each, int | float)), default=None)
+    error = "" if largest is None else formats.format_magnitude(largest)
+    releases = _describe_releases(by_opset.values())
+    return spec.id, releases, format_bytes(size), error, "; ".join(axes)
 
 
 def build_support_rows(
