@@ -6,6 +6,7 @@ rules for several keys still check all others.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import UnionType
@@ -21,7 +22,7 @@ from exporter.manifest.rules.layers import Layer
 from exporter.manifest.schema.entry import Document, Settings
 from exporter.manifest.schema.tables import ToleranceTable
 from exporter.manifest.syntax.fields import FORM_TAGS, NestedProblem
-from exporter.manifest.syntax.table import Table
+from exporter.manifest.syntax.table import Table, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import KeyPath, format_value, join_words
 
@@ -215,6 +216,8 @@ def validate(
     raw: Any = file.table
     for step in path:
         raw = raw[step]
+    if any(key.deprecated for each in _list_tables(Table) for key in read_keys(each).values()):
+        _warn_of_deprecated_keys(table, file, path, raw)
     try:
         return table.model_validate(raw), {}
     except ValidationError as error:
@@ -228,6 +231,29 @@ def validate(
     for key_path in removed:
         raw = _remove_key(raw, key_path)
     return table.model_validate({**table.default_values, **raw}), removed
+
+
+def _list_tables(table: type[Table]) -> Iterator[type[Table]]:
+    yield table
+    for each in table.__subclasses__():
+        yield from _list_tables(each)
+
+
+def _warn_of_deprecated_keys(
+    table: type[Table], file: TomlFile, start: KeyPath, raw: Any, path: KeyPath = ()
+) -> None:
+    """Warn of the deprecated keys below `path` of the table, as Python itself warns."""
+    keys = read_keys(owner) if (owner := _find_table(table, path)) else {}
+    items = raw.items() if isinstance(raw, dict) else enumerate(raw if type(raw) is list else ())
+    for key, value in items:
+        inner = (*path, key)
+        if isinstance(key, str) and key in keys and (ending := keys[key].deprecated):
+            text = f"version {ending[0]} removes this key; use {ending[1]}"
+            problem = file.build_problem((*start, *inner), text)
+            line = problem.location and problem.location.line
+            text = f"{problem.key}: {text}"
+            warnings.warn_explicit(text, FutureWarning, file.name, line or 1)
+        _warn_of_deprecated_keys(table, file, start, value, inner)
 
 
 def _remove_key(table: Any, path: KeyPath) -> Any:

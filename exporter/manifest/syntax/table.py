@@ -33,6 +33,8 @@ class Key:
     """The text of the value on the model's page; `True`: the notation of manifests."""
     needs_model: bool = False
     """Whether its check needs the loaded model, so the file cannot be checked alone."""
+    deprecated: tuple[str, str] | None = None
+    """The version that removes the key, and its replacement; a manifest with it has a warning."""
 
 
 #: Keys that describe an entry or limit its job.

@@ -8,6 +8,9 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Manifest, load_project
+from exporter.manifest.schema.entry import ModelEntry
+from exporter.manifest.schema.tables import InputTable
+from exporter.manifest.syntax.table import Key, read_keys
 from exporter.planning.plan import make_plan
 from tests.unit.manifest.projects import ENTRY, make_project
 
@@ -28,6 +31,25 @@ def test_a_valid_project_has_no_problems(tmp_path: Path) -> None:
     manifest = load(tmp_path, net=f"format = 1\n{GOOD}")
     assert manifest.problems == ()
     assert list_invalid(manifest) == {}
+
+
+def test_a_deprecated_key_works_and_has_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table, key in ((ModelEntry, "seed"), (InputTable, "fill")):
+        meaning = Key(deprecated=("2.0", f"`new_{key}`"))
+        monkeypatch.setitem(read_keys(table), key, meaning)  # type: ignore[index]
+    text = f"format = 1\n{GOOD}seed = 3\n[models.b]\nextends = 'good'\n"
+    text += "inputs = [\n{ name = 'x', shape = [2], fill = 'ones' }]\n"
+    with pytest.warns(FutureWarning) as caught:
+        manifest = load(tmp_path, net=text)
+    assert list_invalid(manifest) == {}
+    assert manifest.find_model("b").seed == 3
+    text = "version 2.0 removes this key; use `new_"
+    assert [f"{each.filename}:{each.lineno}: {each.message}" for each in caught] == [
+        f"manifests/net.toml:7: models.good.seed: {text}seed`",
+        f"manifests/net.toml:11: models.b.inputs[0].fill: {text}fill`",
+    ]
 
 
 def test_an_invalid_entry_keeps_its_cells_and_has_all_its_problems(tmp_path: Path) -> None:
