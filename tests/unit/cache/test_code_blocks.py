@@ -30,7 +30,7 @@ class Net:
         def inner(y):
             return y + 1
 
-        return [inner(each) for each in x if each]
+        return tuple(inner(each) for each in x if each)
 
     @property
     def value(self):
@@ -69,7 +69,7 @@ def other(x):
         ("return 0.0", "return -0.0", {"Net.value"}),
         ("= to", "= to + 1", {"Net.value#2"}),
         ("y + 1", "y + 2", {"Net.forward.<locals>.inner"}),
-        ("if each", "if not each", {"Net.forward.<locals>.<listcomp>"}),
+        ("if each", "if not each", {"Net.forward.<locals>.<genexpr>"}),
         ("size = 3", "size = 4", {"Net"}),
         ("import functools", "import functools, json", {""}),
         ("lambda: x in", "lambda: x not in", {"other.<locals>.<lambda>"}),
