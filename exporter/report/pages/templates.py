@@ -262,6 +262,7 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         fence=formats.format_fence,
         join=formats.join_escaped,
         target=formats.quote_link_target,
+        breakable=lambda name: formats.escape_inline(name).replace("_", Markup("_<wbr>")),
         place=formats.format_place,
     )
     return environment
