@@ -335,6 +335,7 @@ function panelOf(row, cell) {
     command("run the cell again", cell.export_command),
     command("reproduce the failure", cell.repro_command),
     command("print the graph", cell.show_command),
+    command("explain the code", cell.guide_command),
   ].filter(Boolean);
   const all = create("button", { type: "button" }, `${row.model} on all devices`);
   all.addEventListener("click", () => {
@@ -616,11 +617,15 @@ function openLinked() {
   if (key.startsWith("q=")) search(key.slice(2));
   for (const row of ROWS) {
     const cell = row.cells.find((each) => keyOf(row, each) === key);
-    const button = cell && buttonOf(row, cell);
-    if (button) {
-      openPanel(button);
-      button.scrollIntoView({ block: "center" });
+    if (!cell) continue;
+    if (!buttonOf(row, cell)) { // a search or a filter hides it
+      for (const pressed of document.querySelectorAll('[aria-pressed="true"]')) pressed.click();
+      byId("device").value = state.device = "";
+      search("");
     }
+    const button = buttonOf(row, cell);
+    openPanel(button);
+    button.scrollIntoView({ block: "center" });
   }
 }
 

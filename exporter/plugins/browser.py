@@ -174,7 +174,9 @@ def _build_row(
         error = max((_read_error(result) for result in results), default=-math.inf)
         rounded = float(format_two_digits(error)) if math.isfinite(error) else None
         file = _describe_file(record, record.artifact) if record and record.artifact else None
-        repro = explain_failure(record, project.command).repro_command if record else ""
+        reasons = explain_failure(record, project.command) if record else None
+        repro = reasons.repro_command if reasons else ""
+        code = reasons.code if reasons else ""
         show = format_command(project.command, "show", f"'{cell.id}'") if file else ""
         optional = {
             "file": _index(files, file) if file else None,
@@ -186,6 +188,7 @@ def _build_row(
             "export_command": join_lines(cell.format_command(project.command)),
             "repro_command": join_lines(repro),
             "show_command": join_lines(show),
+            "guide_command": format_command(project.command, "guide", code) if code else "",
             "is_changed": history.is_changed(cell),
             "clusters": tuple(clusters.get(cell.id, ())),
         }

@@ -171,6 +171,7 @@ def test_a_cell_opens_with_all_details(page: Any) -> None:
         "build/dcgan/logs/9.log",
         "exporter export 'dcgan/9/cpu'",
         "exporter repro dcgan/9/cpu",
+        "exporter guide E-",
     ):
         assert text in text_shown
     assert "promised at\nmanifests/vision.toml:1\nin the model\nnet.py:7\n" in text_shown
@@ -259,6 +260,14 @@ def test_an_address_opens_a_cell(open_page: Opener) -> None:
     assert page.evaluate("location.hash") == "#bert/19/cpu"
     page.reload()
     assert page.locator("#panel h2").inner_text() == "bert/19/cpu"
+
+    page.get_by_label("Search models").fill("bert")
+    page.locator('[data-mark="pass"]').click()
+    page.get_by_label("Device").select_option("cpu")
+    page.evaluate("location.hash = '#dcgan/18/cpu'")  # a link, while a search hides the cell
+    page.wait_for_selector("#panel h2:has-text('dcgan/18/cpu')")
+    assert len(models(page)) == 4
+    assert page.locator('[aria-pressed="true"]').count() == 0
 
 
 def test_a_search_is_in_the_address_and_closes_another_cell(open_page: Opener) -> None:
