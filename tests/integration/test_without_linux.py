@@ -14,6 +14,9 @@ from exporter.core.system import SWITCH
 from tests.integration.project import ROOT, read_cells, run_exporter
 from tests.integration.test_watch import Watch
 
+#: Each worker imports PyTorch again: a minute on two quiet cores.
+pytestmark = pytest.mark.timeout(900)
+
 NETS = """
 import torch
 from torch import nn
@@ -106,15 +109,17 @@ def test_the_verdicts_are_those_with_linux(project: Path, tmp_path: Path) -> Non
     assert files[0] == files[1]
 
 
-def test_a_change_is_exported_again_and_gated(project: Path) -> None:
-    nets = project / "nets.py"
+def test_a_change_is_exported_again_and_gated(project: Path, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(project, root)
+    nets = root / "nets.py"
     for command in ("baseline", "gate"):
-        code, output = run(project, command)
+        code, output = run(root, command)
         assert code == 0, output
     program = [sys.executable, "-u", "-m", "exporter", "export", "--watch", "good"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), SWITCH: "1", "EXPORTER_STORE": "off"}
     with subprocess.Popen(
-        program, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        program, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     ) as process:  # fmt: skip
         watched = Watch(process)
@@ -125,10 +130,8 @@ def test_a_change_is_exported_again_and_gated(project: Path) -> None:
             assert watched.end() == 130
         finally:
             process.kill()
-    code, output = run(project, "gate")
+    code, output = run(root, "gate")
     assert (code, "newly red" in output) == (1, True), output
-    nets.write_text(NETS)
-    assert run(project, "export", "good")[0] == 0
 
 
 def test_a_proved_file_is_published_and_verified(project: Path) -> None:
