@@ -1,9 +1,10 @@
 """Export the zoo and compare each verdict with an independent judgement.
 
 Input: `python -m benchmarks.zoo [--models GLOB ...] [--page]`. Output: each disagreement, and the
-number of cells that agree. The verdicts on other models remain from earlier runs. With `--page` it
-also writes `reports/ZOO.md`. The exit code is 1 if a green file is wrong, if a disagreement has no
-reason, or if less than 97 % agree.
+number of cells that agree. The verdicts on other models remain from earlier runs. Without `--page`
+it prints the cells that differ from those of `reports/ZOO.md`, which may be of another release of
+torch; with it, it writes that page. The exit code is 1 if a green file is wrong, if a disagreement
+has no reason, or if less than 97 % agree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 
 from benchmarks.zoo.folders import BUILD, MANIFESTS, PAGE, PROJECT, VERDICTS
-from benchmarks.zoo.page import list_faults, make_page, read_reasons
+from benchmarks.zoo.page import compare_with_page, list_faults, make_page, read_reasons
 from benchmarks.zoo.verdicts import Verdict, judge_model, read_verdicts, write_verdicts
 from exporter.core.files import write_text
 from exporter.manifest import load_project
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         write_text(PAGE, make_page(judged, reasons, {name: version(name) for name in PACKAGES}))
     counts = Counter(verdict.kind for verdict in judged)
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
+    if not options.page:
+        print(*compare_with_page(judged, PAGE.read_text(encoding="utf-8")), sep="\n")
     faults = list(list_faults(judged, reasons))
     for fault in faults:
         print(fault)

@@ -5,6 +5,7 @@ Input: verdicts, and `reasons.toml` with known disagreements. Output: markdown.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,6 +76,30 @@ def make_page(
 ) -> str:
     """Return the page."""
     return "\n".join((_HEAD, *_list_lines(verdicts, reasons, versions), ""))
+
+
+def compare_with_page(verdicts: Iterable[Verdict], page: str) -> Iterator[str]:
+    """Yield the cells whose status differs from that of a page of another release, then a count."""
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    opsets = next(cells[1:] for cells in rows if cells[0] == "model")
+    statuses = {
+        f"{model}/{opset}/cpu": status
+        for model, *marks in rows
+        if len(marks) == len(opsets)
+        for opset, status in zip(opsets, marks, strict=True)
+    }
+    pairs = [(each, statuses[each.cell]) for each in verdicts if each.cell in statuses]
+    differing = [(each, status) for each, status in pairs if each.status != status]
+    for verdict, status in differing:
+        yield f"{verdict.cell}: {status} -> {verdict.status}  {_shorten(verdict.message)}"
+    count = len(pairs) - len(differing)
+    yield f"{count} of {len(pairs)} cells have the status of {version_of(page)}"
+
+
+def version_of(page: str) -> str:
+    """Return the release of torch of a page, `torch 2.13.0`."""
+    found = re.search(r"^torch [0-9.]+", page, re.MULTILINE)
+    return found.group() if found else "the page"
 
 
 def _list_lines(

@@ -297,6 +297,9 @@ def find_undeclared_outputs(
     An axis that only outputs have gets its size from the first tensor with that axis. An axis that
     only a sequence has is free in each item.
     """
+    if len(outputs) != len(values):
+        yield f"{len(outputs)} outputs are declared, PyTorch gives {len(values)}"
+        return
     axis_sizes = dict(sizes)
     pairs = list(zip(outputs, values, strict=True))
     for output, value in pairs:

@@ -128,6 +128,7 @@ def test_a_sequence_file_with_a_tensor_is_damaged(tmp_path: Path) -> None:
         ((ROWS,), (FIVE,), []),
         ((ROWS,), ([FIVE[0], FIVE[1][:1]],), []),
         ((ROWS.model_copy(update={"shape": (2,)}),), (FIVE,), []),
+        ((ROWS, ROWS), (FIVE,), ["2 outputs are declared, PyTorch gives 1"]),
         (
             (ROWS.model_copy(update={"shape": ("batch",)}),),
             ([FIVE[0], FIVE[1][:1]],),
