@@ -187,12 +187,14 @@ def zoo(session: nox.Session) -> None:
     """Compare verdicts on real architectures with another judgement; `-- --models bert`.
 
     `-- --seeds 20` runs the sound cells with other weights and inputs instead. `-- --components`
-    runs the tests of the exporter of transformers.
+    runs the tests of the exporter of transformers, and of ONNX Runtime GenAI.
     """
-    location = build(session, ("export",), "unit", "zoo")
-    if "--components" in session.posargs:
+    has_components = "--components" in session.posargs
+    extras = ("export", "genai") if has_components else ("export",)
+    location = build(session, extras, "unit", "zoo")
+    if has_components:
         paths = ("tests/traps", "tests/worker/plugins", "tests/integration/test_generation.py")
-        arguments = ("--timeout", "1800", "-k", "transformers", *paths)
+        arguments = ("--timeout", "1800", "-k", "transformers or generation", *paths)
         session.run(str(programs(location) / "python"), "-m", "pytest", *arguments)
         return
     has_seeds = "--seeds" in session.posargs

@@ -152,6 +152,13 @@ class RolloutCheck:
         return CheckResult(check=self.name, status=status, message=message, metrics=metrics)
 
 
+def find_tie_margin(logits: Array, output: OutputContext) -> float:
+    """Return the largest difference of two of PyTorch's logits that is within their errors."""
+    limit, _ = choose_limit(logits, None, output)
+    scale = float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))
+    return 2 * limit.allowed_error(scale) if limit else 0.0
+
+
 def _feed_values(
     values: Sequence[OnnxValue],
     data: SampleData,
@@ -182,9 +189,8 @@ def _feed_values(
         tokens, right = value.argmax(-1), expected.argmax(-1)
         chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
         margin = float((best - chosen).max())
-        limit, _ = choose_limit(expected, None, OutputContext(context, index, device, False))
-        scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
-        if np.isnan(value).any() or margin > 2 * (limit.allowed_error(scale) if limit else 0.0):
+        tie = find_tie_margin(expected, OutputContext(context, index, device, False))
+        if np.isnan(value).any() or margin > tie:
             # NaN at the place of PyTorch's token gives the same index.
             wrong = (tokens != right) | np.isnan(value).any(-1)
             row = tuple(int(each) for each in np.argwhere(wrong)[0])

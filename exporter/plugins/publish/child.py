@@ -407,7 +407,7 @@ def prove_folder(
     Raises:
         DamagedFolder: If the reference or a sample is missing or changed.
     """
-    with _open_samples(folder, publication) as (samples, reference):
+    with open_samples(folder, publication) as (samples, reference):
         context = CheckContext(
             folder=samples,
             opset=publication.opset,
@@ -425,7 +425,7 @@ def prove_folder(
 
 
 @contextmanager
-def _open_samples(folder: Path, publication: Publication) -> Iterator[tuple[JobFolder, Reference]]:
+def open_samples(folder: Path, publication: Publication) -> Iterator[tuple[JobFolder, Reference]]:
     """Yield the samples in a temporary folder with the layout of an export."""
     try:
         reference = Reference.read(read_regular_file(JobFolder(folder).reference, PROJECT_LIMIT))

@@ -139,6 +139,8 @@ CONTRACT = "contract.json"
 #: The file that identifies a folder written by `publish`.
 MARKER = "exporter.json"
 SUMS = "SHA256SUMS"
+#: The configuration of a decoder for ONNX Runtime GenAI.
+GENAI_CONFIG = "genai_config.json"
 #: The first data set for numpy.
 EXAMPLE = "example.npz"
 _DIGEST_LENGTH = 64  # hex digits of SHA-256
@@ -340,7 +342,7 @@ def write_descriptions(
     write_text(folder / MARKER, publication.to_json())
     write_text(folder / CONTRACT, spec.to_json())
     write_text(folder / CARD, card)
-    names = ("generate.py", "genai_config.json") if spec.generate and spec.rollout else ()
+    names = ("generate.py", GENAI_CONFIG) if spec.generate and spec.rollout else ()
     is_pair = any(".encoder." in item.name for item in spec.inputs)  # unknown to GenAI
     for name in names[: 1 if is_pair else 2]:
         write_text(folder / name, render(name, templates, spec=spec))

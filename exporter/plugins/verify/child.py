@@ -1,29 +1,53 @@
-"""The child process of `verify`: the hashes of a folder, and the checks of its file."""
+"""The child process of `verify`: the hashes of a folder, the checks of its file, its tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from exporter.checks.comparison.compare_samples import apply_sample_noise
+from exporter.checks.comparison.tolerance import OutputContext
+from exporter.checks.metric_checks import find_tie_margin
 from exporter.checks.model_file import UnreadableModel, read_model
+from exporter.checks.protocol import CheckContext, DamagedSample
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.text import join_names, pluralize
+from exporter.core.files import CELL_LIMIT, read_regular_file
+from exporter.core.text import join_lines, join_names, pluralize
+from exporter.jobs import Sample
 from exporter.manifest import Device, ModelSpec
 from exporter.manifest.syntax.table import list_functions
-from exporter.plugins.publish.child import DamagedFolder, prove_folder
+from exporter.plugins.publish.child import DamagedFolder, open_samples, prove_folder
 from exporter.plugins.publish.published_folder import (
+    GENAI_CONFIG,
     SUMS,
     Publication,
     find_hash_problems,
     list_special_files,
     list_unlisted_files,
 )
-from exporter.plugins.verify.client import FILES_CHECK, DeviceVerdict, PublishedFile, hash_settings
+from exporter.plugins.verify.client import (
+    FILES_CHECK,
+    GENAI_CHECK,
+    DeviceVerdict,
+    PublishedFile,
+    hash_settings,
+)
 from exporter.records.record import CellId, CheckResult, Record, Status
 from exporter.runtimes import NO_KERNELS, Kernels, RuntimeUnavailable, load_kernels
 from exporter.runtimes.graph_walk import normalize_domain
 
+_GENAI = "onnxruntime_genai"
+_NO_GENAI = "not installed; install 'onnx-exporter-matrix[genai]' to compare its tokens"
+_GREEDY = {"do_sample": False, "num_beams": 1, "min_length": 0, "repetition_penalty": 1.0}
+#: Other settings of a session may load code, write a file or select a device.
+_SESSION_KEYS = frozenset({"log_id", "intra_op_num_threads", "graph_optimization_level"})
 #: Problems in a message.
 _SHOWN_PROBLEMS = 3
 _NO_FUNCTIONS = (
@@ -67,6 +91,8 @@ def check_folder(
     """
     special = list_special_files(item.folder)
     problems = [] if special else list(_find_file_problems(item, publication))
+    cells = [CellId(model=spec.id, opset=publication.opset, device=d.name) for d in devices]
+    tokens: tuple[CheckResult, ...] = ()
     try:
         if special:
             raise DamagedFolder(
@@ -78,30 +104,35 @@ def check_folder(
             raise RuntimeUnavailable(_NO_FUNCTIONS.format(join_names(calls)))
         spec = spec.model_copy(update={"manifest": kernels.manifest}) if kernels else spec
         code = (_load_kernels(spec, root, kernels), root)
-        records = tuple(prove_folder(item.folder, item.file, publication, spec, devices, code))
+        if (item.path / GENAI_CONFIG).exists():
+            tokens = (check_tokens(item, publication, spec),)
+        if tokens and item.file:
+            fields = tokens[0].model_dump(include={"status", "check", "message"})
+            records = tuple(Record(cell=cell, **fields) for cell in cells)
+        else:
+            records = tuple(prove_folder(item.folder, item.file, publication, spec, devices, code))
     except (RuntimeUnavailable, DamagedFolder) as error:
         if isinstance(error, DamagedFolder):
             problems.append(str(error))
-        cells = (CellId(model=spec.id, opset=publication.opset, device=d.name) for d in devices)
         records = tuple(
             Record(cell=cell, status=Status.UNAVAILABLE, check="load", message=str(error))
             for cell in cells
         )
     files = _check_files(item, problems)
     return tuple(
-        _make_verdict(device, files, record)
+        _make_verdict(device, (files, *(tokens if device.name == "cpu" else ())), record)
         for device, record in zip(devices, records, strict=True)
     )
 
 
-def _make_verdict(device: Device, files: CheckResult, record: Record) -> DeviceVerdict:
-    is_red = files.status is not Status.PASS
+def _make_verdict(device: Device, checks: tuple[CheckResult, ...], record: Record) -> DeviceVerdict:
+    red = next((each for each in checks if each.status.is_red), None)
     return DeviceVerdict(
         device=device.name,
-        status=files.status if is_red else record.status,
-        check=files.check if is_red else record.check or record.stage or "",
-        message=files.message if is_red else record.message,
-        checks=(files, *record.checks),
+        status=red.status if red else record.status,
+        check=red.check if red else record.check or record.stage or "",
+        message=red.message if red else record.message,
+        checks=(checks[0], *record.checks, *checks[1:]),
         runtime=record.runtime or _describe_runtime(device),
         session=device.settings,
         settings=hash_settings(device),
@@ -156,3 +187,114 @@ def _load_kernels(spec: ModelSpec, root: Path, entry: ModelSpec | None) -> Kerne
         return load_kernels(entry, root)
     except Exception as error:
         raise RuntimeUnavailable(f"the kernels cannot be loaded: {error}") from error
+
+
+def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec) -> CheckResult:
+    """Compare the greedy tokens of a folder in ONNX Runtime GenAI with those of PyTorch."""
+    if not find_spec(_GENAI):
+        return CheckResult(check=GENAI_CHECK, status=Status.UNAVAILABLE, message=_NO_GENAI)
+    status, count = Status.FAIL, 0
+    with open_samples(item.folder, publication) as (job, reference):
+        context = CheckContext(folder=job, opset=publication.opset, spec=spec, reference=reference)
+        steps = reference.rollout
+        starts = [index for index, step in enumerate(steps) if step.begins]
+        try:
+            generate = _open_package(item.path, spec)
+            for start, end in zip(starts, [*starts[1:], None], strict=True):
+                count += compare_tokens(steps[start:end], context, generate)
+            prompts, release = pluralize(len(starts), "prompt"), version("onnxruntime-genai")
+            message = f"ONNX Runtime GenAI {release} selects the {count} tokens of {prompts}"
+            status = Status.PASS
+        except (DamagedSample, ImportError, OSError, ValueError, RuntimeError) as error:
+            message = join_lines(str(error)).replace(f"{item.path}/", "")
+    return CheckResult(check=GENAI_CHECK, status=status, message=message)
+
+
+def _open_package(package: Path, spec: ModelSpec) -> Callable[..., Iterator[Any]]:
+    """Return the function that generates, if the configuration is safe and fits the entry."""
+
+    def read_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for value in (each for key, each in pairs if key == "session_options"):  # of equal keys
+            if others := {name for name in value if value[name]} - _SESSION_KEYS:
+                raise ValueError(f"{join_names(sorted(others))} may load code; remove it")
+        return dict(pairs)
+
+    caches = [item.shape for item in spec.inputs if item.name.endswith(".key")]
+    if not spec.generate or not caches:
+        raise ValueError("the entry is no decoder with `generate`, so it has no prompts")
+    expected = {"num_hidden_layers": len(caches), "eos_token_id": [*spec.generate.end]}
+    expected |= zip(("num_key_value_heads", "head_size"), caches[0][1::2], strict=True)
+    try:
+        content = read_regular_file((package / GENAI_CONFIG).resolve(), CELL_LIMIT)
+        model = json.loads(content, object_pairs_hook=read_table)["model"]
+        padding = int(model["pad_token_id"])
+        if padding not in spec.generate.end:  # many folders have no other token for it
+            expected["pad_token_id"] = spec.generate.padding
+        model |= model["decoder"] | {"eos_token_id": np.ravel(model["eos_token_id"]).tolist()}
+        pairs = [(key, model[key], value) for key, value in expected.items()]
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"is no valid configuration of a decoder: {type(error).__name__}: {error}"
+        raise ValueError(f"{GENAI_CONFIG}: {message}") from error
+    problems = [
+        f"{key} is {one}, the entry has {other}" for key, one, other in pairs if one != other
+    ]
+    if problems:
+        raise ValueError(f"{GENAI_CONFIG}: {'; '.join(problems)}; correct one of them")
+    genai = import_module(_GENAI)
+    opened = genai.Model(genai.Config(str(package)))
+
+    def generate(rows: Sequence[Sequence[int]], steps: int) -> Iterator[Any]:
+        length = max(map(len, rows))
+        parameters = genai.GeneratorParams(opened)
+        options = {"batch_size": len(rows), "max_length": length + steps, **_GREEDY}
+        parameters.set_search_options(**options)
+        generator = genai.Generator(opened, parameters)
+        padded = [[*row, *[padding] * (length - len(row))] for row in rows]
+        generator.append_tokens(np.array(padded, np.int32))
+        while not generator.is_done():
+            generator.generate_next_token()
+            yield np.array(generator.get_next_tokens())
+
+    return generate
+
+
+def compare_tokens(
+    steps: Sequence[Sample], context: CheckContext, generate: Callable[..., Iterator[Any]]
+) -> int:
+    """Return the number of tokens after a prompt that are PyTorch's, each row up to its end.
+
+    `generate`: Yields the tokens of all rows; after a tie it continues with PyTorch's tokens.
+
+    Raises:
+        DamagedSample, ValueError: At the first other token, or if a step cannot be read.
+    """
+    position = [output.name for output in context.spec.outputs].index("logits")
+    folders = (context.folder.rollout(step.index) for step in steps)
+    data = [context.samples.read(folder, context.spec) for folder in folders]
+    prompt = data[0].inputs["input_ids"]
+    mask = data[0].inputs.get("attention_mask", np.ones_like(prompt))
+    end = context.spec.generate.end if context.spec.generate else ()
+    texts = [row[is_text].tolist() for row, is_text in zip(prompt, mask != 0, strict=True)]
+    ended, count = np.zeros(len(texts), bool), 0
+    tokens = generate(texts, len(steps))
+    for number, step in enumerate(steps):
+        if ended.all():
+            break
+        logits = np.asarray(data[number].outputs[position])[:, -1]
+        right, chosen = logits.argmax(-1), next(tokens, None)
+        if chosen is None:
+            raise ValueError(f"{step.name}: the text ends before token {right[~ended][0]}")
+        known = np.minimum(chosen, logits.shape[1] - 1)
+        margins = logits.max(-1) - logits[np.arange(len(known)), known]
+        output = OutputContext(apply_sample_noise(step, context), position, "cpu", False)
+        wrong = (margins > find_tie_margin(logits, output)) | (chosen != known)
+        if (wrong & ~ended).any():
+            row = int((wrong & ~ended).argmax())
+            message = f"{step.name}, row {row + 1}: it selects token {chosen[row]} in place of "
+            raise ValueError(f"{message}{right[row]}; PyTorch's margin is {margins[row]:.3g}")
+        count += int((~ended).sum())
+        texts = [[*row, int(token)] for row, token in zip(texts, right, strict=True)]
+        if (~ended & (chosen != right)).any():
+            tokens = generate(texts, len(steps) - number - 1)
+        ended |= np.isin(right, end)
+    return count

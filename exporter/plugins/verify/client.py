@@ -31,6 +31,8 @@ _CHILD = "exporter.plugins.verify.child"
 _MAX_SECONDS = 3600.0
 #: The check of hashes and names; its message is a note if it passes.
 FILES_CHECK = "files"
+#: The check of the tokens of ONNX Runtime GenAI; its message is a note, too.
+GENAI_CHECK = "genai"
 #: Python cannot convert every time of the years 1 and 9999 to UTC.
 VerdictTime = Annotated[
     AwareDatetime,
@@ -104,6 +106,7 @@ class PublishedFile:
 
     folder: Path
     file: Path | None = None
+    """Or a folder with `genai_config.json`, which is proved by its tokens."""
     is_strict: bool = False
     """Whether a file that nothing refers to is a problem."""
 

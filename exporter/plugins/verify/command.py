@@ -22,8 +22,10 @@ from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, load_project, load_settings
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import create_environments, require_packages
+from exporter.plugins.publish.published_folder import GENAI_CONFIG
 from exporter.plugins.verify.client import (
     FILES_CHECK,
+    GENAI_CHECK,
     DeviceVerdict,
     FolderVerdict,
     PublishedFile,
@@ -91,7 +93,8 @@ def verify(
     if entry is not None and reference is not None:
         raise ExporterError(ExitCode.MANIFEST, "--entry and --reference: pass one of the two")
     if entry is not None or reference is not None:
-        others = [path for path in paths if not path.is_file()]
+        named = (path / GENAI_CONFIG if reference and path.is_dir() else path for path in paths)
+        others = [path for path in named if not path.is_file()]
         if others:
             problems = [Problem(message=f"{path}: is not a file") for path in others]
             raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
@@ -197,7 +200,7 @@ def _print_verdict(verdict: FolderVerdict) -> None:
     result = verdict.verdict
     line = f"{result.status:12}  {verdict.path} on {result.device}"
     line += f" ({result.session})" if result.session else ""
-    if result.status is Status.PASS:
+    if result.status is Status.PASS and result.check != GENAI_CHECK:
         samples = sum(int(each.metrics.get("samples", 0)) for each in result.checks)
         errors = [float(each.metrics.get("max_abs", 0.0)) for each in result.checks]
         line += f": {pluralize(samples, 'data set')}, largest error {max(errors):.1e}"
@@ -207,7 +210,7 @@ def _print_verdict(verdict: FolderVerdict) -> None:
     for check in result.checks:
         if check.status is not Status.PASS:
             print_error(f"    {check.check}: {check.status}: {join_lines(check.message)}")
-        elif check.check == FILES_CHECK and check.message:
+        elif check.check in (FILES_CHECK, GENAI_CHECK) and check.message:
             print_line(f"    note: {join_lines(check.message)}")
     for advice in result.advice:
         print_error(f"    advice: {join_lines(advice)}")

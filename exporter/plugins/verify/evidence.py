@@ -170,7 +170,7 @@ def _find_problem(
 ) -> str:
     """Return why a verdict is no evidence for this project, or ""."""
     names = manifest.project.device_names
-    failed = [each.check for each in verdict.verdict.checks if each.status is not Status.PASS]
+    failed = [each.check for each in verdict.verdict.checks if each.status.is_red]
     is_compared = any(each.check == "parity" for each in verdict.verdict.checks)
     if row.cell.device not in names:
         hint = suggest_nearest(row.cell.device, names) or "; add it to `devices`"

@@ -1,0 +1,195 @@
+"""The tokens of ONNX Runtime GenAI are PyTorch's, and each other token or configuration is red."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.checks.protocol import hash_sample, write_sample
+from exporter.jobs import JobFolder, Sample
+from exporter.manifest import Input, Output, Rollout
+from exporter.manifest.resolved.keys import Generate
+from exporter.plugins.publish.published_folder import Publication
+from exporter.plugins.verify import child
+from exporter.plugins.verify.client import PublishedFile
+from exporter.records.record import CheckResult, Status
+from tests.unit.checks.contexts import make_reference
+from tests.unit.factory import make_record, make_spec
+
+#: The token after each one; 2 ends a text, and 0 is padding.
+NEXT = {3: 4, 4: 5, 5: 6, 6: 7, 7: 3, 8: 2, 2: 9, 9: 9}
+#: PyTorch gives these tokens the same logit, and selects the first one.
+TIE = {6: 7}
+SPEC = make_spec(
+    "net",
+    inputs=(
+        Input(name="input_ids", shape=("batch", "length"), dtype="int64", at="args[0]"),
+        Input(name="attention_mask", shape=("batch", "total"), dtype="int64", at="args[1]"),
+        Input(name="past_key_values.0.key", shape=("batch", 1, "past", 4), at="args[2]"),
+    ),
+    outputs=(Output(name="logits", shape=("batch", "length", 10)),),
+    generate=Generate(steps=4, end=(2,), padding=0),
+    rollout=Rollout(steps=4, feeds={"logits": "input_ids"}),
+)
+CONFIG: dict[str, Any] = {
+    "model": {
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "decoder": {"num_hidden_layers": 1, "num_key_value_heads": 1, "head_size": 4},
+    }
+}
+
+
+def write_folder(folder: Path, config: str) -> PublishedFile:
+    """Write four steps after (8) and (3, 4), with padding on the left."""
+    texts, steps = [[0, 8], [3, 4]], list[Sample]()
+    for index in range(4):
+        last = [text[-1] for text in texts]
+        logits = np.zeros((2, 1, 10), np.float32)
+        for row, token in enumerate(last):
+            logits[row, 0, [NEXT[token], TIE.get(NEXT[token], NEXT[token])]] = 5
+        ids = np.array([text[-1:] if index else text for text in texts])
+        mask = np.array([[token != 0 for token in text] for text in texts], np.int64)
+        cache = np.zeros((2, 1, len(texts[0]) - 1, 4), np.float32)
+        stored = JobFolder(folder).rollout(index)
+        write_sample(stored, [ids, mask, cache], [logits], [])
+        steps.append(
+            Sample(
+                index=index,
+                name=f"step {index + 1}",
+                kind="rollout",
+                axes={},
+                begins=index == 0,
+                sha256=hash_sample(stored),
+            )
+        )
+        texts = [[*text, NEXT[token]] for text, token in zip(texts, last, strict=True)]
+    reference = make_reference().model_copy(update={"rollout": tuple(steps)})
+    JobFolder(folder).reference.write_text(reference.to_json())
+    (folder / "genai_config.json").write_text(config)
+    return PublishedFile(folder=folder)
+
+
+class Package(ModuleType):
+    """A stand-in for ONNX Runtime GenAI: each token decides the next one."""
+
+    def __init__(self, following: Mapping[int, int], end: int) -> None:
+        super().__init__("onnxruntime_genai")
+        self.__spec__ = ModuleSpec(self.__name__, None)
+        self.following, self.end, self.opened = following, end, list[str]()
+        self.Config, self.Model = str, self.opened.append
+        self.GeneratorParams = lambda model: self
+        self.Generator = lambda model, parameters: self
+        self.set_search_options = self.__dict__.update
+
+    set_search_options: Any
+
+    def append_tokens(self, padded: np.ndarray[Any, Any]) -> None:
+        assert not (padded[:, 0] == 0).any(), "padding is on the right"
+        self.last = [[token for token in row if token not in (0, 2)][-1] for row in padded.tolist()]
+        self.left = self.max_length - padded.shape[1]
+
+    def is_done(self) -> bool:
+        return self.left == 0 or all(token == self.end for token in self.last)
+
+    def generate_next_token(self) -> None:
+        self.left -= 1
+        self.last = [self.following.get(token, NEXT[token]) for token in self.last]
+
+    def get_next_tokens(self) -> list[int]:
+        return self.last
+
+
+def check(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: str = json.dumps(CONFIG),
+    following: Mapping[int, int] | None = None,
+    end: int = 2,
+) -> tuple[CheckResult, Package]:
+    item = write_folder(folder, config)
+    names = [path.relative_to(folder).as_posix() for path in folder.glob("rollout/*/*.pb")]
+    publication = Publication(
+        model="net",
+        opset=17,
+        is_green=True,
+        sha256="",
+        tools={},
+        data_sets=(),
+        allowed=(),
+        records=(make_record("net/17/cpu"),),
+        sources={name: name for name in names},
+    )
+    package = Package(following or {}, end)
+    monkeypatch.setitem(sys.modules, "onnxruntime_genai", package)
+    monkeypatch.setattr(child, "version", lambda _: "0.18.0")
+    return child.check_tokens(item, publication, SPEC), package
+
+
+def test_equal_tokens_pass_up_to_the_end_of_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _ = check(tmp_path, monkeypatch)
+    # One token of the first row, which ends, and four of the second.
+    message = "ONNX Runtime GenAI 0.18.0 selects the 5 tokens of 1 prompt"
+    assert (result.status, result.message) == (Status.PASS, message)
+
+
+@pytest.mark.parametrize(
+    ("following", "end", "message"),
+    [
+        ({5: 7, 7: 3}, 2, ""),  # PyTorch selects 6, its logit of 7 is equal; then 7 follows 6
+        ({5: 7, 6: 5}, 2, "step 3, row 2: it selects token 5 in place of 7"),
+        ({4: 9}, 2, "step 1, row 2: it selects token 9 in place of 5; PyTorch's margin is 5"),
+        ({8: 99}, 2, "step 1, row 1: it selects token 99 in place of 2"),
+        ({8: 3, 3: 3, 4: 3}, 3, "step 1, row 1: it selects token 3 in place of 2"),
+        ({2: 6}, 6, "step 3: the text ends before token 7"),
+    ],
+)
+def test_another_token_is_red_unless_its_logit_is_equal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    following: Mapping[int, int],
+    end: int,
+    message: str,
+) -> None:
+    result, _ = check(tmp_path, monkeypatch, following=following, end=end)
+    assert result.status is (Status.FAIL if message else Status.PASS), result.message
+    assert message in result.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"eos_token_id": 2', '"eos_token_id": [5]', "eos_token_id is [5], the entry has [2]"),
+        ('"pad_token_id": 0', '"pad_token_id": 2', ""),  # many folders have only a token of the end
+        ('"pad_token_id": 0', '"pad_token_id": 4', "pad_token_id is 4, the entry has 0; correct"),
+        ('"head_size": 4', '"head_size": 8', "head_size is 8, the entry has 4"),
+        ('"num_hidden_layers": 1', '"num_hidden_layers": 2', "num_hidden_layers is 2"),
+        ('"decoder"', '"session_options": {"provider_options": []}, "decoder"', ""),
+        (
+            '"decoder"',
+            '"session_options": {"custom_ops_library": "a.so"}, "session_options": {}, "decoder"',
+            "custom_ops_library may load code",
+        ),
+        ('"decoder"', '"session_options": {"x": {"y": 1}}, "decoder"', "x may load code"),
+        ('"model"', '"mode"', "is no valid configuration of a decoder: KeyError: 'model'"),
+        ("{", "[", "is no valid configuration of a decoder: JSONDecodeError"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_red_before_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
+) -> None:
+    text = json.dumps(CONFIG).replace(old, new, 1)
+    result, package = check(tmp_path, monkeypatch, config=text)
+    assert result.status is (Status.FAIL if message else Status.PASS), result.message
+    assert message in result.message
+    assert bool(package.opened) == (not message)
