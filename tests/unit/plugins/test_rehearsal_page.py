@@ -1,18 +1,26 @@
-"""The result of a rehearsal as markdown and as JSON."""
+"""The result of a rehearsal and of a bisect as text, as markdown and as JSON."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
 
 from exporter.manifest import DEFAULT_GATE
+from exporter.plugins.rehearse import command
+from exporter.plugins.rehearse.rehearsal_run import RehearsalResult, ReleaseChange
 from exporter.plugins.rehearse.upgrade_comparison import (
     compare_upgrade,
     format_rehearsal_json,
     render_rehearsal,
     summarize_outcomes,
 )
+from exporter.records.baseline import parse_cell
 from exporter.records.record import Status
 from tests.unit.factory import make_artifact, make_record, make_run
+from tests.unit.manifest.projects import ENTRY, make_project
 
 HOSTILE = "a | b <img src=x> `c`\n# no heading"
 BEFORE = make_run(
@@ -74,3 +82,44 @@ def test_the_page_of_another_exporter_has_each_cell() -> None:
     assert "2 of 3 cells pass by dynamo, 0 of them with a newer ONNX Runtime; 1 fail" in page
     assert "| net/17/cpu | pass |  |" in page.replace("`", "")
     assert "Requirements" not in page
+
+
+CHANGE = ReleaseChange(
+    cell=parse_cell("net/18/cpu"),
+    package="scale",
+    last="1.0",
+    first="3.0",
+    before="pass",
+    after="error at source",
+    message="no scale since version 3",
+    is_repaired=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["onnx"], "onnxscript: 0.7.2 -> 0.8.0\nnet/18/cpu: newly red: pass -> error at convert"),
+        (["onnx"], "3 cells compared, 1 regression\n"),
+        (["onnx", "--markdown"], "# Rehearsal\n"),
+        (
+            ["--exporter", "dynamo", "--json"],
+            '{\n  "format": 1,\n  "requirements": [],\n  "exporter": "dynamo"',
+        ),
+        (["--exporter", "dynamo"], "2 of 3 cells pass by dynamo"),
+        (
+            ["scale>=1", "--bisect"],
+            "net/18/cpu: scale 1.0 pass -> 3.0 error at source\n    no scale since version 3\n",
+        ),
+        (["scale>=1", "--bisect", "--json"], '"last": "1.0",\n  "first": "3.0"'),
+    ],
+)
+def test_each_form_of_the_result_is_printed(
+    arguments: list[str], shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
+    result = RehearsalResult(run=AFTER, comparison=COMPARISON, without_result=0)
+    monkeypatch.setattr(command, "run_rehearsal", lambda *_: result)
+    monkeypatch.setattr(command, "bisect_releases", lambda *_: (CHANGE,))
+    ran = CliRunner().invoke(command.rehearse, [*arguments, "--root", str(tmp_path)])
+    assert shown in ran.stdout, ran.output
