@@ -7,12 +7,25 @@ from collections import Counter
 import pytest
 
 from exporter.records.record import CellId, Record, Stage, Status
-from tests.traps.table import ALL, PAGE, SOUND_MODELS, page
-from tests.traps.trap import Verdict, parity
+from tests.traps.table import ALL, PAGE, PLAIN, SOUND_MODELS, page
+from tests.traps.trap import ROOT, Verdict, parity
 
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.traps`"
+
+
+def test_the_readme_has_the_figures_of_the_page() -> None:
+    checker, compared, checks = PLAIN.values()
+    wrong, sound = checker + compared + checks, sum(trap.is_sound for trap in ALL)
+    table = f"""
+| test of a file | wrong files found, of {wrong} |
+|---|--:|
+| `onnx.checker.check_model` | {checker} |
+| the same, and one comparison with PyTorch | {checker + compared} |
+| `exporter export` | {wrong}, and none of {sound} sound models is red |
+"""
+    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_there_are_enough_traps_and_sound_models() -> None:
