@@ -9,14 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from pkgutil import resolve_name
 
 from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
 from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
+from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.frozen_model import FrozenModel
 from exporter.core.git import check_out, list_changed_files
 from exporter.core.system import count_cores
 from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
@@ -43,8 +44,6 @@ from exporter.planning.plan import (
     select_shard,
     write_shard_note,
 )
-from exporter.plugins.store import StoreStatistics
-from exporter.plugins.store.project_store import open_store
 from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, Record
@@ -83,7 +82,9 @@ class ExportOptions:
     def make_build_options(
         self, manifest: Manifest, environment: Mapping[str, str]
     ) -> BuildOptions:
-        store = open_store(manifest.project, environment) if self.use_store else None
+        store = None
+        if self.use_store:
+            store = import_plugin("store").open_store(manifest.project, environment)
         return BuildOptions(
             before_wait=partial(preload_pages, manifest.project),
             force=self.force,
@@ -242,8 +243,6 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
 
 
 _DASK = "dask"
-#: The engines of plugins.
-_ENGINES = {_DASK: "exporter.plugins.cluster.dask_engine:DaskEngine"}
 
 
 def select_engine(project: Project, options: ExportOptions) -> EngineSettings:
@@ -287,7 +286,7 @@ class ExportResult:
     shard: Shard | None = None
     noop_inputs: noop_snapshot.NoopInputs | None = None
     """All inputs, if every cell was up to date; see `save_noop_summary`."""
-    statistics: StoreStatistics | None = None
+    statistics: FrozenModel | None = None
     """The use of the store, or None if there is none."""
     started: int = 0
     """The time of the build folder's file system before the first input was read."""
@@ -336,8 +335,9 @@ def export(
     settings = select_engine(project, options)
     engine: Engine = LocalEngine(jobs, starter, keeps_starter=options.keeps_starter)
     if settings.kind != "local":
-        make_engine = resolve_name(_ENGINES[settings.kind])
-        engine = make_engine(project, settings, environment, observer.on_note, jobs)
+        engine = import_plugin(settings.kind).DaskEngine(
+            project, settings, environment, observer.on_note, jobs
+        )
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
     today = noop_snapshot.get_today()

@@ -1,1 +1,27 @@
 """Basic parts that depend on neither manifests nor ONNX."""
+
+from importlib import import_module
+from typing import Any
+
+#: The plugins by the key, the option or the event that needs one. The way from manifest to gate
+#: reaches `exporter/plugins/` only by this table and by that of the commands.
+_PLUGINS = {
+    "component": "components",
+    "dask": "cluster.dask_engine",
+    "diagnosis": "diagnosis.explanation",
+    "evidence": "verify.evidence",
+    "github": "github",
+    "landlock": "landlock",
+    "measure": "measurement",
+    "passes": "passes.passes",
+    "reports": "report_files",
+    "review": "review.review",
+    "rollout": "rollout",
+    "store": "store.project_store",
+    "watch": "watch",
+}
+
+
+def import_plugin(name: str) -> Any:
+    """Import the module of a plugin."""
+    return import_module(f"exporter.plugins.{_PLUGINS[name]}")

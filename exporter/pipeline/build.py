@@ -35,19 +35,15 @@ from exporter.pipeline.decisions import (
     Decisions,
     RecordValidator,
     Results,
-    RetentionRules,
     StoreWriter,
-    add_failed_restores,
     collect_results,
     decide,
-    restore,
 )
 from exporter.pipeline.engine import Engine
 from exporter.pipeline.environments import create_environments, run_nested_export
 from exporter.pipeline.schedule import estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.supervisor import BuildObserver, Supervisor
 from exporter.planning.plan import SHARD_NOTE, Plan, PlannedCell
-from exporter.plugins.store import Store
 from exporter.records.record import CellId, Record, RunRecord, Status
 
 #: The beginning of the line that the export prints for each finished model.
@@ -210,7 +206,7 @@ def run_plan(
         costs = estimate_costs({name: stored.get_model(name).by_cell for name in names})
         store = options.store if decisions.to_run or decisions.hits else None
         if store and decisions.hits:
-            decisions = _restore_hits(manifest, plan, store, stored, validator, decisions)
+            decisions = store.get(decisions, plan, stored, validator)
         observer.on_decisions(decisions)
         if decisions.to_run:
             options.before_wait()
@@ -259,33 +255,6 @@ def run_plan(
 def _report(observer: BuildObserver, notes: Iterable[str]) -> None:
     for note in notes:
         observer.on_note(note)
-
-
-def _restore_hits(
-    manifest: Manifest,
-    plan: Plan,
-    store: Store,
-    stored: StoredRecords,
-    validator: RecordValidator,
-    decisions: Decisions,
-) -> Decisions:
-    """Restore cells from the store. Return the decisions with a run for each failure."""
-    planned = {planned.cell for planned in plan.cells}
-
-    def has_valid_file(record: Record) -> bool:
-        return record.cell in planned and validator.has_only_check_changes(record)
-
-    def is_valid(record: Record) -> bool:
-        return record.cell in planned and validator.is_valid(record)
-
-    rules = RetentionRules(is_valid=is_valid, has_valid_file=has_valid_file)
-    to_restore = tuple(each for each in plan.to_run if each.cell in decisions.hits)
-    restores = replace(decisions, to_run=to_restore)
-    problems: dict[CellId, str] = {}
-    store.download([hit.entry for hit in decisions.hits.values()])
-    for job in make_jobs(manifest, restores, stored.build, validator.fingerprints):
-        problems |= restore(job, decisions.hits, store, stored, rules)
-    return add_failed_restores(decisions, plan, problems)
 
 
 def _write_if_changed(run: RunRecord, path: Path) -> None:

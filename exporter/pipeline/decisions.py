@@ -6,11 +6,12 @@ their recorded hashes. If validity is uncertain, the cell is rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from exporter.cache.artifact_integrity import ArtifactVerifier
 from exporter.cache.fingerprint import (
@@ -28,19 +29,15 @@ from exporter.cache.fingerprint import (
 )
 from exporter.cache.states import have_tools_changed, read_tool_parts, read_tool_versions
 from exporter.core.device_name import DeviceName
+from exporter.core.frozen_model import FrozenModel
 from exporter.environments import find_environment
-from exporter.jobs import Job, JobFolder, write_json
+from exporter.jobs import JobFolder
 from exporter.manifest import Manifest
 from exporter.pipeline.build_folder import (
-    FolderRecords,
     StoredRecords,
-    carry_over,
-    mark_flaky,
-    remove_unrecorded_files,
 )
 from exporter.pipeline.environments import locate_environment
 from exporter.planning.plan import Plan, PlannedCell, apply_expectations
-from exporter.plugins.store import Store, StoreEntry
 from exporter.records.record import CellId, Record, RunRecord, Status
 
 
@@ -297,12 +294,49 @@ class Decisions:
     """Why a cell runs."""
     rechecks: Mapping[CellId, str] = field(default_factory=dict)
     """The cells in `to_run` that are rechecked, and the models with their up-to-date files."""
-    hits: Mapping[CellId, StoreHit] = field(default_factory=dict)
-    """The cells that are restored from the store."""
+    hits: Mapping[CellId, str] = field(default_factory=dict)
+    """The cells that are restored from the cache of results, and why each would run without it."""
 
     def is_to_run(self, planned: PlannedCell) -> bool:
         """Return True if the cell is run or rechecked."""
         return planned.cell in self.reasons
+
+
+class ResultCache(Protocol):
+    """Results of other builds: of other branches, checkouts and machines."""
+
+    path: Path
+    """Its folder on this machine."""
+
+    def find_hits(
+        self,
+        decisions: Decisions,
+        stored: StoredRecords,
+        validator: RecordValidator,
+        *,
+        thorough: bool,
+    ) -> Decisions:
+        """Return the decisions with `hits` for the cells that the cache has."""
+
+    def get(
+        self, decisions: Decisions, plan: Plan, stored: StoredRecords, validator: RecordValidator
+    ) -> Decisions:
+        """Copy the hits into the build folder. Return the decisions with a run for each failure."""
+
+    def put(self, records: Collection[Record], folder: JobFolder) -> str:
+        """Add valid results. Return why nothing is added from now on, once, or ""."""
+
+    def adopt(self, folder: Path) -> None:
+        """Take the files that the cache needs from a folder that will be deleted."""
+
+    def take_notes(self) -> list[str]:
+        """Return the messages since the last call."""
+
+    def finish(self) -> list[str]:
+        """Complete the use in this run, and return messages."""
+
+    def make_statistics(self) -> FrozenModel:
+        """Return the counts of this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +349,8 @@ class BuildOptions:
     """Prove all selected cells thoroughly."""
     fail_fast: bool = False
     """Stop after the first model with a red cell."""
-    store: Store | None = None
-    """The store for finished cells, or None."""
+    store: ResultCache | None = None
+    """The cache of finished cells, or None."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment variables of exports with other packages."""
     read_sizes: Callable[[], Mapping[str, int]] = dict
@@ -338,7 +372,7 @@ def decide(
 ) -> Decisions:
     verifier = ArtifactVerifier(stored.build.path)
     reasons: dict[CellId, str] = {}
-    find_valid = partial(_find_valid, stored, validator, reasons)
+    find_valid = partial(find_valid_record, stored, validator, reasons)
     for planned in plan.to_run:
         cell = planned.cell
         record = stored.get(cell)
@@ -370,10 +404,12 @@ def decide(
         reasons=reasons,
         rechecks=rechecks,
     )
-    return decisions if options.force else _use_store(decisions, stored, validator, options)
+    if options.store is None or options.force:
+        return decisions
+    return options.store.find_hits(decisions, stored, validator, thorough=options.thorough)
 
 
-def _find_valid(
+def find_valid_record(
     stored: StoredRecords, validator: RecordValidator, reasons: Container[CellId], cell: CellId
 ) -> Record | None:
     """Return the valid record of a cell that does not run, or None."""
@@ -435,138 +471,10 @@ def _has_current_file(
     )
 
 
-def _use_store(
-    decisions: Decisions, stored: StoredRecords, validator: RecordValidator, options: BuildOptions
-) -> Decisions:
-    """Return the decisions with the cells that the store can restore.
-
-    The export with a toolchain restores its cells itself.
-    """
-    store = options.store
-    cells = [each.cell for each in decisions.to_run if stored.build.owns(each.cell)]
-    if store is None or not cells:
-        return decisions
-    results = store.find_all(
-        {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
-        lambda record: (
-            validator.is_valid(record)
-            and not validator.find_lost_diagnosis(record)
-            and (record.thorough or not options.thorough)
-        ),
-    )
-    hits: dict[CellId, StoreHit] = {}
-
-    def find_valid(cell: CellId) -> Record | None:
-        hit = hits.get(cell)
-        return hit.entry.record if hit else _find_valid(stored, validator, decisions.reasons, cell)
-
-    for cell, result in results.items():  # in the order of the plan
-        entry = result.entry
-        if entry and not find_lost_proof(entry.record, validator.manifest, find_valid):
-            hits[cell] = StoreHit(entry=entry, reason=decisions.reasons[cell])
-    reasons = {
-        cell: f"{reason}, and {results[cell].problem}"
-        if cell in results and results[cell].problem
-        else reason
-        for cell, reason in decisions.reasons.items()
-        if cell not in hits
-    }
-    return replace(
-        decisions,
-        to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
-        reasons=reasons,
-        rechecks={c: model for c, model in decisions.rechecks.items() if c not in hits},
-        hits=hits,
-    )
-
-
-def add_failed_restores(
-    decisions: Decisions, plan: Plan, problems: Mapping[CellId, str]
-) -> Decisions:
-    """Return the decisions with a run for each cell that could not be restored."""
-    failed = {
-        cell: f"{decisions.hits[cell].reason}, and {problem}" for cell, problem in problems.items()
-    }
-    reasons = {**decisions.reasons, **failed}
-    return replace(
-        decisions,
-        to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
-        reasons=reasons,
-        hits={cell: hit for cell, hit in decisions.hits.items() if cell not in problems},
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreHit:
-    """A cell that the store contains."""
-
-    entry: StoreEntry
-    reason: str
-    """Why the cell would run without the store."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRules:
-    """Predicates for the records of the build folder that stay beside restored ones."""
-
-    is_valid: Callable[[Record], bool]
-    has_valid_file: Callable[[Record], bool]
-    """True if at least the file is up to date."""
-
-
-def restore(
-    job: Job,
-    hits: Mapping[CellId, StoreHit],
-    store: Store,
-    stored: StoredRecords,
-    rules: RetentionRules,
-) -> dict[CellId, str]:
-    """Restore the cells of one model, beside valid results of the build folder, which stay.
-
-    The build folder is locked. `rules` select its records that stay.
-
-    Returns:
-        Why a cell cannot be restored.
-    """
-    model = job.spec.id
-    main = FolderRecords(JobFolder(Path(job.folder)))
-    model_hits = {cell: hits[cell] for cell in job.cells()}
-    groups: dict[str, dict[CellId, StoreHit]] = {}
-    for cell, hit in model_hits.items():
-        groups.setdefault(hit.entry.reference, {})[cell] = hit
-    problems: dict[CellId, str] = {}
-    # Cells with the same PyTorch outputs belong together. The largest group has priority.
-    for index, group in enumerate(sorted(groups.values(), key=len, reverse=True)):
-        part = main if index == 0 else FolderRecords(stored.build.create_folder(model))
-        for cell, hit in group.items():
-            if problem := store.restore(hit.entry, part.folder.path):
-                problems[cell] = problem
-            else:
-                part.write(hit.entry.record)
-        remove_unrecorded_files(part)
-        if part is not main:
-            dropped = carry_over(part, main, lambda _: True)
-            cells = (record.cell for record in dropped)
-            problems |= dict.fromkeys(cells, "its store entry is from another run")
-    if not main.by_cell:
-        store.adopt(main.folder.path)
-        return problems
-    write_json(main.folder.job, job)
-    old = stored.get_model(model)
-    mark_flaky(old, main)
-    dropped = carry_over(old, main, lambda r: rules.is_valid(r) or rules.has_valid_file(r))
-    if any(rules.is_valid(record) for record in dropped):
-        store.adopt(main.folder.path)
-        message = "its store entry does not match the other results of the model"
-        return dict.fromkeys(model_hits, message)
-    stored.replace_model(model, main, store.adopt)
-    return problems
-
-
 class StoreWriter:
-    """Writes results to the store."""
+    """Writes results to the cache."""
 
-    def __init__(self, manifest: Manifest, today: date, store: Store | None) -> None:
+    def __init__(self, manifest: Manifest, today: date, store: ResultCache | None) -> None:
         self._manifest = manifest
         self._today = today
         self._store = store

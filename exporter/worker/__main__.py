@@ -6,9 +6,9 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from pkgutil import resolve_name
 
 import exporter.worker.dependencies.opened_files  # noqa: F401 - before torch sets variables
+from exporter.core import import_plugin
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import ignore_project_bytecode
 from exporter.jobs import Job, JobFolder
@@ -38,8 +38,8 @@ def main() -> int:
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
     if job.sandbox != "none":
         try:
-            restrict_process = resolve_name(f"exporter.plugins.{job.sandbox}:restrict_process")
-            restrict_process((Path(job.folder), temporary, Path("/dev")))
+            writable = (Path(job.folder), temporary, Path("/dev"))
+            import_plugin(job.sandbox).restrict_process(writable)
         except OSError as error:
             text = 'use another system, or set `sandbox = "none"` in [tool.exporter]'
             sys.stderr.write(f"sandbox: {error.strerror}; {text}\n")

@@ -15,11 +15,11 @@ from typing import TypeAlias
 from exporter.cache.states import SEARCH_PATH, read_loaded_state, read_tool_versions
 from exporter.checks.model_file import measure_artifact
 from exporter.checks.protocol import CheckContext, SampleCache
+from exporter.core import import_plugin
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups, write_json
 from exporter.records.record import INITIAL_WEIGHTS, UNPROVED_PREFIX, CellId, Route, Stage, Status
 from exporter.runtimes import import_driver, start_runtime_processes
-from exporter.worker import load_step
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, watch_variables
 from exporter.worker.dependencies.packages import watch_searches
@@ -81,7 +81,7 @@ from exporter.worker.verify.run_checks import (
 
 # The fork server loads them with this module, before it forks workers.
 diagnosis, measurement, passes, review, rollout = map(
-    load_step, ("diagnosis", "measure", "passes", "review", "rollout")
+    import_plugin, ("diagnosis", "measure", "passes", "review", "rollout")
 )
 
 

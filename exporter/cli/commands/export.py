@@ -25,6 +25,7 @@ from exporter.cli.options import (
     shard_option,
 )
 from exporter.cli.output.terminal import print_line, print_problem, print_summary
+from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_names, pluralize
 from exporter.core.toml_table import read_setting
@@ -103,7 +104,7 @@ def export(
         # A no-op must not import the build.
         from exporter.api import export_run
         from exporter.cli.output.progress import ModelEvents, observe_progress
-        from exporter.cli.output.tables import open_project, show_plan, show_statistics
+        from exporter.cli.output.tables import open_project, show_plan
         from exporter.core.device_name import CURRENT_TOOLCHAIN
 
         options = export_run.ExportOptions(
@@ -135,7 +136,7 @@ def export(
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         if flags["stats"]:
-            show_statistics(result.manifest.project, result.statistics)
+            import_plugin("store").show_statistics(result.manifest.project, result.statistics)
         if not flags["quiet"]:
             export_run.save_noop_summary(result, summary)
         return summary.code

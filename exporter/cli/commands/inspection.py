@@ -111,7 +111,7 @@ def _make_plan_document(build_plan: export_run.BuildPlan) -> PlanDocument:
             action = "recheck" if planned.cell in decisions.rechecks else "run"
             reason = decisions.reasons[planned.cell]
         elif hit := decisions.hits.get(planned.cell):
-            action, reason = "restore", hit.reason
+            action, reason = "restore", hit
         values = {"cell": str(planned.cell), "action": action, "reason": reason}
         route = {"exporter": planned.route.exporter, "capture": planned.route.capture}
         cells.append(CellDecision.model_validate(values | route))

@@ -59,10 +59,9 @@ class LineProgress(BuildObserver):
         self._restored = len(decisions.hits)
         self.cells = {*decisions.reasons, *decisions.hits}
         if self._explain:
-            hits = {cell: hit.reason for cell, hit in decisions.hits.items()}
             for verb, reasons in (
                 ("runs", decisions.reasons),
-                ("is restored from the store", hits),
+                ("is restored from the store", decisions.hits),
             ):
                 groups = group_by_opset(reasons.items(), lambda each: each[0], lambda each: each[1])
                 for group in groups:

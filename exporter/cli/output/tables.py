@@ -1,4 +1,4 @@
-"""Tables and lines of the commands: summaries, calls, plans, findings, notes and the store."""
+"""Tables and lines of the commands: summaries, calls, plans, findings and notes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from exporter.cli.output.terminal import (
     print_table,
 )
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.files import write_text
-from exporter.core.text import format_bytes, join_lines, join_names, pluralize
-from exporter.manifest import Manifest, ModelSpec, Project, Style, load_project
+from exporter.core.text import join_lines, join_names, pluralize
+from exporter.manifest import Manifest, ModelSpec, Style, load_project
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, make_plan
 from exporter.records.record import (
@@ -201,7 +200,6 @@ def _format_red_groups(
 if TYPE_CHECKING:  # most commands print only some of these tables
     from exporter.api.export_run import BuildPlan
     from exporter.api.gate_run import ValidResults
-    from exporter.plugins.store import StoreStatistics
 
 
 def open_project(root: Path) -> Manifest:
@@ -303,46 +301,13 @@ def show_plan(build_plan: BuildPlan) -> None:
         elif decisions.is_to_run(planned):
             rows.append((cell, ("run", route, decisions.reasons[cell])))
         elif hit := decisions.hits.get(cell):
-            rows.append((cell, ("restore", route, f"from the store: {hit.reason}")))
+            rows.append((cell, ("restore", route, f"from the store: {hit}")))
         else:
             rows.append((cell, ("keep", route, "up to date")))
     for note in build_plan.notes:
         print_line(note)
     groups = group_by_opset(rows, lambda row: row[0], lambda row: row[1])
     print_table((group.label, *group.first[1]) for group in groups)
-
-
-#: The file name in the build folder.
-_FILE = "store.json"
-
-
-def show_statistics(project: Project, statistics: StoreStatistics | None) -> None:
-    """Print the counts, and write them to `store.json` in the build folder.
-
-    Raises:
-        ExporterError: if the file cannot be written.
-    """
-    from exporter.plugins.store import StoreStatistics
-
-    counts = statistics or StoreStatistics()
-    write_text(Path(project.root) / project.build / _FILE, counts.to_json())
-    if statistics is None:
-        print_line("store: off")
-        return
-    hits = f"{counts.local_hits + counts.remote_hits} hits ({counts.remote_hits} remote)"
-    restored = format_bytes(counts.restored_bytes)
-    print_line(f"store: {hits}, {counts.misses} misses, {restored} restored")
-    if counts.downloaded_files or counts.failed_downloads or counts.rejected:
-        size = format_bytes(counts.downloaded_bytes)
-        line = f"downloaded: {pluralize(counts.downloaded_files, 'file')} ({size})"
-        print_line(f"{line}, {counts.failed_downloads} failed, {counts.rejected} rejected")
-    if counts.uploaded_cells or counts.failed_uploads:
-        cells = pluralize(counts.uploaded_cells, "cell")
-        files = pluralize(counts.uploaded_files, "new file")
-        size = format_bytes(counts.uploaded_bytes)
-        print_line(f"uploaded: {cells}, {files} ({size}), {counts.failed_uploads} failed")
-    if counts.waited_seconds:
-        print_line(f"waited for the remote store: {counts.waited_seconds:.1f} s")
 
 
 def show_findings(**values: object) -> None:

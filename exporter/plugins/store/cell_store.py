@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,23 @@ from exporter.cache.states import hash_source
 from exporter.core.files import walk_files
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_byte_limit
-from exporter.jobs import JobFolder
+from exporter.jobs import Job, JobFolder, write_json
+from exporter.pipeline.build_folder import (
+    FolderRecords,
+    StoredRecords,
+    carry_over,
+    mark_flaky,
+    remove_unrecorded_files,
+)
+from exporter.pipeline.decisions import (
+    Decisions,
+    RecordValidator,
+    ResultCache,
+    find_lost_proof,
+    find_valid_record,
+)
+from exporter.pipeline.schedule import make_jobs
+from exporter.planning.plan import Plan
 from exporter.plugins.store.store_entry import (
     Blobs,
     DamagedEntry,
@@ -96,7 +112,7 @@ class StoreResult:
     """Why an existing entry cannot be used, or ""."""
 
 
-class Store:
+class Store(ResultCache):
     """Finished cells by their inputs.
 
     Args:
@@ -129,6 +145,129 @@ class Store:
         self._is_writable = not is_read_only
         self._warning = f"{path}: results are not stored: the store is read-only"
         self._growth = 0
+        self._hits: Mapping[CellId, StoreEntry] = {}
+
+    def find_hits(
+        self,
+        decisions: Decisions,
+        stored: StoredRecords,
+        validator: RecordValidator,
+        *,
+        thorough: bool,
+    ) -> Decisions:
+        """Return the decisions with the cells that the store can restore.
+
+        The export with a toolchain restores its cells itself.
+        """
+        cells = [each.cell for each in decisions.to_run if stored.build.owns(each.cell)]
+        if not cells:
+            return decisions
+        results = self.find_all(
+            {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
+            lambda record: (
+                validator.is_valid(record)
+                and not validator.find_lost_diagnosis(record)
+                and (record.thorough or not thorough)
+            ),
+        )
+        found: dict[CellId, StoreEntry] = {}
+
+        def find_valid(cell: CellId) -> Record | None:
+            if cell in found:
+                return found[cell].record
+            return find_valid_record(stored, validator, decisions.reasons, cell)
+
+        for cell, result in results.items():  # in the order of the plan
+            entry = result.entry
+            if entry and not find_lost_proof(entry.record, validator.manifest, find_valid):
+                found[cell] = entry
+        problems = {cell: result.problem for cell, result in results.items() if result.problem}
+        reasons = {
+            cell: f"{reason}, and {problems[cell]}" if cell in problems else reason
+            for cell, reason in decisions.reasons.items()
+            if cell not in found
+        }
+        self._hits = found
+        return replace(
+            decisions,
+            to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
+            reasons=reasons,
+            rechecks={c: model for c, model in decisions.rechecks.items() if c not in found},
+            hits={cell: decisions.reasons[cell] for cell in found},
+        )
+
+    def get(
+        self, decisions: Decisions, plan: Plan, stored: StoredRecords, validator: RecordValidator
+    ) -> Decisions:
+        """Restore the hits. Return the decisions with a run for each failure."""
+        planned = {planned.cell for planned in plan.cells}
+        to_restore = tuple(each for each in plan.to_run if each.cell in decisions.hits)
+        restores = replace(decisions, to_run=to_restore)
+        problems: dict[CellId, str] = {}
+        self.download([self._hits[cell] for cell in decisions.hits])
+        fingerprints = validator.fingerprints
+        for job in make_jobs(validator.manifest, restores, stored.build, fingerprints):
+            problems |= self._restore_model(job, stored, validator, planned)
+        failed = {cell: f"{decisions.hits[cell]}, and {text}" for cell, text in problems.items()}
+        reasons = {**decisions.reasons, **failed}
+        return replace(
+            decisions,
+            to_run=tuple(planned for planned in plan.to_run if planned.cell in reasons),
+            reasons=reasons,
+            hits={cell: hit for cell, hit in decisions.hits.items() if cell not in problems},
+        )
+
+    def _restore_model(
+        self,
+        job: Job,
+        stored: StoredRecords,
+        validator: RecordValidator,
+        planned: Collection[CellId],
+    ) -> dict[CellId, str]:
+        """Restore the cells of one model, beside valid results of the build folder, which stay.
+
+        The build folder is locked.
+
+        Returns:
+            Why a cell cannot be restored.
+        """
+        model = job.spec.id
+        main = FolderRecords(JobFolder(Path(job.folder)))
+        groups: dict[str, dict[CellId, StoreEntry]] = {}
+        for cell in job.cells():
+            groups.setdefault(self._hits[cell].reference, {})[cell] = self._hits[cell]
+        problems: dict[CellId, str] = {}
+        # Cells with the same PyTorch outputs belong together. The largest group has priority.
+        for index, group in enumerate(sorted(groups.values(), key=len, reverse=True)):
+            part = main if index == 0 else FolderRecords(stored.build.create_folder(model))
+            for cell, entry in group.items():
+                if problem := self.restore(entry, part.folder.path):
+                    problems[cell] = problem
+                else:
+                    part.write(entry.record)
+            remove_unrecorded_files(part)
+            if part is not main:
+                dropped = carry_over(part, main, lambda _: True)
+                cells = (record.cell for record in dropped)
+                problems |= dict.fromkeys(cells, "its store entry is from another run")
+        if not main.by_cell:
+            self.adopt(main.folder.path)
+            return problems
+        write_json(main.folder.job, job)
+        old = stored.get_model(model)
+        mark_flaky(old, main)
+
+        def has_valid_file(record: Record) -> bool:
+            is_valid = validator.is_valid(record) or validator.has_only_check_changes(record)
+            return record.cell in planned and is_valid
+
+        dropped = carry_over(old, main, has_valid_file)
+        if any(each.cell in planned and validator.is_valid(each) for each in dropped):
+            self.adopt(main.folder.path)
+            message = "its store entry does not match the other results of the model"
+            return dict.fromkeys(job.cells(), message)
+        stored.replace_model(model, main, self.adopt)
+        return problems
 
     def find_all(
         self,

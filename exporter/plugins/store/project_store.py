@@ -1,4 +1,4 @@
-"""Open the store that the environment or the project selects."""
+"""Open the store that the environment or the project selects, and print its use."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exporter.cli.output.terminal import print_line
 from exporter.core.errors import ExitCode, ExporterError, Location
+from exporter.core.files import write_text
 from exporter.core.git import find_git_folder
+from exporter.core.text import format_bytes, pluralize
 from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
 from exporter.manifest.resolved.keys import (
@@ -21,7 +24,7 @@ from exporter.manifest.resolved.keys import (
     split_url,
 )
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.plugins.store import Store, StoreLimits
+from exporter.plugins.store import Store, StoreLimits, StoreStatistics
 
 if TYPE_CHECKING:
     from exporter.plugins.store.remote_store import RemoteStore, SigningKey
@@ -161,3 +164,34 @@ def _read_key(project: Project, environment: Mapping[str, str]) -> SigningKey | 
 def _locate_setting(project: Project, key: str) -> str:
     line = project.store_lines.get(key)
     return f"{Location(file=SETTINGS_FILE, line=line)}: tool.exporter.{key}"
+
+
+#: The file name in the build folder.
+_FILE = "store.json"
+
+
+def show_statistics(project: Project, statistics: StoreStatistics | None) -> None:
+    """Print the counts, and write them to `store.json` in the build folder.
+
+    Raises:
+        ExporterError: if the file cannot be written.
+    """
+    counts = statistics or StoreStatistics()
+    write_text(Path(project.root) / project.build / _FILE, counts.to_json())
+    if statistics is None:
+        print_line("store: off")
+        return
+    hits = f"{counts.local_hits + counts.remote_hits} hits ({counts.remote_hits} remote)"
+    restored = format_bytes(counts.restored_bytes)
+    print_line(f"store: {hits}, {counts.misses} misses, {restored} restored")
+    if counts.downloaded_files or counts.failed_downloads or counts.rejected:
+        size = format_bytes(counts.downloaded_bytes)
+        line = f"downloaded: {pluralize(counts.downloaded_files, 'file')} ({size})"
+        print_line(f"{line}, {counts.failed_downloads} failed, {counts.rejected} rejected")
+    if counts.uploaded_cells or counts.failed_uploads:
+        cells = pluralize(counts.uploaded_cells, "cell")
+        files = pluralize(counts.uploaded_files, "new file")
+        size = format_bytes(counts.uploaded_bytes)
+        print_line(f"uploaded: {cells}, {files} ({size}), {counts.failed_uploads} failed")
+    if counts.waited_seconds:
+        print_line(f"waited for the remote store: {counts.waited_seconds:.1f} s")

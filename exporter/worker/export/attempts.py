@@ -19,13 +19,13 @@ import onnx_ir as ir
 import torch
 from torch.export import Dim, ExportedProgram
 
+from exporter.core import import_plugin
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
 from exporter.jobs import OpsetJob
 from exporter.manifest import Input, ModelSpec
 from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.records.record import Attempt, Route, Stage, Status
-from exporter.worker import load_step
 from exporter.worker.export.convert import convert_module, convert_program
 from exporter.worker.inputs.call import Tensors, build_call, build_tensor_call
 from exporter.worker.model.call_objects import NO_CUSTOM_OPS, CustomOps
@@ -355,7 +355,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
         Failure: The first failure with all attempts, if no route works.
     """
     if context.spec.component is not None:
-        convert = load_step("component").convert_component
+        convert = import_plugin("component").convert_component
         graph = convert(context.model, context.spec, context.inputs, context.opset)
         return ExportedGraph(graph=graph, route=context.route)
     spec = resolve_function_types(context)

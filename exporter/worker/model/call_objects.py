@@ -22,13 +22,13 @@ from onnx_ir.schemas import AttributeParameter
 from torch.onnx import symbolic_helper
 from torch.onnx.utils import register_custom_op_symbolic, unregister_custom_op_symbolic
 
+from exporter.core import import_plugin
 from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import CustomOp, ModelSpec
 from exporter.manifest.syntax.values import Step, parse_call_path
 from exporter.records.record import Stage
 from exporter.runtimes import NO_KERNELS, Kernels, load_kernels
-from exporter.worker import load_step
 from exporter.worker.inputs.call import build_call
 from exporter.worker.model.exported_program import find_program
 from exporter.worker.model.source_loader import Model
@@ -82,7 +82,7 @@ def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     If the entry is a component of the model, the wrapper calls this component.
     """
     if spec.component is not None:
-        component: torch.nn.Module = load_step("component").select_component(
+        component: torch.nn.Module = import_plugin("component").select_component(
             model, spec, spec.component, root
         )
         return component

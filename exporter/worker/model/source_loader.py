@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from exporter.cache.states import hash_source
 from exporter.checks.validity_checks import BUILD_PREFIX
+from exporter.core import import_plugin
 from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.core.system import IS_LINUX
@@ -25,7 +26,6 @@ from exporter.core.text import join_names
 from exporter.manifest import ModelSpec, StateNames
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
-from exporter.worker import load_step
 from exporter.worker.model.exported_program import convert_to_module
 from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
@@ -205,7 +205,7 @@ def import_source(spec: ModelSpec, root: Path) -> None:
     with wrap_errors(Stage.SOURCE), map_weights():
         prepend_to_path(root)
         if spec.component is not None:
-            load_step("component").require_package()  # its message has the fix
+            import_plugin("component").require_package()  # its message has the fix
         seed_generators(spec.seed)  # the import builds a model that is an object of the module
         load_attribute(spec.source, (root / spec.manifest).parent)
 

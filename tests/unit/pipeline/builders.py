@@ -161,7 +161,7 @@ class BuildLog(BuildObserver):
 
     def on_decisions(self, decisions: Decisions) -> None:
         self.reasons = key_by_text(decisions.reasons)
-        self.hits = {str(cell): hit.reason for cell, hit in decisions.hits.items()}
+        self.hits = {str(cell): hit for cell, hit in decisions.hits.items()}
 
     def on_announcement(self, announcement: Announcement) -> None:
         pass

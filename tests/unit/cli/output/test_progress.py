@@ -11,9 +11,8 @@ from rich.console import Console
 
 from exporter.cli.output.progress import LineProgress, LiveProgress, observe_progress
 from exporter.jobs import Announcement
-from exporter.pipeline.decisions import Decisions, StoreHit
+from exporter.pipeline.decisions import Decisions
 from exporter.planning.plan import make_plan
-from exporter.plugins.store.store_entry import StoreEntry
 from exporter.records.record import CellId, Stage
 from tests.unit.factory import make_manifest, make_record, make_spec
 
@@ -118,10 +117,8 @@ def test_restored_cells_are_counted_and_reasons_fold_opsets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (last,) = (planned.cell for planned in PLAN.to_run if planned.cell.model == "b")
-    entry = StoreEntry(record=make_record("b/18/cpu"), files=())
-    hit = StoreHit(entry=entry, reason="net.py changed")
     screen = LiveProgress(explain=True)
-    screen.on_decisions(replace(ALL, hits={last: hit}))
+    screen.on_decisions(replace(ALL, hits={last: "net.py changed"}))
     assert "1 restored" in render(screen)
     output = capsys.readouterr().out
     assert "a/17..18/cpu runs: it has not been exported yet\n" in output

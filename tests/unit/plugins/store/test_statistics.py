@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cli.output.tables import show_statistics
 from exporter.plugins.store import StoreStatistics
+from exporter.plugins.store.project_store import show_statistics
 from tests.unit.factory import make_manifest
 
 
