@@ -12,6 +12,7 @@ from pathlib import Path
 
 from exporter.api import report_pages
 from exporter.cache.states import hash_source, read_tool_versions
+from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.core.git import Checkout, check_out, diff_files, find_last_change
 from exporter.gate import baseline_comparison
@@ -31,7 +32,6 @@ from exporter.manifest.syntax.table import list_functions
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import list_all_cells, make_plan
-from exporter.plugins.verify.evidence import find_evidence_findings
 from exporter.records.baseline import (
     FOLDER,
     OLD_FILE,
@@ -180,7 +180,7 @@ def find_inconsistencies(manifest: Manifest) -> Iterator[str]:
     build = BuildFolder.from_project(manifest.project)
     if not build.results.exists() or not report_pages.are_pages_unmodified(manifest.project):
         # Another machine wrote the pages.
-        if problem := report_pages.find_merge_error(manifest):
+        if problem := import_plugin("reports").find_merge_error(manifest):
             yield f"{manifest.project.reports}: {problem}; run `exporter export`"
         return
     results = filter_valid_results(read_run(build.results), manifest, plan)
@@ -245,7 +245,7 @@ def gate(
             state = _read_state(checkout, root)
         policy, baseline = state.manifest, state.baseline
         revision = f"{checkout.name} of {checkout.commit.day}"
-        stale = report_pages.describe_uncommitted(manifest, run, environment)
+        stale = import_plugin("reports").describe_uncommitted(manifest, run, environment)
         present = read_baseline(path) if path.exists() else Baseline()
         branch = baseline_comparison.ProjectState(
             manifest=manifest,
@@ -255,8 +255,9 @@ def gate(
         )
         findings = baseline_comparison.compare_with_revision(state, branch, run, planned)
         accepted = baseline_comparison.list_accepted(baseline, present)
-    evidence = find_evidence_findings(manifest, policy, run, datetime.now(UTC))
-    findings = sorted((*findings, *evidence), key=lambda each: each.sort_key)
+    find_others = import_plugin("evidence").find_evidence_findings
+    findings = (*findings, *find_others(manifest, policy, run, datetime.now(UTC)))
+    findings = sorted(findings, key=lambda each: each.sort_key)
     if against is None:
         commit = find_last_change([path], environment) if findings else None
         base = commit.id if commit else ""

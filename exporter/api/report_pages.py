@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.cache.states import hash_source, read_exporter_state
-from exporter.core.device_name import DeviceName
+from exporter.core import import_plugin
 from exporter.core.errors import ExporterError
 from exporter.core.files import write_bytes
 from exporter.core.git import find_commit_url, find_head, list_versions
 from exporter.manifest import Manifest, Project
-from exporter.planning.plan import list_all_cells
-from exporter.plugins.report_files import (
-    BADGE,
-    CSV,
-    create_project_badge,
-    describe_plugins,
-    format_csv,
-    list_plugin_folders,
-    render_exports,
-)
-from exporter.plugins.report_files import write_reports as write_files
-from exporter.plugins.verify.evidence import attach_evidence, find_evidence_path
 from exporter.records.baseline import (
     FOLDER,
     OLD_FILE,
@@ -36,7 +21,7 @@ from exporter.records.baseline import (
     parse_baseline,
     read_baseline,
 )
-from exporter.records.record import CellId, Record, RunRecord, Status
+from exporter.records.record import RunRecord
 from exporter.report.pages.page_files import preload_templates, render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
@@ -47,14 +32,12 @@ from exporter.report.pages.templates import (
     render_site,
     save_up_to_date_key,
 )
-from exporter.report.rows.cells import AcceptanceHistory, Cell, collect_cells, format_head
+from exporter.report.rows.cells import AcceptanceHistory
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
 #: The number of commits in a trend.
 _MOST_POINTS = 200
-#: In the badges of older versions, but not in the table.
-_INITIAL = re.compile(r", \d+ with initial weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +83,7 @@ def write_reports(
         conflict. The pages then compare with nothing.
     """
     paths = ReportPaths(manifest.project)
-    run = attach_evidence(run, manifest.project)
+    run = import_plugin("evidence").attach_evidence(run, manifest.project)
     history, warnings = AcceptanceHistory(), list[str]()
     try:
         history = _read_acceptance(paths)
@@ -120,7 +103,7 @@ def write_reports(
     key = _compute_key(manifest, run, history)
     if not is_up_to_date(paths.note, key, paths.reports):
         files = _render(manifest, run, history)
-        write_files(paths.reports, files)
+        import_plugin("reports").write_reports(paths.reports, files)
         save_up_to_date_key(paths.note, key, paths.reports, files)
     return warnings
 
@@ -134,7 +117,7 @@ def write_site(
         ExporterError: ENVIRONMENT, if a file cannot be written.
     """
     paths = ReportPaths(manifest.project)
-    run = attach_evidence(run, manifest.project)
+    run = import_plugin("evidence").attach_evidence(run, manifest.project)
     root = Path(paths.project.root)
     head = find_head(root, git_environment)
     stamp = f"commit {head}" if head else ""
@@ -152,49 +135,12 @@ def preload_pages(project: Project) -> None:
 def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     """Return the names of the files that differ from the ones that would be written now."""
     paths = ReportPaths(manifest.project)
-    run = attach_evidence(run, manifest.project)
+    run = import_plugin("evidence").attach_evidence(run, manifest.project)
     history = _read_acceptance(paths)
     if is_up_to_date(paths.note, _compute_key(manifest, run, history), paths.reports):
         return ()
     files = sorted(_render(manifest, run, history).items())
     return tuple(name for name, content in files if not _has_content(paths.reports / name, content))
-
-
-def find_merge_error(manifest: Manifest) -> str:
-    """Return why files of another machine contradict each other, as after a merge of git, or ""."""
-    reports = ReportPaths(manifest.project).reports
-    try:
-        rows = list(csv.DictReader((reports / CSV).read_text("utf-8").splitlines()))
-        badge = str(json.loads((reports / f"{BADGE}.json").read_text("utf-8"))["message"])
-        cells = [_read_cell(row) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""  # there are none, or another program replaced them
-    # Older versions counted all outcomes in the badge.
-    counted = format_head(cells) if "; " in badge else create_project_badge(cells)["message"]
-    if counted != _INITIAL.sub("", badge):
-        return f"{BADGE}.json has '{badge}', and {CSV} '{counted}'"
-    is_same = {cell.id for cell in cells} == set(list_all_cells(manifest))
-    return "" if is_same else f"{CSV} has other cells than the manifests"
-
-
-def describe_uncommitted(manifest: Manifest, run: RunRecord, environment: Mapping[str, str]) -> str:
-    """Return why the committed table is old, or "". Messages differ between machines."""
-    reports = ReportPaths(manifest.project).reports
-    cells = [cell for each in collect_cells(manifest, run).values() for cell in each]
-    new = [row[:-1] for row in csv.reader(format_csv(cells).splitlines())]
-    for _, files in list_versions(reports, (CSV,), environment, 1):
-        lines = files[CSV].decode(errors="replace").splitlines()
-        if new != [row[:-1] for row in csv.reader(lines)]:
-            return f"{manifest.project.reports}/{CSV} of the last commit has other results"
-    return ""
-
-
-def _read_cell(row: Mapping[str, str]) -> Cell:
-    """Return a cell of the table; one that did not run has no record."""
-    device = DeviceName(row["device"])
-    id = CellId(model=row["model"], opset=int(row["opset"]), device=device)
-    is_known = row["status"] in set(Status)
-    return Cell(id=id, record=Record(cell=id, status=Status(row["status"])) if is_known else None)
 
 
 def are_pages_unmodified(project: Project) -> bool:
@@ -207,8 +153,8 @@ def list_page_inputs(project: Project) -> list[Path]:
     """Return the paths that `write_reports` reads or wrote, except results and manifests."""
     paths = ReportPaths(project)
     written = (paths.reports / name for name in list_written_pages(paths.note))
-    sources = (*paths.folders, *list_plugin_folders())
-    evidence = find_evidence_path(project)
+    sources = (*paths.folders, *import_plugin("reports").list_plugin_folders())
+    evidence = import_plugin("evidence").find_evidence_path(project)
     return [*sources, paths.baseline, evidence, paths.note, *written]
 
 
@@ -222,14 +168,15 @@ def _compute_key(manifest: Manifest, run: RunRecord, history: AcceptanceHistory)
     project = manifest.project.model_copy(update={"root": ""})
     accepted = (history.baseline,) if history.baseline else ()
     values = (run, manifest.model_copy(update={"project": project}), *accepted)
+    outputs = import_plugin("reports")
     texts = (
         *(value.model_dump_json() for value in values),
         read_exporter_state(),
-        describe_plugins(),
+        outputs.describe_plugins(),
         history.commit,
         *(str(point.commit) for point in history.trend),
     )
-    folders = (*ReportPaths(manifest.project).folders, *list_plugin_folders())
+    folders = (*ReportPaths(manifest.project).folders, *outputs.list_plugin_folders())
     return compute_key(texts, folders)
 
 
@@ -238,7 +185,7 @@ def _render(
 ) -> dict[str, str | bytes]:
     templates = Path(manifest.project.root) / manifest.project.templates
     pages = render_pages(manifest, run, templates, history)
-    return {**pages, **render_exports(manifest, run, history)}
+    return {**pages, **import_plugin("reports").render_exports(manifest, run, history)}
 
 
 def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:

@@ -25,6 +25,7 @@ from exporter.cli.output.terminal import (
     print_line,
     print_problem,
 )
+from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure, suggest_nearest
 from exporter.core.files import describe_owner
 from exporter.core.toml_table import find_root
@@ -277,9 +278,7 @@ def run(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             print_problem(problem)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            from exporter.plugins.github import report_problems
-
-            report_problems(error.problems, root)
+            import_plugin("github").report_problems(error.problems, root)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -404,7 +404,7 @@ def decide(
         reasons=reasons,
         rechecks=rechecks,
     )
-    if options.store is None or options.force:
+    if options.store is None or options.force or not decisions.to_run:
         return decisions
     return options.store.find_hits(decisions, stored, validator, thorough=options.thorough)
 

@@ -15,9 +15,14 @@ from typing import Literal
 
 import click
 
-from exporter.core.errors import Location, Problem
+from exporter.api.gate_run import GateResult
+from exporter.cli.output.terminal import print_error
+from exporter.core.errors import ExporterError, Location, Problem
+from exporter.core.files import write_text
 from exporter.core.text import join_lines
+from exporter.gate.finding import GateFinding
 from exporter.report.formats import escape_inline
+from exporter.report.rows.gate_rows import build_finding_rows
 
 #: GitHub's limit of annotations per level and step.
 _SHOWN = 10
@@ -25,6 +30,10 @@ _SHOWN = 10
 _LENGTH = 4000
 #: GitHub drops a larger summary of a step; in bytes.
 _SUMMARY_LIMIT = 1_000_000
+#: GitHub rejects a longer comment; in bytes. The job adds the commit.
+_COMMENT_LIMIT = 65_000
+#: The marker by which a job finds its earlier comment.
+_COMMENT = "<!-- exporter gate -->\n"
 
 
 Level = Literal["error", "warning", "notice"]
@@ -128,3 +137,39 @@ def _format_command(item: Annotation, root: Path, workspace: Path) -> str:
 
 def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def annotate_gate(result: GateResult, root: Path) -> None:
+    """Print the annotations of a gate; see `annotate`."""
+    annotate(_make_annotations(result), root)
+
+
+def _make_annotations(result: GateResult) -> Iterator[Annotation]:
+    """Yield one annotation for each model and for each setting, at the edited line."""
+    entries = {spec.id: spec.location for spec in result.context.manifest.models}
+    groups: dict[object, list[GateFinding]] = {}
+    for each in result.findings:
+        groups.setdefault(each.setting or each.cell.model, []).append(each)
+    for group in groups.values():
+        rows = build_finding_rows(group, result.context)
+        first, titles = rows[0], [f"{row.subject}: {row.title}" for row in rows]
+        level: Level = "error" if any(row.is_blocking for row in rows) else "warning"
+        is_better = all(each.is_improvement for each in group)
+        also = [f"also {title}" for title in titles[1:]]
+        places = f"promised at {', '.join((*first.locations, *first.lines))}"
+        texts = (first.change, first.cause, first.message, places, first.acceptance, first.decision)
+        yield Annotation(
+            level="notice" if is_better else level,
+            title=titles[0],
+            message=". ".join(filter(None, (*texts, *first.commands, *also))),
+            location=group[0].location or entries.get(group[0].cell.model),
+        )
+
+
+def write_pages(build: Path, page: str) -> None:
+    """Write the page, and the form of it that fits into a comment of a pull request."""
+    try:
+        write_text(build / "gate.md", page)
+        write_text(build / "comment.md", shorten_page(_COMMENT + page, _COMMENT_LIMIT))
+    except ExporterError as error:  # the checkout is read-only
+        print_error(f"warning: {error}; the verdict is not written to a page")

@@ -24,14 +24,18 @@ from typing import Literal
 from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from exporter.api.report_pages import ReportPaths
+from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
+from exporter.core.git import list_versions
 from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, pluralize, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec
 from exporter.manifest.syntax.values import format_opsets
+from exporter.planning.plan import list_all_cells
 from exporter.plugins.browser import INDEX, build_index_data, render_index
-from exporter.records.record import RunRecord, Status
+from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import LEGEND, clean_detail, clean_message
 from exporter.report.pages.page_files import MARK, OVERVIEW, PAGES
 from exporter.report.pages.templates import render_html
@@ -543,3 +547,44 @@ def _delete(path: Path) -> None:
     except OSError as error:
         message = f"{path}: cannot be deleted: {error.strerror}; check its permissions"
         raise ExporterError(ExitCode.ENVIRONMENT, message) from error
+
+
+#: In the badges of older versions, but not in the table.
+_INITIAL = re.compile(r", \d+ with initial weights")
+
+
+def find_merge_error(manifest: Manifest) -> str:
+    """Return why files of another machine contradict each other, as after a merge of git, or ""."""
+    reports = ReportPaths(manifest.project).reports
+    try:
+        rows = list(csv.DictReader((reports / CSV).read_text("utf-8").splitlines()))
+        badge = str(json.loads((reports / f"{BADGE}.json").read_text("utf-8"))["message"])
+        cells = [_read_cell(row) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""  # there are none, or another program replaced them
+    # Older versions counted all outcomes in the badge.
+    counted = format_head(cells) if "; " in badge else create_project_badge(cells)["message"]
+    if counted != _INITIAL.sub("", badge):
+        return f"{BADGE}.json has '{badge}', and {CSV} '{counted}'"
+    is_same = {cell.id for cell in cells} == set(list_all_cells(manifest))
+    return "" if is_same else f"{CSV} has other cells than the manifests"
+
+
+def describe_uncommitted(manifest: Manifest, run: RunRecord, environment: Mapping[str, str]) -> str:
+    """Return why the committed table is old, or "". Messages differ between machines."""
+    reports = ReportPaths(manifest.project).reports
+    cells = [cell for each in collect_cells(manifest, run).values() for cell in each]
+    new = [row[:-1] for row in csv.reader(format_csv(cells).splitlines())]
+    for _, files in list_versions(reports, (CSV,), environment, 1):
+        lines = files[CSV].decode(errors="replace").splitlines()
+        if new != [row[:-1] for row in csv.reader(lines)]:
+            return f"{manifest.project.reports}/{CSV} of the last commit has other results"
+    return ""
+
+
+def _read_cell(row: Mapping[str, str]) -> Cell:
+    """Return a cell of the table; one that did not run has no record."""
+    device = DeviceName(row["device"])
+    id = CellId(model=row["model"], opset=int(row["opset"]), device=device)
+    is_known = row["status"] in set(Status)
+    return Cell(id=id, record=Record(cell=id, status=Status(row["status"])) if is_known else None)

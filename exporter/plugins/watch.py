@@ -6,12 +6,17 @@ neither a package nor a service of the system, so it also works on network drive
 
 from __future__ import annotations
 
+import os
 import stat
+import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
-from exporter.api.export_run import ExportResult
+from exporter.api.export_run import ExportOptions, ExportResult
+from exporter.api.export_run import export as run_export
 from exporter.cache.states import (
     hash_source,
     have_tools_changed,
@@ -19,9 +24,19 @@ from exporter.cache.states import (
     read_source_state,
     split_listing,
 )
+from exporter.cli.commands.export import describe_tables, print_result, read_environment_names
+from exporter.cli.output.progress import LineProgress
+from exporter.cli.output.tables import print_file_problems
+from exporter.cli.output.terminal import print_line, print_problem
+from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE, read_setting
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.planning import Selection
+from exporter.processes import ProcessStarter
 
+#: How often cells run again at once because a file changed meanwhile: a model may change its own.
+_MAX_REPEATS = 2
 #: Seconds between two comparisons, and without another change until a run starts: an editor and
 #: git replace several files one after the other.
 _INTERVAL = 0.05
@@ -124,3 +139,69 @@ def _list_sources(result: ExportResult) -> set[tuple[str, str]]:
         outside = {name: state for name, state in record.packages.items() if "/" in name}
         states |= {(name, state.removeprefix("file ")) for name, state in outside.items()}
     return states
+
+
+def watch(
+    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
+) -> NoReturn:
+    """Export after each change until Ctrl-C.
+
+    Raises:
+        ExporterError: The first export cannot run, unless an edit of a manifest can repair that.
+    """
+    watched = WatchedFiles(root)
+    variables = read_environment_names(root)
+    repeats, is_first = 0, True
+    while True:
+        starter.prepare()  # a model, or the system, may have ended the fork server
+        result = None
+        try:
+            result = _export_changes(root, options, starter, flags)
+        except ExporterError as error:
+            if is_first and error.exit_code != ExitCode.MANIFEST:
+                raise
+            for problem in error.problems:
+                print_problem(problem)
+        if result:
+            # Cells that become green stay selected.
+            # The next exports run only stale cells, and the same ones.
+            if options.selection.last_failed or options.selection.changed:
+                cells = tuple(str(planned.cell) for planned in result.plan.selected)
+                options = replace(options, selection=Selection(patterns=cells))
+            options = replace(options, force=False)
+        is_first = False
+        changed = watched.update(result)
+        if changed and repeats < _MAX_REPEATS:
+            repeats += 1
+            print_line(f"{changed[0]}: changed during the export; comparing again")
+            continue
+        if changed:
+            print_line(f"{changed[0]}: changes in each export; save a file to run its cells again")
+        repeats = 0
+        print_line(f"watching {pluralize(watched.count, 'path')}; Ctrl-C ends")
+        sys.stdout.flush()
+        changed = watched.wait()
+        if watched.needs_restart(changed) or read_environment_names(root) != variables:
+            print_line("packages or variables changed; starting again")
+            sys.stdout.flush()
+            starter.close()
+            os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
+
+
+def _export_changes(
+    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
+) -> ExportResult:
+    """Export, and print the verdicts of the cells that ran."""
+    started = time.monotonic()
+    observer = LineProgress(explain=True)
+    result = run_export(root, options, observer, starter, os.environ)
+    ran = tuple(each for each in result.plan.selected if each.cell in observer.cells)
+    shown = replace(result, plan=replace(result.plan, selected=ran))
+    if ran:
+        print_result(shown, started, flags | {"quiet": True}, has_tables=False)
+        if not result.has_tables:
+            print_line(describe_tables(result))
+    else:
+        print_file_problems(result.manifest)
+        print_line("no selected cell depends on a change")
+    return result

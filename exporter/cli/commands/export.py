@@ -6,12 +6,11 @@ If nothing changed since the last export, print its summary and exit without loa
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,22 +23,19 @@ from exporter.cli.options import (
     selection_options,
     shard_option,
 )
-from exporter.cli.output.terminal import print_line, print_problem, print_summary
+from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core import import_plugin
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode
 from exporter.core.text import join_names, pluralize
 from exporter.core.toml_table import read_setting
 from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
-    from exporter.api.export_run import ExportOptions, ExportResult
+    from exporter.api.export_run import ExportResult
     from exporter.cli.options import EngineArguments
     from exporter.planning.plan import Shard
-    from exporter.processes import ProcessStarter
 
-#: How often cells run again at once because a file changed meanwhile: a model may change its own.
-_MAX_REPEATS = 2
 #: Flags with which an export without changes is more than its last summary.
 _OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch", "dynamo")
 _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
@@ -97,7 +93,7 @@ def export(
     if flags["watch"] and refused:
         raise click.UsageError("--watch: remove --dry-run, --fail-fast, --shard, --stats or dask")
     # The first worker starts before the settings are validated.
-    with closing(make_starter(os.environ, _read_variables(root))) as starter:
+    with closing(make_starter(os.environ, read_environment_names(root))) as starter:
         if not flags["dry_run"] and not engine.uses_cluster(root):
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
@@ -123,7 +119,7 @@ def export(
             exporter="dynamo" if flags["dynamo"] else None,
         )
         if flags["watch"]:
-            _watch(root, options, starter, flags)
+            import_plugin("watch").watch(root, options, starter, flags)
         if flags["dry_run"]:
             show_plan(export_run.plan(open_project(root), options, os.environ))
             return ExitCode.OK
@@ -132,7 +128,7 @@ def export(
             return ExitCode.OK
         with observe_progress(explain=flags["explain"], quiet=flags["quiet"]) as observer:
             result = export_run.export(root, options, observer, starter, os.environ)
-        summary = _print_result(result, started, flags, has_tables=not shard and not build)
+        summary = print_result(result, started, flags, has_tables=not shard and not build)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")
         if flags["stats"]:
@@ -142,7 +138,7 @@ def export(
         return summary.code
 
 
-def _print_result(
+def print_result(
     result: ExportResult, started: float, flags: dict[str, bool], *, has_tables: bool
 ) -> ExportSummary:
     from exporter.cli.output.tables import make_summary, print_file_problems
@@ -164,14 +160,14 @@ def _print_result(
         records = (by_cell.get(planned.cell) for planned in result.plan.selected)
         names = dict.fromkeys(each.artifact.file for each in records if each and each.artifact)
         lines = [f"files: {join_names([f'{project.build}/{each}' for each in names], 2)}"]
-        lines = [*(lines if names else ()), _describe_tables(result)]
+        lines = [*(lines if names else ()), describe_tables(result)]
         *others, counts = summary.lines
         summary = replace(summary, lines=(*others, *((line, None) for line in lines), counts))
     print_summary(summary, time.monotonic() - started)
     return summary
 
 
-def _describe_tables(result: ExportResult) -> str:
+def describe_tables(result: ExportResult) -> str:
     if result.has_tables:
         return f"tables: {result.manifest.project.reports}/COMPATIBILITY.md"
     cells = pluralize(len(result.results.missing), "cell")
@@ -179,78 +175,6 @@ def _describe_tables(result: ExportResult) -> str:
     return f"tables: not written, because {cells} {has} no current result; run `exporter export`"
 
 
-def _read_variables(root: Path) -> list[str]:
+def read_environment_names(root: Path) -> list[str]:
     variables: list[str] = read_setting(root, "environment", [])
     return list(map(str, variables))
-
-
-def _watch(
-    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
-) -> NoReturn:
-    """Export after each change until Ctrl-C.
-
-    Raises:
-        ExporterError: The first export cannot run, unless an edit of a manifest can repair that.
-    """
-    from exporter.plugins.watch import WatchedFiles
-
-    watched = WatchedFiles(root)
-    variables = _read_variables(root)
-    repeats, is_first = 0, True
-    while True:
-        starter.prepare()  # a model, or the system, may have ended the fork server
-        result = None
-        try:
-            result = _export_changes(root, options, starter, flags)
-        except ExporterError as error:
-            if is_first and error.exit_code != ExitCode.MANIFEST:
-                raise
-            for problem in error.problems:
-                print_problem(problem)
-        if result:
-            # Cells that become green stay selected.
-            # The next exports run only stale cells, and the same ones.
-            if options.selection.last_failed or options.selection.changed:
-                cells = tuple(str(planned.cell) for planned in result.plan.selected)
-                options = replace(options, selection=Selection(patterns=cells))
-            options = replace(options, force=False)
-        is_first = False
-        changed = watched.update(result)
-        if changed and repeats < _MAX_REPEATS:
-            repeats += 1
-            print_line(f"{changed[0]}: changed during the export; comparing again")
-            continue
-        if changed:
-            print_line(f"{changed[0]}: changes in each export; save a file to run its cells again")
-        repeats = 0
-        print_line(f"watching {pluralize(watched.count, 'path')}; Ctrl-C ends")
-        sys.stdout.flush()
-        changed = watched.wait()
-        if watched.needs_restart(changed) or _read_variables(root) != variables:
-            print_line("packages or variables changed; starting again")
-            sys.stdout.flush()
-            starter.close()
-            os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
-
-
-def _export_changes(
-    root: Path, options: ExportOptions, starter: ProcessStarter, flags: dict[str, bool]
-) -> ExportResult:
-    """Export, and print the verdicts of the cells that ran."""
-    from exporter.api.export_run import export as run_export
-    from exporter.cli.output.progress import LineProgress
-    from exporter.cli.output.tables import print_file_problems
-
-    started = time.monotonic()
-    observer = LineProgress(explain=True)
-    result = run_export(root, options, observer, starter, os.environ)
-    ran = tuple(each for each in result.plan.selected if each.cell in observer.cells)
-    shown = replace(result, plan=replace(result.plan, selected=ran))
-    if ran:
-        _print_result(shown, started, flags | {"quiet": True}, has_tables=False)
-        if not result.has_tables:
-            print_line(_describe_tables(result))
-    else:
-        print_file_problems(result.manifest)
-        print_line("no selected cell depends on a change")
-    return result

@@ -170,30 +170,30 @@ class Store(ResultCache):
                 and (record.thorough or not thorough)
             ),
         )
-        found: dict[CellId, StoreEntry] = {}
+        hits: dict[CellId, StoreEntry] = {}
 
         def find_valid(cell: CellId) -> Record | None:
-            if cell in found:
-                return found[cell].record
+            if cell in hits:
+                return hits[cell].record
             return find_valid_record(stored, validator, decisions.reasons, cell)
 
         for cell, result in results.items():  # in the order of the plan
             entry = result.entry
             if entry and not find_lost_proof(entry.record, validator.manifest, find_valid):
-                found[cell] = entry
+                hits[cell] = entry
         problems = {cell: result.problem for cell, result in results.items() if result.problem}
         reasons = {
             cell: f"{reason}, and {problems[cell]}" if cell in problems else reason
             for cell, reason in decisions.reasons.items()
-            if cell not in found
+            if cell not in hits
         }
-        self._hits = found
+        self._hits = hits
         return replace(
             decisions,
             to_run=tuple(each for each in decisions.to_run if each.cell in reasons),
             reasons=reasons,
-            rechecks={c: model for c, model in decisions.rechecks.items() if c not in found},
-            hits={cell: decisions.reasons[cell] for cell in found},
+            rechecks={c: model for c, model in decisions.rechecks.items() if c not in hits},
+            hits={cell: decisions.reasons[cell] for cell in hits},
         )
 
     def get(
