@@ -26,7 +26,6 @@ OPTIONAL = (
     "worker.model.mapped_weights",
     "worker.torch_private.draft_export",
     "worker.torch_private.export_speedups",
-    "cache.noop_snapshot",
     "pipeline.environments",
 )
 #: Modules above the way: for the tests of users, and the interface of commands.

@@ -15,8 +15,7 @@ from exporter.api.gate_run import (
     read_results,
 )
 from exporter.api.report_pages import find_stale_pages, write_reports
-from exporter.cache.noop_snapshot import ExportSummary
-from exporter.core.errors import ExitCode, ExporterError, Location, Problem
+from exporter.core.errors import ExitCode, ExporterError, ExportSummary, Location, Problem
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline.decisions import Decisions, Results

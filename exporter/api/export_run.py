@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
-from exporter.cache import noop_snapshot
 from exporter.cache.fingerprint import compute_fingerprint
-from exporter.cache.noop_snapshot import save_snapshot as write_snapshot
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
@@ -24,7 +23,7 @@ from exporter.manifest import EngineSettings, Manifest, Project, load_layers, lo
 from exporter.manifest.resolved.keys import EngineKind
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import select_exporter
-from exporter.pipeline.build import collect_noop_inputs, run_plan
+from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, Decisions, RecordValidator, Results, decide
 from exporter.pipeline.engine import Engine, LocalEngine
@@ -38,6 +37,7 @@ from exporter.planning import EVERYTHING, Selection
 from exporter.planning.plan import (
     Plan,
     Shard,
+    get_today,
     list_cells,
     make_plan,
     remove_shard_note,
@@ -126,7 +126,7 @@ class ExportOptions:
         plan = make_plan(manifest, self.selection)
         if self.selection.last_failed:
             stored = StoredRecords(BuildFolder.from_project(manifest.project))
-            validator = RecordValidator(manifest, noop_snapshot.get_today())
+            validator = RecordValidator(manifest, get_today())
             records = [(each.cell, stored.get(each.cell)) for each in plan.to_run]
             red = {
                 cell
@@ -234,7 +234,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     manifest = options.adapt(manifest)
     selected = options.make_plan(manifest, environment)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
-    validator = RecordValidator(manifest, noop_snapshot.get_today())
+    validator = RecordValidator(manifest, get_today())
     build_options = options.make_build_options(manifest, environment)
     decisions = decide(selected, stored, validator, build_options)
     store = build_options.store if decisions.to_run or decisions.hits else None
@@ -284,8 +284,8 @@ class ExportResult:
     plan: Plan
     results: Results
     shard: Shard | None = None
-    noop_inputs: noop_snapshot.NoopInputs | None = None
-    """All inputs, if every cell was up to date; see `save_noop_summary`."""
+    noop_inputs: Any = None
+    """All inputs, if every cell was up to date, for the plugin `noop`."""
     statistics: FrozenModel | None = None
     """The use of the store, or None if there is none."""
     started: int = 0
@@ -320,11 +320,8 @@ def export(
         KeyboardInterrupt: after the finished cells were stored.
         StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
     """
-    started = (
-        0
-        if options.build
-        else noop_snapshot.read_filesystem_clock(noop_snapshot.find_build_folder(root))
-    )
+    noop = import_plugin("noop")
+    started = 0 if options.build else noop.read_filesystem_clock(root)
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)
     project = manifest.project
@@ -340,7 +337,7 @@ def export(
         )
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
-    today = noop_snapshot.get_today()
+    today = get_today()
     results = run_plan(manifest, plan, engine, observer, today, build_options)
     inputs = None
     # The tables of a part would lack the results of all other cells.
@@ -354,7 +351,7 @@ def export(
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
         is_complete = is_valid and options.selection.is_everything and not results.missing
         if is_complete and results.unchanged:
-            inputs = collect_noop_inputs(loaded, results, list_page_inputs(project), today)
+            inputs = noop.collect_inputs(loaded, results, list_page_inputs(project), today)
     return ExportResult(
         manifest=manifest,
         plan=plan,
@@ -365,14 +362,6 @@ def export(
         started=started,
         has_tables=has_tables and not options.shard and not options.build,
     )
-
-
-def save_noop_summary(result: ExportResult, summary: noop_snapshot.ExportSummary) -> None:
-    """Store the summary that the next export prints if no input changes."""
-    if result.noop_inputs:
-        project = result.manifest.project
-        root, build = Path(project.root), BuildFolder.from_project(project).path
-        write_snapshot(root, build, result.noop_inputs, summary, result.started)
 
 
 def get_default_jobs() -> int:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from exporter.cache.noop_snapshot import get_today
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.manifest import Manifest, ModelSpec, Project
@@ -19,7 +18,7 @@ from exporter.pipeline.build import run_plan
 from exporter.pipeline.engine import LocalEngine
 from exporter.pipeline.environments import require_packages
 from exporter.pipeline.supervisor import BuildObserver
-from exporter.planning.plan import make_plan
+from exporter.planning.plan import get_today, make_plan
 from exporter.processes import ProcessStarter
 from exporter.records.record import Record
 

@@ -13,6 +13,7 @@ _PLUGINS = {
     "github": "github",
     "landlock": "landlock",
     "measure": "measurement",
+    "noop": "noop_snapshot",
     "passes": "passes.passes",
     "reports": "report_files",
     "review": "review.review",

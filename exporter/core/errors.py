@@ -53,6 +53,15 @@ class Problem:
         return ": ".join(part for part in parts if part)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSummary:
+    """The output and the exit code of an export."""
+
+    lines: tuple[tuple[str, str | None], ...]
+    """Each line with its color."""
+    code: int
+
+
 class ExporterError(Exception):
     """An error that stops the tool with `exit_code` and one message per problem."""
 

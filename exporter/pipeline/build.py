@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from exporter.cache.noop_snapshot import NoopInputs
-from exporter.cache.states import (
-    DISTRIBUTIONS,
-    MISSING,
-    read_package_state,
-    read_variables,
-    split_listing,
-)
 from exporter.core.errors import ExporterError, StoppedByFailure
 from exporter.core.files import read_regular_file, write_text
 from exporter.core.text import join_lines, pluralize
 from exporter.environments import (
-    STAMP,
     InstallationFailure,
     InstalledEnvironment,
     find_environment,
     install_environment,
     mark_as_used,
 )
-from exporter.manifest import LoadedProject, Manifest, Project, Toolchain
+from exporter.manifest import Manifest, Project, Toolchain
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords, recover_killed_runs
 from exporter.pipeline.decisions import (
     DEFAULT_OPTIONS,
@@ -43,7 +33,7 @@ from exporter.pipeline.engine import Engine
 from exporter.pipeline.environments import create_environments, run_nested_export
 from exporter.pipeline.schedule import estimate_costs, make_jobs, make_tasks
 from exporter.pipeline.supervisor import BuildObserver, Supervisor
-from exporter.planning.plan import SHARD_NOTE, Plan, PlannedCell
+from exporter.planning.plan import Plan, PlannedCell
 from exporter.records.record import CellId, Record, RunRecord, Status
 
 #: The beginning of the line that the export prints for each finished model.
@@ -286,112 +276,3 @@ def _explain_lost_results(
             values = ", ".join(differences)
             fix = f"recorded as {values}; unless it changed in this run, report this as a bug"
         yield f"{cells}: no result, since {reason}; {fix}"
-
-
-_PYPROJECT = "pyproject.toml"
-
-
-def collect_noop_inputs(
-    loaded: LoadedProject, results: Results, reports: Iterable[Path], today: date
-) -> NoopInputs:
-    """Return the inputs that must not change for the next export to be a no-op.
-
-    No cell ran, and none is missing. `reports` are the files and folders that the reports were read
-    from or written to.
-    """
-    project = loaded.manifest.project
-    root, build = Path(project.root), BuildFolder.from_project(project)
-    records = [record for record in results.run.records if record.status is not Status.SKIP]
-    sources = {each.file: each.state for record in records for each in record.sources}
-    listings = {file: state for file, state in sources.items() if split_listing(file)}
-    missing = {file for file, state in sources.items() if state == MISSING}
-    stamps = {
-        project.environments_folder / device.environment.definition.key / STAMP
-        for device in project.devices
-        if device.environment
-    }
-    stamps |= {
-        project.environments_folder / toolchain.definition.key / STAMP
-        for toolchain in project.toolchains
-    }
-    pages = (path for path in reports if not path.is_dir())
-    # The folders of all samples with which artifacts were proved.
-    proved = dict.fromkeys(build.cell_folder(each.cell).path for each in records if each.artifact)
-    samples = [path for folder in proved for path in sorted(folder.glob("test_data_set_*"))]
-    paths = {root / _PYPROJECT, *stamps, *loaded.files, *pages}
-    existing = {path for path in paths if path.exists()}
-    files = [
-        *(_make_relative(path, root) for path in sorted(existing)),
-        _make_relative(build.results, root),
-        *(file for file in sources if file not in listings and file not in missing),
-        *(name for record in records for name in _list_cell_files(record, project, build)),
-        # A new file changes the time of its folder: to read each folder would double the time.
-        *(
-            f"{project.build}/{path.relative_to(build.path).as_posix()}/{name}"
-            for path in samples
-            for name in (".", *sorted(os.listdir(path)))  # noqa: PTH208 - names, not Path objects
-        ),
-    ]
-    by_folder: dict[str, list[str]] = {}
-    for file in dict.fromkeys(files):
-        folder, _, name = file.rpartition("/")
-        by_folder.setdefault(folder, []).append(name)
-    absent = [*(paths - existing), *build.private_paths, build.path / SHARD_NOTE]
-    return NoopInputs(
-        day=today.isoformat(),
-        files=by_folder,
-        absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
-        trees=[
-            project.manifests,
-            *(_make_relative(path, root) for path in reports if path.is_dir()),
-        ],
-        listings=listings,
-        packages={
-            name: state
-            for each in records
-            if build.owns(each.cell)
-            for name, state in each.packages.items()
-        },
-        overlays=_list_overlays(project, records),
-        variables={name: state for each in records for name, state in each.variables.items()},
-        patterns={
-            " ".join(patterns): read_variables(patterns)
-            for patterns in {
-                (*project.environment, *spec.depends.environment) for spec in loaded.manifest.models
-            }
-        },
-    )
-
-
-def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
-    """Yield the record and the artifact of a cell, relative to the project."""
-    model = build.cell_folder(record.cell)
-    folder = f"{project.build}/{model.path.relative_to(build.path).as_posix()}"
-    path = model.record(record.cell)
-    yield f"{folder}/{path.parent.name}/{path.name}"
-    if record.artifact:
-        yield f"{folder}/{model.reference.name}"
-        yield f"{project.build}/{record.artifact.file}"
-        for name in record.artifact.external_data:
-            yield f"{folder}/{name}"
-
-
-def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
-    """Return the states of the packages of each toolchain, by the folder of its packages."""
-    packages: dict[str, dict[str, str]] = {}
-    for record in records:
-        name = record.cell.device.toolchain
-        packages.setdefault(name, {}).update(record.packages)
-    overlays = {}
-    for toolchain in project.toolchains:
-        installed = find_environment(toolchain.definition, project.environments_folder)
-        if installed and toolchain.name in packages:
-            folder = str(installed.package_folder)
-            tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
-            overlays[folder] = tools | packages[toolchain.name]
-    return overlays
-
-
-def _make_relative(path: Path, root: Path) -> str:
-    """Return the path relative to the project if it is inside."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -321,6 +321,11 @@ class CellFailure:
     detail: str = ""
     is_plain: bool
     """False for a crash, a timeout and a kill."""
+
+
+def get_today() -> date:
+    """Return the date in UTC, by which expectations expire: it is the same on all machines."""
+    return datetime.now(tz=UTC).date()
 
 
 def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:

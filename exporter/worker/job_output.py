@@ -9,12 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from exporter.cache.noop_snapshot import get_today
 from exporter.cache.states import SEARCH_PATH, read_loaded_state
 from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
-from exporter.planning.plan import apply_expectations
+from exporter.planning.plan import apply_expectations, get_today
 from exporter.records.record import WITHHELD_NOTE, CellId, Record, Stage, Status
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from exporter.cache.noop_snapshot import ExportSummary, find_build_folder, get_today, load_snapshot
 from exporter.cli.options import (
     engine_options,
     no_store_option,
@@ -25,7 +24,7 @@ from exporter.cli.options import (
 )
 from exporter.cli.output.terminal import print_line, print_summary
 from exporter.core import import_plugin
-from exporter.core.errors import ExitCode
+from exporter.core.errors import ExitCode, ExportSummary
 from exporter.core.text import join_names, pluralize
 from exporter.core.toml_table import read_setting
 from exporter.planning import Selection
@@ -84,8 +83,7 @@ def export(
         flags[name] = flags[name] or flags["verbose"]
     has_options = shard or build or toolchain or any(flags[name] for name in _OF_RUN)
     if selection.is_everything and not has_options:
-        build_folder = find_build_folder(root)
-        summary = load_snapshot(root.absolute(), build_folder, get_today().isoformat())
+        summary: ExportSummary | None = import_plugin("noop").load_snapshot(root)
         if summary:
             print_summary(summary, time.monotonic() - started)
             return summary.code
@@ -134,7 +132,7 @@ def export(
         if flags["stats"]:
             import_plugin("store").show_statistics(result.manifest.project, result.statistics)
         if not flags["quiet"]:
-            export_run.save_noop_summary(result, summary)
+            import_plugin("noop").save_summary(result, summary)
         return summary.code
 
 

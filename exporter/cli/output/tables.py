@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exporter.cache.noop_snapshot import ExportSummary
 from exporter.cli.output.terminal import (
     choose_color,
     print_error,
@@ -16,7 +15,7 @@ from exporter.cli.output.terminal import (
     print_problem,
     print_table,
 )
-from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.errors import ExitCode, ExporterError, ExportSummary
 from exporter.core.text import join_lines, join_names, pluralize
 from exporter.manifest import Manifest, ModelSpec, Style, load_project
 from exporter.planning import Selection

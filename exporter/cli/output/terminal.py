@@ -18,7 +18,7 @@ from exporter.core.errors import Problem
 from exporter.core.text import escape_ci_commands, read_command, remove_controls, replace_commands
 
 if TYPE_CHECKING:  # `--version` must not import pydantic
-    from exporter.cache.noop_snapshot import ExportSummary
+    from exporter.core.errors import ExportSummary
     from exporter.core.frozen_model import FrozenModel
     from exporter.records.record import Status
 

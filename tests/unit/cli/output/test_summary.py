@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.cache.noop_snapshot import ExportSummary
 from exporter.cli.output.progress import LineProgress
 from exporter.cli.output.tables import format_counts, format_grid, make_summary
 from exporter.cli.output.terminal import print_summary
+from exporter.core.errors import ExportSummary
 from exporter.pipeline.decisions import Decisions
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, make_plan

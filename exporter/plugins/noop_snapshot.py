@@ -16,17 +16,29 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from exporter.cache.states import (
+    DISTRIBUTIONS,
+    MISSING,
     hash_source,
     read_loaded_state,
+    read_package_state,
     read_tool_parts,
     read_variable_state,
     read_variables,
+    split_listing,
 )
-from exporter.core.errors import ExporterError
+from exporter.core.errors import ExporterError, ExportSummary
 from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
-from exporter.core.toml_table import read_setting
+from exporter.core.toml_table import SETTINGS_FILE, read_setting
+
+if TYPE_CHECKING:
+    from exporter.api.export_run import ExportResult
+    from exporter.manifest import LoadedProject, Project
+    from exporter.pipeline.build_folder import BuildFolder
+    from exporter.pipeline.decisions import Results
+    from exporter.records.record import Record
 
 #: The file name in the build folder.
 _SNAPSHOT = "untouched.json"
@@ -62,22 +74,13 @@ class NoopInputs:
     """The hash of the environment variables of each group of models, by their patterns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportSummary:
-    """The output and the exit code of an export."""
-
-    lines: tuple[tuple[str, str | None], ...]
-    """Each line with its color."""
-    code: int
-
-
-def read_filesystem_clock(build: Path) -> int:
+def read_filesystem_clock(root: Path) -> int:
     """Return the time of the build folder's file system in nanoseconds.
 
     Returns:
         The time, or 0 if the folder does not exist or cannot be written.
     """
-    path = build / ".now"
+    path = _find_build_folder(root) / ".now"
     with suppress(OSError):
         path.unlink(missing_ok=True)
         with path.open("x"):
@@ -110,15 +113,16 @@ def save_snapshot(
             write_text(build / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
 
 
-def load_snapshot(root: Path, build: Path, day: str) -> ExportSummary | None:
-    """Return the summary of the last export if no input changed."""
+def load_snapshot(root: Path, day: str = "") -> ExportSummary | None:
+    """Return the summary of the last export if no input changed; `day` is today by default."""
+    root, build = root.absolute(), _find_build_folder(root)
     try:
         snapshot = json.loads(read_regular_file(build / _SNAPSHOT, PROJECT_LIMIT))
         if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
             return None
         inputs = NoopInputs(**snapshot["inputs"])
         is_same = (
-            inputs.day == day
+            inputs.day == (day or datetime.now(tz=UTC).date().isoformat())
             and _read_state(root, inputs)[0] == snapshot["state"]
             and _is_unchanged(root, inputs)
         )
@@ -189,11 +193,126 @@ def _stamp_file(path: str, label: str = "", *, is_in_tree: bool = False) -> tupl
     return stamp, state.st_ctime_ns
 
 
-def find_build_folder(root: Path) -> Path:
+def _find_build_folder(root: Path) -> Path:
     """Return the build folder of the project, the default if the settings are invalid."""
     return root.absolute() / read_setting(root, "build", "build")
 
 
-def get_today() -> date:
-    """Return the date in UTC, by which expectations expire: it is the same on all machines."""
-    return datetime.now(tz=UTC).date()
+def save_summary(result: ExportResult, summary: ExportSummary) -> None:
+    """Store the summary that the next export prints if no input changes."""
+    if result.noop_inputs:
+        project = result.manifest.project
+        root = Path(project.root)
+        save_snapshot(root, root / project.build, result.noop_inputs, summary, result.started)
+
+
+def collect_inputs(
+    loaded: LoadedProject, results: Results, reports: Iterable[Path], today: date
+) -> NoopInputs:
+    """Return the inputs that must not change for the next export to be a no-op.
+
+    No cell ran, and none is missing. `reports` are the files and folders that the reports were read
+    from or written to.
+    """
+    from exporter.environments import STAMP
+    from exporter.pipeline.build_folder import BuildFolder
+    from exporter.planning.plan import SHARD_NOTE
+
+    project = loaded.manifest.project
+    root, build = Path(project.root), BuildFolder.from_project(project)
+    records = [record for record in results.run.records if record.status != "skip"]
+    sources = {each.file: each.state for record in records for each in record.sources}
+    listings = {file: state for file, state in sources.items() if split_listing(file)}
+    missing = {file for file, state in sources.items() if state == MISSING}
+    stamps = {
+        project.environments_folder / device.environment.definition.key / STAMP
+        for device in project.devices
+        if device.environment
+    }
+    stamps |= {
+        project.environments_folder / toolchain.definition.key / STAMP
+        for toolchain in project.toolchains
+    }
+    pages = (path for path in reports if not path.is_dir())
+    # The folders of all samples with which artifacts were proved.
+    proved = dict.fromkeys(build.cell_folder(each.cell).path for each in records if each.artifact)
+    samples = [path for folder in proved for path in sorted(folder.glob("test_data_set_*"))]
+    paths = {root / SETTINGS_FILE, *stamps, *loaded.files, *pages}
+    existing = {path for path in paths if path.exists()}
+    files = [
+        *(_make_relative(path, root) for path in sorted(existing)),
+        _make_relative(build.results, root),
+        *(file for file in sources if file not in listings and file not in missing),
+        *(name for record in records for name in _list_cell_files(record, project, build)),
+        # A new file changes the time of its folder: to read each folder would double the time.
+        *(
+            f"{project.build}/{path.relative_to(build.path).as_posix()}/{name}"
+            for path in samples
+            for name in (".", *sorted(os.listdir(path)))  # noqa: PTH208 - names, not Path objects
+        ),
+    ]
+    by_folder: dict[str, list[str]] = {}
+    for file in dict.fromkeys(files):
+        folder, _, name = file.rpartition("/")
+        by_folder.setdefault(folder, []).append(name)
+    absent = [*(paths - existing), *build.private_paths, build.path / SHARD_NOTE]
+    return NoopInputs(
+        day=today.isoformat(),
+        files=by_folder,
+        absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
+        trees=[
+            project.manifests,
+            *(_make_relative(path, root) for path in reports if path.is_dir()),
+        ],
+        listings=listings,
+        packages={
+            name: state
+            for each in records
+            if build.owns(each.cell)
+            for name, state in each.packages.items()
+        },
+        overlays=_list_overlays(project, records),
+        variables={name: state for each in records for name, state in each.variables.items()},
+        patterns={
+            " ".join(patterns): read_variables(patterns)
+            for patterns in {
+                (*project.environment, *spec.depends.environment) for spec in loaded.manifest.models
+            }
+        },
+    )
+
+
+def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> Iterator[str]:
+    """Yield the record and the artifact of a cell, relative to the project."""
+    model = build.cell_folder(record.cell)
+    folder = f"{project.build}/{model.path.relative_to(build.path).as_posix()}"
+    path = model.record(record.cell)
+    yield f"{folder}/{path.parent.name}/{path.name}"
+    if record.artifact:
+        yield f"{folder}/{model.reference.name}"
+        yield f"{project.build}/{record.artifact.file}"
+        for name in record.artifact.external_data:
+            yield f"{folder}/{name}"
+
+
+def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
+    """Return the states of the packages of each toolchain, by the folder of its packages."""
+    from exporter.environments import find_environment
+
+    packages: dict[str, dict[str, str]] = {}
+    for record in records:
+        name = record.cell.device.toolchain
+        packages.setdefault(name, {}).update(record.packages)
+    overlays = {}
+    for toolchain in project.toolchains:
+        installed = find_environment(toolchain.definition, project.environments_folder)
+        if installed and toolchain.name in packages:
+            folder = str(installed.package_folder)
+            tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
+            overlays[folder] = tools | packages[toolchain.name]
+    return overlays
+
+
+def _make_relative(path: Path, root: Path) -> str:
+    """Return the path relative to the project if it is inside."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

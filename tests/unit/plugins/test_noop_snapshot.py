@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cache.noop_snapshot import (
-    ExportSummary,
-    NoopInputs,
-    load_snapshot,
-    read_filesystem_clock,
-    save_snapshot,
-)
 from exporter.cache.states import (
     hash_source,
     read_distribution,
     read_package_state,
     read_variable_state,
     read_variables,
+)
+from exporter.core.errors import ExportSummary
+from exporter.plugins.noop_snapshot import (
+    NoopInputs,
+    load_snapshot,
+    read_filesystem_clock,
+    save_snapshot,
 )
 
 SUMMARY = ExportSummary(lines=(("2 cells: 2 pass", None), ("red", "red")), code=1)
@@ -65,12 +65,12 @@ def make_inputs(project: Path) -> NoopInputs:
 
 def save(project: Path, read: NoopInputs | None = None, since: int | None = None) -> None:
     build = project / "build"
-    began = read_filesystem_clock(build) + LATER if since is None else since
+    began = read_filesystem_clock(project) + LATER if since is None else since
     save_snapshot(project, build, read or make_inputs(project), SUMMARY, began)
 
 
 def load(project: Path, day: str = "2026-11-21") -> ExportSummary | None:
-    return load_snapshot(project, project / "build", day)
+    return load_snapshot(project, day)
 
 
 def test_the_summary_is_loaded_if_nothing_changed(project: Path) -> None:
@@ -173,7 +173,7 @@ def test_bytecode_of_python_is_ignored(project: Path) -> None:
 
 
 def test_a_change_during_the_export_prevents_the_snapshot(project: Path) -> None:
-    began = read_filesystem_clock(project / "build")
+    began = read_filesystem_clock(project)
     time.sleep(0.02)
     CHANGES["edited"](project)
     save(project, since=began)
@@ -184,7 +184,7 @@ def test_a_change_before_the_export_or_an_unknown_clock_prevents_the_snapshot(
     project: Path,
 ) -> None:
     assert read_filesystem_clock(project / "none") == 0
-    for since in (read_filesystem_clock(project / "build"), 0):
+    for since in (read_filesystem_clock(project), 0):
         save(project, since=since)
         assert not (project / "build/untouched.json").exists()
 
