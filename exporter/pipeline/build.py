@@ -25,7 +25,6 @@ from exporter.pipeline.decisions import (
     Decisions,
     RecordValidator,
     Results,
-    StoreWriter,
     collect_results,
     decide,
 )
@@ -219,8 +218,7 @@ def run_plan(
                     validator.fingerprints,
                 )
                 tasks = make_tasks(jobs, costs, build, engine.workers, options.read_sizes)
-                writer = StoreWriter(manifest, today, store)
-                supervisor = Supervisor(manifest, plan, stored, validator, observer, writer)
+                supervisor = Supervisor(manifest, plan, stored, validator, observer, store)
                 supervisor.run(engine, tasks, fail_fast=options.fail_fast)
             if len(to_build) < len(decisions.to_run):
                 context = ToolchainContext(

@@ -27,7 +27,7 @@ from exporter.cache.fingerprint import (
     hash_device,
     is_transient,
 )
-from exporter.cache.states import have_tools_changed, read_tool_parts, read_tool_versions
+from exporter.cache.states import read_tool_parts, read_tool_versions
 from exporter.core.device_name import DeviceName
 from exporter.core.frozen_model import FrozenModel
 from exporter.environments import find_environment
@@ -125,6 +125,10 @@ class RecordValidator:
         self.manifest = manifest
         self._today = today
         self._states: dict[str, CurrentState] = {}
+
+    def renew(self) -> RecordValidator:
+        """Return a validator that reads all states again."""
+        return RecordValidator(self.manifest, self._today)
 
     def find_staleness_reason(self, record: Record) -> str:
         """Return why a record is stale, or "" if it is up to date."""
@@ -469,27 +473,3 @@ def _has_current_file(
         and not verifier.find_record_problem(record)
         and validator.has_only_check_changes(record)
     )
-
-
-class StoreWriter:
-    """Writes results to the cache."""
-
-    def __init__(self, manifest: Manifest, today: date, store: ResultCache | None) -> None:
-        self._manifest = manifest
-        self._today = today
-        self._store = store
-
-    def put(self, records: Iterable[Record], folder: JobFolder) -> str:
-        """Store the records that are up to date.
-
-        Returns:
-            Why nothing is stored from now on. The message is returned once, then "".
-        """
-        if self._store is None or have_tools_changed():
-            return ""
-        validator = RecordValidator(self._manifest, self._today)
-        return self._store.put([each for each in records if validator.is_valid(each)], folder)
-
-    def adopt(self, folder: Path) -> None:
-        if self._store is not None:
-            self._store.adopt(folder)

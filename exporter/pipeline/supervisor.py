@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import assert_never
 
 import exporter
-from exporter.cache.states import list_package_folders
+from exporter.cache.states import have_tools_changed, list_package_folders
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.files import PROJECT_LIMIT, open_regular_file, read_regular_file
 from exporter.core.text import (
@@ -44,7 +44,7 @@ from exporter.pipeline.build_folder import (
     remove_unrecorded_files,
     repair_folder,
 )
-from exporter.pipeline.decisions import Decisions, RecordValidator, StoreWriter
+from exporter.pipeline.decisions import Decisions, RecordValidator, ResultCache
 from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task, end_jobs
 from exporter.pipeline.schedule import make_opset_jobs
 from exporter.planning.plan import Plan
@@ -308,7 +308,7 @@ class Supervisor:
         stored: StoredRecords,
         validator: RecordValidator,
         observer: BuildObserver,
-        store_writer: StoreWriter,
+        cache: ResultCache | None,
     ) -> None:
         self._project = manifest.project
         self._planned = {planned.cell for planned in plan.cells}
@@ -316,7 +316,7 @@ class Supervisor:
         self._stored = stored
         self._validator = validator
         self._observer = observer
-        self._store_writer = store_writer
+        self._cache = cache
         self._split_jobs = SplitJobs(())
         self._reported: set[CellId] = set()
         #: The red cells of the models in place.
@@ -454,9 +454,13 @@ class Supervisor:
             return [self._make_task(job.model_copy(update=update))]
         if count := sum(record.cell in self._planned for record in dropped):
             self._observer.on_note(f"{model}: {count} earlier results are stale and were dropped")
-        self._stored.replace_model(model, fresh, self._store_writer.adopt)
-        if note := self._store_writer.put(built, fresh.folder):
-            self._observer.on_note(note)
+        cache = self._cache
+        self._stored.replace_model(model, fresh, cache.adopt if cache else None)
+        if cache and not have_tools_changed():
+            current = self._validator.renew()  # files may have changed since the run began
+            valid = [record for record in built if current.is_valid(record)]
+            if note := cache.put(valid, fresh.folder):
+                self._observer.on_note(note)
         self._observer.on_model_done(model)
         judged = map(self._validator.apply_expectations, built)
         self._red += [record.cell for record in judged if record.status.is_red]

@@ -139,12 +139,7 @@ def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def annotate_gate(result: GateResult, root: Path) -> None:
-    """Print the annotations of a gate; see `annotate`."""
-    annotate(_make_annotations(result), root)
-
-
-def _make_annotations(result: GateResult) -> Iterator[Annotation]:
+def describe_gate(result: GateResult) -> Iterator[Annotation]:
     """Yield one annotation for each model and for each setting, at the edited line."""
     entries = {spec.id: spec.location for spec in result.context.manifest.models}
     groups: dict[object, list[GateFinding]] = {}

@@ -56,7 +56,7 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     if as_json:
         print_document(rows)
     else:
-        github.annotate_gate(result, project_root)
+        github.annotate(github.describe_gate(result), project_root)
         show_findings(gate=rows)
     if result.is_passed and manifest.problems:
         return ExitCode.MANIFEST

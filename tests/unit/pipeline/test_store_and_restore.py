@@ -328,7 +328,7 @@ def test_nothing_is_stored_if_a_source_changed_during_the_job(tmp_path: Path, wh
 def test_nothing_is_stored_if_a_tool_changed_during_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.decisions.have_tools_changed", lambda: True)
+    monkeypatch.setattr("exporter.pipeline.supervisor.have_tools_changed", lambda: True)
     start(tmp_path)
     assert entries(tmp_path) == []
 
