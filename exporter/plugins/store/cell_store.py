@@ -16,10 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from exporter.cache.states import hash_source
 from exporter.core.files import walk_files
@@ -103,8 +103,7 @@ _TEST_SIZE = 1 << 16
 _EVICTION_INTERVAL = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreResult:
+class StoreResult(NamedTuple):
     """The result of a lookup."""
 
     entry: StoreEntry | None = None
@@ -160,8 +159,6 @@ class Store(ResultCache):
         The export with a toolchain restores its cells itself.
         """
         cells = [each.cell for each in decisions.to_run if stored.build.owns(each.cell)]
-        if not cells:
-            return decisions
         results = self.find_all(
             {cell: validator.fingerprints.get_cell_parts(cell) for cell in cells},
             lambda record: (
