@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 
+from exporter.jobs import JobFolder
 from exporter.records.record import Stage
 from tests.features.feature import (
     Feature,
@@ -28,8 +30,8 @@ def _inputs(proof: Proof, opset: int) -> list[str]:
 def _write_files(folder: Path) -> None:
     (folder / "data").mkdir()
     rng = np.random.default_rng(0)
-    np.save(folder / "data" / "x.npy", rng.standard_normal((3, 4)).astype(np.float32))
-    np.savez(folder / "data" / "more.npz", bias=rng.standard_normal((3, 4)).astype(np.float32))
+    np.save(folder / "data" / "x.npy", rng.standard_normal((6, 4)).astype(np.float32))
+    np.savez(folder / "data" / "more.npz", bias=rng.standard_normal((6, 4)).astype(np.float32))
     np.save(folder / "data" / "other.npy", rng.standard_normal((5, 4)).astype(np.float32))
 
 
@@ -217,9 +219,14 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
   { name = "bias", at = "kwargs.bias", shape = ["batch", 4],
     fill = { file = "data/more.npz:bias" } },
 ]
-axes.batch.example = 3
 cases = [{ name = "five", axes = { batch = 5 }, values = { x = { file = "data/other.npy" } } }]""",
             prepare=_write_files,
+            facts={
+                "the example has the size of the files": lambda proof: (
+                    onnx.load_tensor(JobFolder(proof.folder).sample(0) / "input_0.pb").dims
+                    == [6, 4]
+                )
+            },
         ),
         Feature(
             name="a call made by code",

@@ -1,8 +1,12 @@
-"""Published samples: ties in the order of ONNX, and the steps of a rollout."""
+"""Published samples: ties in the order of ONNX, steps of a rollout, an interrupted command."""
 
 from __future__ import annotations
 
 import hashlib
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,8 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-from tests.integration.project import read_cells, run_exporter, write_project
+from exporter.processes.lifetime import list_descendants
+from tests.integration.project import ROOT, read_cells, run_exporter, write_project
 
 MODEL = """
 import torch
@@ -35,6 +40,40 @@ opsets = 17
 """
 
 
+def interrupt(root: Path, *arguments: str) -> None:
+    """Interrupt a command while it has a child; no file and no child may remain."""
+    scratch = root / "scratch"
+    scratch.mkdir(exist_ok=True)
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "TMPDIR": str(scratch)}
+    command = [sys.executable, "-m", "exporter", *arguments]
+    process = subprocess.Popen(
+        command, cwd=root, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    )
+    children: list[int] = []
+    while not any(map(serves_a_call, children)):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.005)
+        children = list_descendants(process.pid)
+    assert any(scratch.iterdir())
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert b"interrupted" in errors
+    assert list(scratch.iterdir()) == []
+    until = time.monotonic() + 30  # a child that had just begun ends by itself
+    while any(map(serves_a_call, children)):
+        assert time.monotonic() < until, "a child continues"
+        time.sleep(0.05)
+
+
+def serves_a_call(pid: int) -> bool:
+    """Return whether a process is a running child of a command."""
+    try:
+        return b"child_call" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def test_ties_are_published_in_the_order_of_onnx(tmp_path: Path) -> None:
     write_project(tmp_path, {"models.py": MODEL, "nets.toml": MANIFEST})
     exported = run_exporter(tmp_path, "export")
@@ -45,6 +84,9 @@ def test_ties_are_published_in_the_order_of_onnx(tmp_path: Path) -> None:
     assert published.returncode == 0, published.stderr
     verified = run_exporter(tmp_path, "verify", "dist")
     assert verified.returncode == 0, verified.stderr
+    interrupt(tmp_path, "publish", "again")
+    assert not any(tmp_path.glob("again/.*"))
+    interrupt(tmp_path, "verify", "dist")
     path = tmp_path / "dist/top/17/test_data_set_0/output_1.pb"
     session = onnxruntime.InferenceSession(tmp_path / "dist/top/17/model.onnx")
     x = numpy_helper.to_array(onnx.load_tensor(path.with_name("input_0.pb")))

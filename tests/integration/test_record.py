@@ -164,6 +164,12 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert encoder["options"] == {"do_constant_folding": False}
     assert encoder["outputs"][0] == {"name": "logits", "shape": [1, 5]}
     assert applied["axes"] == {"output_2": {"of": "x_2", "stride": 2, "kernel": 1}}
+    for path in folder.rglob("*.*"):
+        assert str(root) not in path.read_text(), f"{path.name} has an absolute path"
+    manifests = sorted(folder.glob("*.toml"))
+    assert {path.read_text().split("\n")[0] for path in manifests} == {
+        "#:schema manifest.schema.json"
+    }
     text = (folder / "models/applied.py").read_text()
     assert "Reason: a lambda has no name that can be imported" in text
     assert own == {path: hashlib.sha256(path.read_bytes()).digest() for path in own}

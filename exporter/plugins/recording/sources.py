@@ -59,7 +59,7 @@ def list_sources(observation: Observation, id: str, root: Path, folder: Path) ->
     is_main = is_imported or script.file == construction.file
     if construction.name and not (is_main and runs_at_import):
         direct = None if construction.init is None else _refer(construction, root, folder)
-        if direct:
+        if direct and f"'{root}/" not in str(construction.init):
             yield Source(text=direct, init=construction.init or {})
         yield _write_code(observation, id, root, folder)
     elif construction.name:
@@ -112,12 +112,16 @@ def runs_code(script: Path) -> bool:
 def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> Source:
     """Return a source whose function evaluates the expression of the model."""
     construction = observation.construction
-    code = construction.code
+    code, reason = construction.code, construction.reason
     modules = {*construction.imports}
     if not code:
         words = ", ".join(f"{key}={value!r}" for key, value in (construction.init or {}).items())
         code = f"{construction.module}.{construction.name}({words})"
         modules = {construction.module}
+    located = re.sub(rf"'{re.escape(str(root))}/([^'\\]+)'", rf"str({ROOT_MARK} / '\1')", code)
+    if located != code:
+        code, reason = located, reason or "an argument is a path of the project"
+        modules.add("pathlib")
     depth = len(PurePosixPath(os.path.relpath(folder / "models", root)).parts)
     inserted = []
     for each in construction.folders:
@@ -126,7 +130,7 @@ def _write_code(observation: Observation, id: str, root: Path, folder: Path) -> 
             path = f'{_PATH.format(depth=depth)} / "{relative}"'
             inserted.append(f"sys.path.insert(0, str({path}))  # the folder of the script")
     imports = [f"import {module}" for module in sorted(modules)]
-    reason = construction.reason or "its imports need the folder of the script"
+    reason = reason or "its imports need the folder of the script"
     if inserted:
         imports = ["import sys", "from pathlib import Path", "", *inserted, "", *imports]
     text = render_script(

@@ -206,6 +206,25 @@ def test_the_source_is_the_class_if_an_import_finds_it(tmp_path: Path) -> None:
     assert list_texts(tmp_path, observe(construction=construction))[0] == "../tools/inner.py:Net"
 
 
+def test_a_path_of_the_project_is_relative_to_the_function(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    file = f"{tmp_path}/words.txt"
+    for code, init in (("", {"words": file}), (f"net.Net({file!r})", None)):
+        construction = Construction(
+            module="net", file=str(tmp_path / "net.py"), name="Net", init=init, code=code
+        )
+        observation = observe(construction=construction)
+        first, *_ = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+        assert (first.text, first.init) == ("models/net.py:build", {})
+        assert "str(pathlib.Path(__file__).parents[2] / 'words.txt')" in first.builder
+        assert str(tmp_path) not in first.builder
+        assert "import pathlib" in first.builder
+    construction = construction.model_copy(update={"init": {"words": "/usr/share/words"}})
+    observation = observe(construction=construction)
+    first, *_ = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
+    assert first.text == "net:Net"
+
+
 def test_a_function_adds_the_folder_of_a_script_that_imports_its_neighbors(
     tmp_path: Path,
 ) -> None:
