@@ -109,6 +109,16 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def find_portable_entries(root: Path) -> Path:
+    """Return the folder of the entries; their texts name the schema and no absolute path."""
+    folder = root / "manifests"
+    for path in folder.rglob("*.*"):
+        assert str(root) not in path.read_text(), f"{path.name} has an absolute path"
+    first = {path.read_text().split("\n")[0] for path in folder.glob("*.toml")}
+    assert first == {"#:schema manifest.schema.json"}
+    return folder
+
+
 def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     (root / "export.py").write_text(EXPORT)
     weights = {
@@ -126,7 +136,7 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert "the command exited with 3; its observed calls are used" in ran.stderr
     verdicts = [line for line in ran.stdout.splitlines() if "/17/cpu: " in line]
     assert verdicts == [f"{name}/17/cpu: pass" for name in ("wrapped", "encoder", "applied")]
-    folder = root / "manifests"
+    folder = find_portable_entries(root)
     wrapped, encoder, applied = (
         tomli.loads((folder / f"{name}.toml").read_text())["models"][name]
         for name in ("wrapped", "encoder", "applied")
@@ -164,12 +174,6 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     assert encoder["options"] == {"do_constant_folding": False}
     assert encoder["outputs"][0] == {"name": "logits", "shape": [1, 5]}
     assert applied["axes"] == {"output_2": {"of": "x_2", "stride": 2, "kernel": 1}}
-    for path in folder.rglob("*.*"):
-        assert str(root) not in path.read_text(), f"{path.name} has an absolute path"
-    manifests = sorted(folder.glob("*.toml"))
-    assert {path.read_text().split("\n")[0] for path in manifests} == {
-        "#:schema manifest.schema.json"
-    }
     text = (folder / "models/applied.py").read_text()
     assert "Reason: a lambda has no name that can be imported" in text
     assert own == {path: hashlib.sha256(path.read_bytes()).digest() for path in own}

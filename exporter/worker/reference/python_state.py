@@ -174,6 +174,11 @@ class ReversedCalls:
     changed_weights: tuple[str, ...] = ()
     changed_values: tuple[str, ...] = ()
 
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        """The promise that these calls would prove, if there are none."""
+        return (f"the same outputs after other calls: {self.problem}",) if self.problem else ()
+
     def describe_change(self, spec: ModelSpec, outputs: Outputs) -> str:
         """Return how earlier calls change weights or outputs, or "" if they do not.
 

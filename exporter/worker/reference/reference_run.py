@@ -140,7 +140,7 @@ def compute_reference(
     unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers, reverse)
     runs = [_Run(declared, inputs, outputs)]
     rejected: dict[str, str] = {}
-    largest, unproved_sizes = list_measured_sets(model, spec, root, sets)
+    largest, unproved = list_measured_sets(model, spec, root, sets)
     for requested in (*others, *largest):
         other_inputs = draw_inputs(spec, requested, root)
         chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
@@ -173,7 +173,6 @@ def compute_reference(
         for run in runs
         if run.chosen.kind in ("axis", "case") and run.outputs is not None
     ]
-    untried = f"the same outputs after other calls: {reverse.problem}"
     return Reference(
         samples=tuple(samples),
         noise=noise.shares,
@@ -188,13 +187,7 @@ def compute_reference(
         returns_objects=has_object_outputs(model),
         steps=measure_steps(model, spec, inputs),
         tables=digest_tables(model),
-        unproved={
-            "": (
-                *([untried] if reverse.problem else ()),
-                *unproved_sizes,
-                *_list_unproved_inputs(spec, runs, rejected),
-            )
-        },
+        unproved={"": (*reverse.unproved, *unproved, *_list_unproved_inputs(spec, runs, rejected))},
     )
 
 
