@@ -113,6 +113,7 @@ class RolloutCheck:
             return self._report(Status.ERROR, "PyTorch's steps are missing; export the model again")
         states: dict[str, Array] = {}
         figures: dict[str, int | float | str] = {"max_abs": 0.0, "of_limit": 0.0, "ties": 0}
+        least, tokens = context.spec.tokens, list[tuple[Array, Array]]()
         for number, (sample, data) in enumerate(zip(samples, steps, strict=True)):
             states = {} if sample.begins else states
             inputs = {name: states.get(name, array).copy() for name, array in data.inputs.items()}
@@ -127,9 +128,12 @@ class RolloutCheck:
                 inner = apply_sample_noise(sample, context)
                 compared = compare_values(values, data, sample, inner, device)
                 following = steps[number + 1] if number + 1 < len(steps) else None
-                states, problem = _feed_values(values, data, following, inner, (figures, device))
+                states, problem = _feed_values(
+                    values, data, following, inner, (figures, device, tokens)
+                )
                 for name, each in compared:
-                    problem = problem or (each.problem and f"{name}: {each.problem}")
+                    if least is None:
+                        problem = problem or (each.problem and f"{name}: {each.problem}")
                     figures["max_abs"] = max(float(figures["max_abs"]), each.max_abs)
                     figures["of_limit"] = max(float(figures["of_limit"]), each.limit_ratio)
             if problem:
@@ -143,7 +147,11 @@ class RolloutCheck:
         if all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in pairs):
             message = "every step of PyTorch has the same outputs; give the model other inputs"
             return self._report(Status.INCONCLUSIVE, message, figures)
-        return self._report(Status.PASS, "", figures)
+        if least is None:
+            return self._report(Status.PASS, "", figures)
+        del figures["of_limit"], figures["ties"]  # the values and the margins are no promises
+        status, message, figures["tokens"] = _judge_tokens(least, tokens)
+        return self._report(status, message, figures)
 
     def _report(
         self, status: Status, message: str, figures: Mapping[str, int | float | str] | None = None
@@ -159,18 +167,39 @@ def find_tie_margin(logits: Array, output: OutputContext) -> float:
     return 2 * limit.allowed_error(scale) if limit else 0.0
 
 
+def _judge_tokens(least: float, tokens: Sequence[tuple[Array, Array]]) -> tuple[Status, str, str]:
+    """Return the status of a share of equal tokens, its message, and the share.
+
+    It is inconclusive if a file that always selects the same token would keep the promise.
+    """
+    selected, right = (np.concatenate([pair[n].ravel() for pair in tokens]) for n in (0, 1))
+    numbers, counts = np.unique(right, return_counts=True)
+    equal = int((selected == right).sum())
+    status, message, share = Status.PASS, "", f"{equal} of {right.size}"
+    if equal < least * right.size:
+        message = f"{share} tokens are PyTorch's, a share of {equal / right.size:.3g}"
+        status, message = Status.FAIL, f"{message}; at least {least:g} is promised"
+    elif counts.max() >= least * right.size:
+        message = f"a file that always selects token {numbers[counts.argmax()]} has "
+        message += f"{counts.max()} of {right.size} right, which passes, too"
+        status = Status.INCONCLUSIVE
+    return status, message, share
+
+
 def _feed_values(
     values: Sequence[OnnxValue],
     data: SampleData,
     following: SampleData | None,
     context: CheckContext,
-    state: tuple[dict[str, int | float | str], str],
+    state: tuple[dict[str, int | float | str], str, list[tuple[Array, Array]]],
 ) -> tuple[dict[str, Array], str]:
     """Return the inputs of the next step, and a problem if the file selects another token.
 
-    If both tokens differ by no more than the errors of their logits, PyTorch's token is used.
+    PyTorch's token is used if both differ by no more than the errors of their logits, or if a share
+    of equal tokens is promised. `state`: The figures, the device, and the tokens so far.
     """
-    figures, device = state
+    figures, device, selections = state
+    is_share = context.spec.tokens is not None
     items = {item.name: item for item in context.spec.inputs}
     states: dict[str, Array] = {}
     rollout = context.spec.rollout
@@ -179,18 +208,19 @@ def _feed_values(
         if target is None:
             continue
         value, expected = np.asarray(values[index]), np.asarray(data.outputs[index])
+        if value.shape != expected.shape:
+            shapes = f"shape {list(value.shape)}, PyTorch gives {list(expected.shape)}"
+            return states, f"output '{output.name}': {shapes}"
         if not ("int" in items[target].dtype and "float" in output.dtype):
             states[target] = value
             continue
-        if value.shape != expected.shape:
-            continue  # the comparison reports it
         if value.ndim == len(items[target].shape) + 1 and value.ndim > 2:
             value, expected = value[:, -1:], expected[:, -1:]
         tokens, right = value.argmax(-1), expected.argmax(-1)
         chosen, best = (np.take_along_axis(expected, t[..., None], -1) for t in (tokens, right))
         margin = float((best - chosen).max())
         tie = find_tie_margin(expected, OutputContext(context, index, device, False))
-        if np.isnan(value).any() or margin > tie:
+        if np.isnan(value).any() or (margin > tie and not is_share):
             # NaN at the place of PyTorch's token gives the same index.
             wrong = (tokens != right) | np.isnan(value).any(-1)
             row = tuple(int(each) for each in np.argwhere(wrong)[0])
@@ -198,6 +228,7 @@ def _feed_values(
             error = float(np.abs(value - expected).max())
             problem = f"the file selects {pair}; PyTorch's margin is {margin:.3g}"
             return states, f"{problem}, and the largest error of '{output.name}' is {error:.3g}"
+        selections.append((tokens, right))
         figures["ties"] = int(figures["ties"]) + int((tokens != right).any())
         if following is not None:
             states[target] = following.inputs[target]

@@ -126,9 +126,10 @@ def read_sections() -> str:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     entries = re.findall(r"```toml\n(.*?)```", read_sections(), re.DOTALL)
-    write_project(tmp_path, {"nets.py": NETS})
-    entry, interface, component = entries
-    (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{component}")
+    passes = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    write_project(tmp_path, {"nets.py": NETS, "passes.py": passes})
+    entry, interface, variant, component = entries
+    (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{variant}\n{component}")
     (tmp_path / "manifests/llama.interface.toml").write_text(interface)
     return tmp_path
 
@@ -136,7 +137,7 @@ def project(tmp_path: Path) -> Path:
 def test_the_entries_are_planned_without_transformers(project: Path) -> None:
     plan = run_exporter(project, "plan")
     assert plan.returncode == 0, plan.stderr
-    assert plan.stdout.count("transformers (export)") == 2
+    assert plan.stdout.count("transformers (export)") == 3, plan.stdout
 
 
 def test_the_entries_are_green_with_transformers(project: Path) -> None:
@@ -144,11 +145,13 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
     cells = read_cells(project)
     if find_spec("transformers") is None:
         assert export.returncode == 1
-        assert export.stdout.count("the package is not installed; install") == 2, export.stdout
+        assert export.stdout.count("the package is not installed; install") == 3, export.stdout
         pytest.skip("transformers is not installed; run `nox -s zoo -- --components`")
     assert {record.status for record in cells.values()} == {Status.PASS}, export.stdout
     checks = {each.check: each for each in cells["llama/18/cpu"].checks}
     assert checks["rollout"].metrics["steps"] == 3 * 32
+    checks = {each.check: each for each in cells["llama-float16/18/cpu"].checks}
+    assert checks["rollout"].metrics["tokens"] == "192 of 192"
 
 
 def test_add_writes_the_entry_and_the_interface(project: Path) -> None:

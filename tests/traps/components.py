@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
-from exporter.manifest import Axis, Component, Input, Output, Rollout
+from exporter.manifest import Axis, Comparator, Component, FilePass, Input, Output, Rollout
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.keys import Generate
 from exporter.records.record import Stage
@@ -162,6 +162,15 @@ def _decoder(
         rollout=loop or usual, generate=Generate(), **fields,
     )  # fmt: skip
     return replace(trap, spec=trap.spec.model_copy(update={"axes": _grow(trap.spec.axes)}))
+
+
+def _vary(trap: Trap, name: str, tokens: float, **compare: float) -> Trap:
+    """Return the trap of a variant by a pass, which promises a share of equal tokens."""
+    compared = {"compare": Comparator.model_validate(compare)}
+    outputs = tuple(each.model_copy(update=compared) for each in trap.spec.outputs)
+    passes = (FilePass(call=f"tests/traps/models/passes.py:{name}"),)
+    fields = {"passes": passes, "tokens": tokens, "outputs": outputs}
+    return replace(trap, spec=trap.spec.model_copy(update=fields))
 
 
 def _pair(
@@ -372,6 +381,40 @@ COMPONENTS = (
         "one file for prompts and tokens, four prompts",
         "llama",
         4,
+    ),
+    _vary(
+        _decoder(
+            "transformers: the decoder of Llama in float16",
+            "a share of the tokens of `generate`",
+            "llama",
+            4,
+        ),
+        "to_float16",
+        0.98,
+        sqnr=40,
+    ),
+    _vary(
+        _decoder(
+            "transformers: the decoder of Llama in int8",
+            "another share of the tokens of `generate`",
+            "llama",
+            4,
+        ),
+        "to_int8",
+        0.9,
+        sqnr=12,
+    ),
+    _vary(
+        _decoder(
+            "transformers: the decoder of Llama in int8, which promises too much",
+            "the file selects other tokens than promised",
+            "llama",
+            4,
+            parity("rollout", "tokens are PyTorch's, a share of"),
+        ),
+        "to_int8",
+        0.99,
+        sqnr=12,
     ),
     _decoder(
         "transformers: the decoder of Mistral past its window",

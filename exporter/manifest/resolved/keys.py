@@ -256,6 +256,13 @@ class Keys(Table):
     rollout: Annotated[Rollout | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ steps = 32, feeds = { "present.{layer}" = "past.{layer}", logits = "input_ids" } }`: run
     PyTorch and the file in a loop, and compare the outputs and the greedy tokens of each step."""
+    tokens: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | None,
+        Key(affects="check", is_as_strict=lambda old, new: new is None or (old and new >= old)),
+    ] = None
+    """`0.95`, for a float16 or quantized file: the least share of the loop's tokens that are
+    PyTorch's. Each step gets PyTorch's token and the file's own states, whose values are not
+    compared in the loop. Without it, every step is compared."""
     ir_version: Annotated[Annotated[int, Field(ge=3, le=99)] | None, LIMIT] = None
     """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
     1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file

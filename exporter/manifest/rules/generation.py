@@ -76,6 +76,7 @@ def resolve_rollout(
         tokens = {"logits": "input_ids"}
         table = Rollout(steps=generate.steps, feeds=tokens | caches, positions=tuple(positions))
     if table is None:
+        _require_tokens(model, is_greedy=False)
         return None
     named = {(shape.is_input, shape.name): shape for shape in shapes.values()}
     tables = {
@@ -84,6 +85,7 @@ def resolve_rollout(
         for each in items
     }
     feeds: dict[str, str] = {}
+    selects_tokens = False
     for source, target in table.feeds.items():
         path: KeyPath = ("rollout", "feeds", source)
         pairs = [(source, target)]
@@ -109,6 +111,7 @@ def resolve_rollout(
             dtypes = [resolve_dtype(model.settings, tables[key]) for key in keys]
             ranks = [len(named[key].dims) for key in keys]
             is_greedy = "float" in dtypes[0] and "int" in dtypes[1]
+            selects_tokens |= is_greedy
             if other in feeds.values():
                 model.add_problem(path, f"{quote(other)} gets an output already; remove one feed")
             elif dtypes[0] != dtypes[1] and not is_greedy:
@@ -119,8 +122,16 @@ def resolve_rollout(
                 text = f"{quote(one)} {shown[0]} does not fit {quote(other)} {shown[1]}"
                 model.add_problem(path, f"{text}; feed an output with these dimensions")
             feeds[one] = other
+    _require_tokens(model, is_greedy=selects_tokens)
     _check_positions(model, table.positions, tables, feeds)
     return Rollout(steps=table.steps, feeds=feeds, positions=table.positions) if feeds else None
+
+
+def _require_tokens(model: EffectiveSettings, *, is_greedy: bool) -> None:
+    """Report a share of tokens without a loop that selects them."""
+    if model.settings.tokens is not None and not is_greedy:
+        message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"
+        model.add_problem(("tokens",), message)
 
 
 def _check_positions(

@@ -151,3 +151,13 @@ def failing(source: Path, target: Path) -> None:
 def in_place(source: Path, target: Path) -> None:
     rename_output(source, target)
     source.write_bytes(target.read_bytes())
+
+
+def to_int8(source: Path, target: Path) -> None:
+    """Quantize the weights; the ranges of activations are measured in each run."""
+    from onnxruntime import quantization
+
+    prepared = target.with_suffix(".prepared")
+    _edit(source, prepared, lambda model: model.graph.ClearField("value_info"))
+    quantization.quantize_dynamic(prepared, target)
+    prepared.unlink()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.checks import metric_checks
+from exporter.records.record import Status
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,30 @@ def test_a_wrong_token_is_described(
         inputs=[SimpleNamespace(name="ids", dtype="int64", shape=("batch",))],
         outputs=[SimpleNamespace(name="logits", dtype="float32")],
         rollout=SimpleNamespace(feeds={"logits": "ids"}),
+        tokens=None,
     )
     context: Any = SimpleNamespace(spec=spec)
     data: Any = SimpleNamespace(outputs=[np.array([[0.0, 3.0, 1.0]])])
     values: Any = [np.array([logits])]
-    _, found = metric_checks._feed_values(values, data, None, context, ({"ties": 0}, "cpu"))
+    _, found = metric_checks._feed_values(values, data, None, context, ({"ties": 0}, "cpu", []))
     assert found.startswith(problem)
     assert bool(found) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("least", "selected", "status", "message"),
+    [
+        (0.75, [1, 2, 3, 0], Status.PASS, ""),
+        (0.76, [1, 2, 3, 0], Status.FAIL, "3 of 4 tokens are PyTorch's, a share of 0.75; at least"),
+        (1.0, [1, 2, 3, 3], Status.PASS, ""),
+        (0.5, [3, 3, 3, 3], Status.INCONCLUSIVE, "always selects token 3 has 2 of 4 right"),
+    ],
+)
+def test_a_share_of_tokens(least: float, selected: list[int], status: Status, message: str) -> None:
+    pairs = [
+        (np.array([[a]]), np.array([[b]])) for a, b in zip(selected, [1, 2, 3, 3], strict=True)
+    ]
+    found = metric_checks._judge_tokens(least, pairs)
+    assert found[0] is status
+    assert message in found[1]
+    assert bool(message) is bool(found[1])

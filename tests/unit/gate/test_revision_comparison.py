@@ -155,6 +155,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"cases": (Case(name="long", axes={"batch": 90}),)}, {"cases": (Case(name="long"),)}),
     ({"measure": ("latency",)}, {}),
     ({"rollout": LOOP}, {}),
+    ({}, {"tokens": 0.9}),
+    ({"tokens": 0.9}, {"tokens": 0.8}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 4})}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9, "feeds": {"y": "c"}})}),
     ({"measure": ("latency", "load")}, {"measure": ("latency",)}),
@@ -236,6 +238,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"rollout": LOOP}),
+    ({"tokens": 0.9}, {"tokens": 0.95}),
+    ({"tokens": 0.9}, {}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9})}),
     ({}, {"parameters": ParameterNames(template="w{}"), "measure": ("memory",)}),
     (

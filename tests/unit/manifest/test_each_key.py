@@ -63,6 +63,8 @@ CHECK_PARTS = {
     "tolerance": "{ atol = 1e-3 }",
     "thorough": "true",
     "measure": '["latency"]',
+    "tokens": "0.5\nrollout = { steps = 4, feeds = { y = 'x' } }\n"
+    "inputs = [{ name = 'x', shape = ['batch'], dtype = 'int64', fill = 'ones' }]",
 }
 #: A result depends on none of these.
 NO_PART = {

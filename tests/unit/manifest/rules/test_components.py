@@ -147,7 +147,7 @@ def load_decoder(root: Path, entry: str, interface: str | None) -> dict[str, Mod
 
 
 def test_an_entry_has_its_interface_and_its_loop(tmp_path: Path) -> None:
-    specs = load_decoder(tmp_path, GENERATE, INTERFACE)
+    specs = load_decoder(tmp_path, f"{GENERATE}tokens = 0.9\n", INTERFACE)
     spec = specs["net"]
     assert spec.component == Component(name="decoder")
     assert (spec.find_axis("total").max, specs["small"].find_axis("total").max) == (16, 12)
@@ -155,7 +155,7 @@ def test_an_entry_has_its_interface_and_its_loop(tmp_path: Path) -> None:
     assert spec.rollout is not None
     assert (spec.rollout.steps, spec.rollout.positions) == (8, ("position_ids",))
     assert spec.rollout.feeds["present.1.value"] == "past_key_values.1.value"
-    assert specs["small"].inputs == spec.inputs
+    assert (specs["small"].inputs, specs["small"].tokens) == (spec.inputs, 0.9)
 
 
 def test_an_encoder_has_no_loop(tmp_path: Path) -> None:
@@ -181,6 +181,12 @@ def test_an_encoder_has_no_loop(tmp_path: Path) -> None:
             "has its own loop; remove `component` and `rollout`",
         ),
         (GENERATE.replace('exporter = "transformers"\n', ""), INTERFACE, "is for exporter"),
+        (
+            GENERATE.replace("steps = 8", 'part = "encoder"') + "tokens = 0.9\n",
+            INTERFACE.replace("[decoder]", "[encoder]"),
+            "no loop selects tokens; add `generate`",
+        ),
+        (GENERATE + "tokens = 1.5\n", INTERFACE, "at most 1"),
     ],
 )
 def test_what_does_not_fit_a_decoder(
