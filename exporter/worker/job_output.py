@@ -44,12 +44,9 @@ def diagnosis_seconds(spec: ModelSpec, cells: int) -> float:
     return min(_MAX_SECONDS, spec.timeout * _SHARE / max(cells, 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JobOutput:
-    """The folder of a job, with the fields that its records share.
-
-    A stage that finds out more creates a new value with `dataclasses.replace`.
-    """
+    """The folder of a job, with the fields that its records share. A stage sets what it finds."""
 
     job: Job
     spec: ModelSpec

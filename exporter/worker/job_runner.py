@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,8 +26,8 @@ from exporter.worker.dependencies.source_files import JobStart
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
+    ExportedFile,
     ExportedGraph,
-    FileOrigin,
     export_module,
     export_program,
     follow_route,
@@ -73,8 +72,7 @@ from exporter.worker.torch_private.graph_operators import (
 )
 from exporter.worker.verify.run_checks import (
     REFERENCE,
-    FileProver,
-    SharedFields,
+    FileProof,
     StageTimes,
     recheck,
 )
@@ -89,21 +87,86 @@ diagnosis, measurement, passes, review, rollout = map(
 # a record would depend on the other opsets of its job. Each step runs in a fork of this process,
 # and the last one needs none. If a fork is impossible, each step restores the attributes of the
 # model.
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """PyTorch's outputs, as all later checks of the job use them."""
+@dataclass(slots=True, kw_only=True)
+class PreparedJob:
+    """A loaded model with its declared inputs and PyTorch's outputs."""
 
+    output: JobOutput
+    model: Model
+    inputs: Tensors
+    names: Mapping[str, str]
+    """The names of weights in the file, by their names in the model."""
+    weight_inputs: tuple[str, ...]
+    """Weights that are inputs of the file."""
+    notes: tuple[str, ...]
+    """Overflows in the reference, for each record."""
     reference: Reference
-    cache: SampleCache
+    """It grows: some files need samples of their own, and doubtful ones need a review."""
+    samples: SampleCache
+    times: StageTimes
+    """The stages before the files."""
+
+    def use(self, reference: Reference) -> None:
+        """Replace the reference by one with more samples or other outputs."""
+        self.reference, self.samples = reference, SampleCache()
+
+    def list_routes(self, opset: OpsetJob) -> tuple[Route, ...]:
+        spec = self.output.spec.resolve_cell(opset.opset)
+        return list_routes(spec, opset.route, self.model)
+
+    def make_context(self, opset: OpsetJob) -> ExportContext:
+        return ExportContext(
+            model=self.model,
+            inputs=self.inputs,
+            spec=self.output.spec.resolve_cell(opset.opset),
+            job=opset,
+            root=self.output.root,
+            custom=self.output.custom,
+        )
+
+    def make_check_context(
+        self,
+        context: ExportContext,
+        notes: tuple[str, ...] = (),
+        operators: Mapping[str, int] = MappingProxyType({}),
+    ) -> CheckContext:
+        """Return the input of the checks of one opset; the operators are those of its file."""
+        return CheckContext(
+            folder=self.output.folder,
+            opset=context.opset,
+            spec=context.spec,
+            reference=self.reference.select(context.route, operators),
+            notes=notes,
+            samples=self.samples,
+            kernels=self.output.custom.kernels,
+            root=self.output.root,
+        )
+
+    def write_failures(
+        self,
+        context: ExportContext,
+        opsets: tuple[OpsetJob, ...],
+        failure: Failure,
+        times: StageTimes,
+    ) -> None:
+        """Write the records of a failed capture or conversion, and explain them."""
+        check_context = self.make_check_context(context)
+        explain = partial(diagnosis.explain_failure, failure, context, check_context)
+        self.output.write_failures(opsets, failure, times, explain)
 
 
-#: It returns the samples for the next step.
-Step: TypeAlias = Callable[[Samples], Samples]
+#: One file, or the files of one capture.
+Step: TypeAlias = Callable[[], None]
 
 
-def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> None:
+# A trace or a capture can change attributes, classes, global variables and settings of torch. So
+# a record would depend on the other opsets of its job. Each step runs in a fork of this process,
+# and the last one needs none. If a fork is impossible, each step restores the attributes of the
+# model.
+def run_steps(job: PreparedJob, steps: Sequence[Step]) -> None:
     """Run the steps one after the other, each with the model of this moment."""
     *others, last = steps
+    output = job.output
     # The runtimes are imported once for all steps; a fork does not need their threads.
     # The import searches folders, which are then dependencies of each step, also of one that fails.
     devices = [device for opset in output.job.opsets for device in opset.devices]
@@ -114,126 +177,80 @@ def run_steps(output: JobOutput, steps: Sequence[Step], samples: Samples) -> Non
         gc.freeze()  # the garbage collector of a fork would copy the memory of all objects
     for step in others:
         if not can_fork():
-            samples = step(samples)
+            step()
             continue
         with output.opened.separate():
-            run_in_fork(partial(step, samples))
-        reference = Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT))
-        samples = Samples(reference, SampleCache())
-    last(samples)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedModel:
-    """A loaded model with its declared inputs."""
-
-    model: Model
-    inputs: Tensors
-    names: Mapping[str, str]
-    """The names of weights in the file, by their names in the model."""
-    weight_inputs: tuple[str, ...]
-    """Weights that are inputs of the file."""
-    notes: tuple[str, ...]
-    """Overflows in the reference, for each record."""
-
-
-def make_check_context(
-    output: JobOutput,
-    context: ExportContext,
-    samples: Samples,
-    notes: tuple[str, ...] = (),
-    operators: Mapping[str, int] = MappingProxyType({}),
-) -> CheckContext:
-    """Return the input of the checks of one opset; the operators are those of its file."""
-    return CheckContext(
-        folder=output.folder,
-        opset=context.opset,
-        spec=context.spec,
-        reference=samples.reference.select(context.route, operators),
-        notes=notes,
-        samples=samples.cache,
-        kernels=output.custom.kernels,
-        root=output.root,
-    )
+            run_in_fork(step)
+        job.use(Reference.read(read_regular_file(output.folder.reference, PROJECT_LIMIT)))
+    last()
 
 
 def check_file(
-    output: JobOutput,
-    context: ExportContext,
-    prepared: PreparedModel,
-    samples: Samples,
-    times: StageTimes,
-    exported: FileOrigin,
-) -> Samples:
-    """Check the file on all devices; return the samples, with float64 outputs if needed."""
-    opset = context.job
+    job: PreparedJob, context: ExportContext, exported: ExportedFile, times: StageTimes
+) -> None:
+    """Check the file on all devices, and write their records."""
+    output, opset = job.output, context.job
     if context.spec.passes:
         try:
             with times.measure(Stage.CONVERT):
                 sources, notes = passes.apply_passes(
-                    output, context.spec, opset.opset, samples.reference
+                    output, context.spec, opset.opset, job.reference
                 )
         except Failure as failure:
             output.write_failures((opset,), failure, times)
-            return samples
+            return
         exported = replace(exported, sources=sources, notes=(*exported.notes, *notes))
     with times.measure(Stage.STRUCTURE):
         facts = measure_artifact(output.folder.model(opset.opset), output.spec.id)
     with times.measure(REFERENCE):
         shared_context = replace(context, spec=output.spec)  # in the state of the other samples
         groups = list_groups(exported.route, facts.operators)
-        reference = add_file_samples(
-            shared_context, output.folder, samples.reference, exported, groups, output.operators
+        job.reference = add_file_samples(
+            shared_context, output.folder, job.reference, exported, groups, output.operators
         )
-        samples = replace(samples, reference=reference)
-    unproved = [text for name in ("", *groups) for text in reference.unproved.get(name, ())]
-    check_context = make_check_context(output, context, samples, exported.notes, facts.operators)
+    unproved = [text for name in ("", *groups) for text in job.reference.unproved.get(name, ())]
+    make_view = partial(job.make_check_context, context, exported.notes, facts.operators)
     output.announce(Stage.STRUCTURE, (opset,))
-    shared = SharedFields(
-        route=exported.route,
-        attempts=exported.attempts,
-        log=output.format_log_path(opset.opset),
-        notes=(
-            *exported.notes,
-            *prepared.notes,
-            *(f"{UNPROVED_PREFIX}{text}" for text in unproved),
-        ),
-        artifact=facts,
-    )
     with times.measure(Stage.STRUCTURE):
-        prover = FileProver(output.spec, check_context, shared)
+        proof = FileProof(
+            spec=output.spec,
+            context=make_view(),
+            route=exported.route,
+            attempts=exported.attempts,
+            log=output.format_log_path(opset.opset),
+            notes=(
+                *exported.notes,
+                *job.notes,
+                *(f"{UNPROVED_PREFIX}{text}" for text in unproved),
+            ),
+            artifact=facts,
+        )
     is_right = True
     for device in opset.devices:
         cell = CellId(model=output.spec.id, opset=opset.opset, device=device.name)
         output.announce(Stage.PARITY, (opset,), only=cell)
-        record, device_context = prover.check(device, StageTimes(times))
-        if review.is_worth_review(record, samples.reference):
+        record = proof.prove(device, times)
+        if review.is_worth_review(record, job.reference):
             with times.measure(REFERENCE):
                 reference = review.review_reference(
-                    prepared.model,
-                    output.spec,
-                    output.folder,
-                    samples.reference,
-                    record,
+                    job.model, output.spec, output.folder, job.reference, record
                 )
                 write_json(output.folder.reference, reference)
-                samples = Samples(reference, SampleCache())
-            prover.context = make_check_context(
-                output, context, samples, exported.notes, facts.operators
-            )
-            record, device_context = prover.check(device, StageTimes(times), is_full=True)
-        record = measurement.add_measurements(record, context, device_context, device)
+                job.use(reference)
+            proof.context = make_view()
+            record = proof.prove(device, times, is_full=True)
+        view = proof.view(device)
+        record = measurement.add_measurements(record, context, view, device)
         record = output.write_record(record)
         if record.status.is_red and not record.undiagnosed:
-            explain = partial(diagnosis.explain_record, record, context, device_context, device)
+            explain = partial(diagnosis.explain_record, record, context, view, device)
             if exported.sources:
                 sources = exported.sources
-                explain = partial(passes.explain_passes, record, sources, prover, context, device)
+                explain = partial(passes.explain_passes, record, sources, proof, context, device)
             output.diagnose((record,), explain)
         is_right = is_right and record.status is Status.PASS
     if is_right and exported.sources:
         passes.remove_sources(output, opset.opset)
-    return samples
 
 
 #: Captures and graphs are large and live until the end of the job. With Python's own thresholds,
@@ -286,25 +303,23 @@ def _export_opsets(output: JobOutput, opsets: tuple[OpsetJob, ...], cache: Sampl
     seed_generators(output.spec.seed)  # `inputs_from` may be the first import of the file
     try:
         with times.measure(Stage.SOURCE):
-            output, model, loaded = _load_model(output)
+            model, loaded = _load_model(output)
             names = resolve_weight_names(model, output.spec)
         with times.measure(REFERENCE):
-            prepared, reference = _compute_reference(output, model, names, loaded)
+            job = _compute_reference(output, model, names, loaded, cache, times)
     except Failure as failure:
         output.write_failures(opsets, failure, times)
         return
-    run_steps(output, _list_steps(output, opsets, prepared, times), Samples(reference, cache))
+    run_steps(job, _list_steps(job, opsets))
 
 
-def _list_steps(
-    output: JobOutput, opsets: tuple[OpsetJob, ...], prepared: PreparedModel, times: StageTimes
-) -> list[Step]:
+def _list_steps(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> list[Step]:
     """Return the steps of the job in their order, one for each file or capture."""
-    if output.spec.artifact:
-        return [partial(_check_finished_file, output, opset, prepared, times) for opset in opsets]
+    if job.output.spec.artifact:
+        return [partial(_check_finished_file, job, opset) for opset in opsets]
     # TorchScript first: its opsets are cheap, and a crash of the capture does not affect them.
     steps: list[Step] = [
-        partial(_export_by_opset, output, opset, prepared, times)
+        partial(_export_by_opset, job, opset)
         for opset in opsets
         if opset.route.exporter != "dynamo"
     ]
@@ -312,16 +327,12 @@ def _list_steps(
     groups: dict[Hashable, list[OpsetJob]] = {}
     for opset in opsets:
         if opset.route.exporter == "dynamo":
-            routes = _list_opset_routes(output, opset, prepared)
+            routes = job.list_routes(opset)
             groups.setdefault(tuple((r.capture, r.state) for r in routes), []).append(opset)
-    steps += [
-        partial(_export_by_dynamo, output, tuple(group), prepared, times)
-        for group in groups.values()
-    ]
-    return steps
+    return steps + [partial(_export_by_dynamo, job, tuple(group)) for group in groups.values()]
 
 
-def _load_model(output: JobOutput) -> tuple[JobOutput, Model, LoadedModel]:
+def _load_model(output: JobOutput) -> tuple[Model, LoadedModel]:
     root = output.root
     spec = resolve_file_sizes(resolve_inputs_from(output.spec, root), root)
     if spec != output.spec:
@@ -329,12 +340,18 @@ def _load_model(output: JobOutput) -> tuple[JobOutput, Model, LoadedModel]:
     loaded = load_model_twice(spec, root)
     require_matching_inputs(loaded.model, spec)
     model = wrap_with_call_objects(loaded.model, spec, root)
-    return replace(output, spec=spec, custom=load_custom_ops(spec, root)), model, loaded
+    output.spec, output.custom = spec, load_custom_ops(spec, root)
+    return model, loaded
 
 
 def _compute_reference(
-    output: JobOutput, model: Model, names: Mapping[str, str], loaded: LoadedModel
-) -> tuple[PreparedModel, Reference]:
+    output: JobOutput,
+    model: Model,
+    names: Mapping[str, str],
+    loaded: LoadedModel,
+    cache: SampleCache,
+    times: StageTimes,
+) -> PreparedJob:
     spec, root, folder = output.spec, output.root, output.folder
     reference = compute_reference(model, spec, root, folder, loaded.change)
     inputs = draw_inputs(spec, choose_usual_sets(spec)[0], root)
@@ -351,141 +368,92 @@ def _compute_reference(
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)
     initial = (f"{INITIAL_WEIGHTS}{spec.seed}",) if loaded.has_initial_weights else ()
-    prepared = PreparedModel(
+    return PreparedJob(
+        output=output,
         model=model,
         inputs=inputs,
         names=names,
         weight_inputs=tuple(weight.name for weight in weight_inputs),
         notes=(*initial, *format_reference_notes(spec, reference)),
+        reference=reference,
+        samples=cache,
+        times=times,
     )
-    return prepared, reference
 
 
-def _check_finished_file(
-    output: JobOutput,
-    opset: OpsetJob,
-    prepared: PreparedModel,
-    shared: StageTimes,
-    samples: Samples,
-) -> Samples:
-    """Copy and check the artifact of one opset; return the samples for the next one."""
+def _check_finished_file(job: PreparedJob, opset: OpsetJob) -> None:
+    """Copy and check the artifact of one opset."""
+    output, times = job.output, StageTimes(job.times)
     output.announce(Stage.CONVERT, (opset,))
-    times = StageTimes(shared)
     try:
         with times.measure(Stage.CONVERT):
             notes = copy_artifact(output.spec, opset.opset, output.root, output.folder)
     except Failure as failure:
         output.write_failures((opset,), failure, times)
-        return samples
-    context = _make_context(output, opset, prepared)
-    origin = FileOrigin(route=opset.route, notes=notes)
-    return check_file(output, context, prepared, samples, times, origin)
+        return
+    exported = ExportedFile(route=opset.route, notes=notes)
+    check_file(job, job.make_context(opset), exported, times)
 
 
-def _export_by_opset(
-    output: JobOutput,
-    opset: OpsetJob,
-    prepared: PreparedModel,
-    shared: StageTimes,
-    samples: Samples,
-) -> Samples:
-    """Convert, write and check one opset without a capture; return the samples for the next one."""
+def _export_by_opset(job: PreparedJob, opset: OpsetJob) -> None:
+    """Convert, write and check one opset without a capture."""
+    output, times = job.output, StageTimes(job.times)
     output.announce(Stage.CONVERT, (opset,))
-    times = StageTimes(shared)
-    state = ModelSnapshot(prepared.model)
+    state = ModelSnapshot(job.model)
     scratch = output.folder.path / ".scratch" / f"{opset.opset}.onnx"
-    context = _make_context(output, opset, prepared)
-    operators: Counter[str] = Counter()
+    context = job.make_context(opset)
+    output.operators = {}
     try:
-        with times.measure(Stage.CONVERT), count_traced_operators() as operators:
-            exported = export_module(context, _list_opset_routes(output, opset, prepared), scratch)
-            _write_file(output, opset.opset, prepared, exported)
+        with times.measure(Stage.CONVERT), count_traced_operators() as output.operators:
+            exported = export_module(context, job.list_routes(opset), scratch)
+            _write_file(job, opset.opset, exported)
     except Failure as failure:
-        check_context = make_check_context(output, context, samples)
-        explain = partial(diagnosis.explain_failure, failure, context, check_context)
-        replace(output, operators=operators).write_failures((opset,), failure, times, explain)
-        return samples
+        job.write_failures(context, (opset,), failure, times)
+        return
     finally:
         state.restore()
         shutil.rmtree(scratch.parent, ignore_errors=True)
     try:
-        output = replace(output, operators=operators)
-        context = follow_route(context, exported)
-        return check_file(output, context, prepared, samples, times, exported)
+        check_file(job, follow_route(context, exported), exported, times)
     finally:
         state.restore()
 
 
-def _export_by_dynamo(
-    output: JobOutput,
-    opsets: tuple[OpsetJob, ...],
-    prepared: PreparedModel,
-    shared: StageTimes,
-    samples: Samples,
-) -> Samples:
-    """Capture once, then convert, write and check each opset; return the samples."""
-    captures = Captures(prepared.model, output.spec, prepared.inputs, output.root)
+def _export_by_dynamo(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> None:
+    """Capture once, then convert, write and check each opset."""
+    output = job.output
+    captures = Captures(job.model, output.spec, job.inputs, output.root)
     output.announce(Stage.CAPTURE, opsets)
-    routes = _list_opset_routes(output, opsets[0], prepared)
+    output.operators = {}
     try:
-        with shared.measure(Stage.CAPTURE):
-            first = require_capture(captures, routes)
+        with job.times.measure(Stage.CAPTURE):
+            first = require_capture(captures, job.list_routes(opsets[0]))
     except Failure as failure:
-        context = _make_context(output, opsets[0], prepared)
-        check_context = make_check_context(output, context, samples)
-        explain = partial(diagnosis.explain_failure, failure, context, check_context)
-        output.write_failures(opsets, failure, shared, explain)
-        return samples
-    output = replace(output, operators=count_captured_operators(first.program))
+        job.write_failures(job.make_context(opsets[0]), opsets, failure, job.times)
+        return
+    output.operators = count_captured_operators(first.program)
     # From the highest opset down: its decomposition serves most of the others, too.
     for opset in reversed(opsets):
         output.announce(Stage.CONVERT, (opset,))
-        times = StageTimes(shared)
+        times = StageTimes(job.times)
         context = replace(
-            _make_context(output, opset, prepared),
-            program=first.program,
-            decompositions=first.decompositions,
+            job.make_context(opset), program=first.program, decompositions=first.decompositions
         )
         try:
             with times.measure(Stage.CONVERT), collect_converter_warnings() as notes:
                 reports = output.folder.artifacts(opset.opset)
-                routes = _list_opset_routes(output, opset, prepared)
-                exported = export_program(context, routes, captures, reports)
-                _write_file(output, opset.opset, prepared, exported)
+                exported = export_program(context, job.list_routes(opset), captures, reports)
+                _write_file(job, opset.opset, exported)
                 notes.extend(rename_exporter_reports(reports, output.folder.path))
         except Failure as failure:
-            check_context = make_check_context(output, context, samples)
-            explain = partial(diagnosis.explain_failure, failure, context, check_context)
-            output.write_failures((opset,), failure, times, explain)
+            job.write_failures(context, (opset,), failure, times)
         else:
             exported = replace(exported, notes=(*notes, *exported.notes))
-            context = follow_route(context, exported)
-            samples = check_file(output, context, prepared, samples, times, exported)
-    return samples
+            check_file(job, follow_route(context, exported), exported, times)
 
 
-def _list_opset_routes(
-    output: JobOutput, opset: OpsetJob, prepared: PreparedModel
-) -> tuple[Route, ...]:
-    spec = output.spec.resolve_cell(opset.opset)
-    return list_routes(spec, opset.route, prepared.model)
-
-
-def _make_context(output: JobOutput, opset: OpsetJob, prepared: PreparedModel) -> ExportContext:
-    return ExportContext(
-        model=prepared.model,
-        inputs=prepared.inputs,
-        spec=output.spec.resolve_cell(opset.opset),
-        job=opset,
-        root=output.root,
-        custom=output.custom,
-    )
-
-
-def _write_file(
-    output: JobOutput, opset: int, prepared: PreparedModel, exported: ExportedGraph
-) -> None:
-    tools, route = read_tool_versions(), exported.route
+def _write_file(job: PreparedJob, opset: int, exported: ExportedGraph) -> None:
+    output, tools, route = job.output, read_tool_versions(), exported.route
     state = "" if route.state == "inference" else f" {route.state}"
     provenance = {
         "model": output.spec.id,
@@ -493,8 +461,8 @@ def _write_file(
         "route": f"{route.exporter} {route.capture}{state}",
         **{name: tools[name] for name in ("torch", "onnx", "onnxscript", "exporter")},
     }
-    rename_weights(exported.graph, prepared.names)
+    rename_weights(exported.graph, job.names)
     spec = output.spec.resolve_cell(opset)
     if spec.weights_are_inputs:
-        move_weights_to_inputs(exported.graph, prepared.weight_inputs)
+        move_weights_to_inputs(exported.graph, job.weight_inputs)
     write_artifact(exported.graph, spec, opset, output.folder, provenance)

@@ -24,12 +24,7 @@ from exporter.planning.plan import choose_route
 from exporter.records.record import Record
 from exporter.worker.job_output import JobOutput
 from exporter.worker.job_runner import run_job
-from exporter.worker.verify.run_checks import (
-    SharedFields,
-    StageTimes,
-    check_on_device,
-    run_structure_checks,
-)
+from exporter.worker.verify.run_checks import FileProof
 from tests.integration.program_server import call_in_forks
 from tests.traps.trap import ROOT, Trap
 
@@ -90,8 +85,7 @@ def prove(spec: ModelSpec, folder: Path) -> Record:
     files = JobFolder(folder)
     reference = Reference.read(files.reference.read_bytes())
     subject = CheckContext(folder=files, opset=opset, spec=spec, reference=reference)
-    common = SharedFields(route=choose_route(spec, opset), log="")
-    return check_on_device(CPU, subject, run_structure_checks(subject), common, StageTimes())
+    return FileProof(spec=spec, context=subject, route=choose_route(spec, opset)).prove(CPU)
 
 
 #: Keeps the folders of `_sound` until the process ends.

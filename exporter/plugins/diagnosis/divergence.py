@@ -32,7 +32,7 @@ from exporter.runtimes.session import Array
 from exporter.worker.export.attempts import (
     Captures,
     ExportContext,
-    FileOrigin,
+    ExportedFile,
     export_module,
     export_program,
     list_routes,
@@ -63,7 +63,7 @@ class ReExport:
     """The decomposed program of dynamo."""
     lines: Mapping[str, str] = field(default_factory=dict)
     """The line of the model by the name of a value."""
-    origin: FileOrigin | None = None
+    origin: ExportedFile | None = None
     """The route and the notes of another way to export."""
 
 

@@ -36,7 +36,7 @@ from exporter.worker.export.attempts import ExportContext
 from exporter.worker.export.write_onnx import copy_file
 from exporter.worker.job_output import JobOutput
 from exporter.worker.process.failure import Failure, format_message
-from exporter.worker.verify.run_checks import FileProver
+from exporter.worker.verify.run_checks import FileProof
 
 _FUNCTION = "exporter.plugins.passes.pass_process:run_pass"
 #: One pass may use half of the time of the model's job, so that its name is known at a timeout.
@@ -219,27 +219,27 @@ def _read_content(path: Path) -> tuple[bytes, list[str]]:
 def explain_passes(
     record: Record,
     sources: Sequence[Path],
-    prover: FileProver,
+    proof: FileProof,
     context: ExportContext,
     device: Device,
 ) -> Explanation:
     """Yield the pass that broke the file, or the explanation of the export."""
-    spec = prover.context.spec
+    spec = proof.context.spec
     broken = len(sources)
     for number, path in enumerate(sources):
-        before = prover.prove_other(path, device)
+        before = proof.of_other(path).prove(device, is_full=True)
         if before.status.is_red:
             broken = number
             break
     if broken == 0:
-        exported = replace(prover.context, file=sources[0])
+        exported = replace(proof.context, file=sources[0])
         yield from explain_record(before, context, exported, device)
         return
     number = broken - 1
-    after = prover.context.path if broken == len(sources) else sources[broken]
+    after = proof.context.path if broken == len(sources) else sources[broken]
     message = f"{name_pass(spec, number)} breaks the file: {record.message}"
     yield {"message": message, "broken_pass": broken}
-    yield {"blame": _blame_pass(record, (sources[number], after), prover.context, device)}
+    yield {"blame": _blame_pass(record, (sources[number], after), proof.context, device)}
 
 
 def _blame_pass(

@@ -45,7 +45,7 @@ from exporter.plugins.publish.published_folder import (
 from exporter.records.record import Record, Route, Status
 from exporter.runtimes import Kernels, load_kernels
 from exporter.runtimes.session import Array
-from exporter.worker.verify.run_checks import FileProver, SharedFields
+from exporter.worker.verify.run_checks import FileProof
 
 _FIX = "export the model again"
 
@@ -418,10 +418,8 @@ def prove_folder(
             file=file or folder / MODEL,
         )
         route = Route(exporter="file", capture="none", reason="published")
-        prover = FileProver(spec, context, SharedFields(route=route, log=""))
-        for device in devices:
-            record, _ = prover.check(device, is_full=True)
-            yield record
+        proof = FileProof(spec=spec, context=context, route=route)
+        yield from (proof.prove(device, is_full=True) for device in devices)
 
 
 @contextmanager

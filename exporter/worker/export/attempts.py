@@ -227,8 +227,8 @@ class CapturedProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileOrigin:
-    """The origin of a file."""
+class ExportedFile:
+    """A file, with its origin."""
 
     route: Route
     """The route that worked."""
@@ -242,8 +242,8 @@ class FileOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedGraph(FileOrigin):
-    """A converted graph and its origin."""
+class ExportedGraph(ExportedFile):
+    """A converted graph."""
 
     graph: ir.Model
 
@@ -379,7 +379,7 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     return _add_attempts(*_try_routes(routes, export))
 
 
-def follow_route(context: ExportContext, exported: FileOrigin) -> ExportContext:
+def follow_route(context: ExportContext, exported: ExportedFile) -> ExportContext:
     """Return the context of the export that worked, for a repetition of it."""
     captured = exported.captured
     return replace(

@@ -18,7 +18,7 @@ import torch
 from exporter.jobs import LONG_SWEEP, SWEEP, JobFolder, Reference, Sample, write_json
 from exporter.records.record import TRACED_BRANCH, TRACER_PREFIX, Route
 from exporter.worker.dependencies.source_files import find_model_file
-from exporter.worker.export.attempts import ExportContext, FileOrigin
+from exporter.worker.export.attempts import ExportContext, ExportedFile
 from exporter.worker.export.size_terms import MOST_SAMPLES, choose_breaking_sizes, read_conditions
 from exporter.worker.inputs.input_sets import (
     LAST_SIZE,
@@ -388,7 +388,7 @@ def add_file_samples(
     context: ExportContext,
     folder: JobFolder,
     reference: Reference,
-    exported: FileOrigin,
+    exported: ExportedFile,
     groups: Sequence[str],
     operators: Collection[str],
 ) -> Reference:
@@ -440,7 +440,7 @@ def add_file_samples(
 def _choose_capture_sets(
     context: ExportContext,
     known: Sequence[Sample],
-    exported: FileOrigin,
+    exported: ExportedFile,
     operators: Collection[str],
 ) -> _Choice:
     spec = context.spec

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from exporter.cache.fingerprint import DEVICE, THOROUGH, drop_check_parts
@@ -60,17 +60,6 @@ class StageTimes(dict[str, float]):
             self[str(stage)] = round(self.get(str(stage), 0.0) + seconds, 3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedFields:
-    """The common fields of the records of one file."""
-
-    route: Route
-    log: str
-    attempts: tuple[Attempt, ...] = ()
-    notes: tuple[str, ...] = ()
-    artifact: Artifact | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
     """The fields of a record that one check or the load decides."""
@@ -86,111 +75,109 @@ def run_structure_checks(context: CheckContext) -> tuple[CheckResult, ...]:
     return tuple(_run_timed(check, context) for check in STRUCTURE_CHECKS if check.applies(context))
 
 
-def check_on_device(
-    device: Device,
-    context: CheckContext,
-    structure: Sequence[CheckResult],
-    shared: SharedFields,
-    times: StageTimes,
-    proved_on: str = "",
-) -> Record:
-    """Load the file on one device, run the checks that apply, and return the record.
+@dataclass(slots=True, kw_only=True)
+class FileProof:
+    """The proof of one file: what is known about it, and the verdicts of its devices.
 
-    `proved_on`: The device that proved the promises of the file within the same tolerances.
-    Then this device only has to compute the same numbers; if it does not, all checks run here
-    too.
+    It needs no model: `verify` and a changed tolerance prove existing files.
     """
-    if device.proof == "full" or context.spec.thorough:
-        proved_on = ""
-    verdict = _find_verdict(structure, Stage.STRUCTURE)
-    is_final = False
-    results: tuple[CheckResult, ...] = ()
-    notes = [note for note in shared.notes if not note.startswith(NOTE_PREFIX)]
-    try:
-        with times.measure(Stage.LOAD):
-            session = open_session(context.path, device, context.kernels)
-    except RuntimeUnavailable as error:
-        is_final = verdict is None and isinstance(error, ProviderMissing)
-        verdict = verdict or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
-    except LoadFailure as error:
-        # If no kernel for an operator is installed, the file is neither right nor wrong.
-        reason = explain_missing_kernel(context, device)
-        status = Status.UNAVAILABLE if reason else Status.ERROR
-        load = CheckVerdict(status, Stage.LOAD, None, reason or str(error))
-        if verdict is not None and status is Status.ERROR:
-            # The record has one stage, so this failure needs a name of its own.
-            results = (CheckResult(check=LOAD_CHECK, status=status, message=load.message),)
-        verdict = verdict or load
-    except RuntimeProcessEnd as error:
-        verdict = _describe_end(error, Stage.LOAD)
-    else:
-        try:
-            with times.measure(Stage.PARITY):
-                if proved_on:
-                    short = replace(context, is_short=True)
-                    results = _run_checks(SHORT_CHECKS, short, session, device)
-                    if any(result.status is not Status.PASS for result in results):
-                        proved_on = ""
-                if not proved_on:
-                    results = _run_checks(RUNTIME_CHECKS, context, session, device)
-                    notes += describe_masked_samples(context, session, device.name)
-            verdict = verdict or _find_verdict(results, Stage.PARITY)
-        except RuntimeProcessEnd as error:
-            verdict = _describe_end(error, Stage.PARITY)
-    verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
-    return Record.from_fields(
-        shared,
-        cell=CellId(model=context.spec.id, opset=context.opset, device=device.name),
-        status=verdict.status,
-        stage=verdict.stage,
-        check=verdict.check,
-        message=verdict.message,
-        thorough=context.spec.thorough,
-        proved_on=proved_on,
-        is_final=is_final,
-        checks=(*structure, *results),
-        notes=tuple(notes),
-        runtime=device.environment.runtime_versions if device.environment else "",
-        seconds=dict(times),
-    )
 
+    spec: ModelSpec
+    """The contract of all cells of the entry."""
+    context: CheckContext
+    """The file, with PyTorch's outputs."""
+    route: Route
+    log: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    notes: tuple[str, ...] = ()
+    artifact: Artifact | None = None
+    structure: tuple[CheckResult, ...] = field(init=False)
+    """The results of the structure checks."""
+    proved: dict[tuple[object, ...], str] = field(init=False, default_factory=dict)
+    """The device that proved the promises of the file within these tolerances."""
 
-class FileProver:
-    """The checks of one file on its devices, one after the other."""
+    def __post_init__(self) -> None:
+        self.structure = run_structure_checks(self.context)
 
-    def __init__(self, spec: ModelSpec, context: CheckContext, shared: SharedFields) -> None:
-        """Run the structure checks; `spec` is the contract of all cells of the entry."""
-        self.context = context
-        self._spec, self._shared = spec, shared
-        self._structure = run_structure_checks(context)
-        self._proofs: dict[tuple[object, ...], str] = {}
+    def view(self, device: Device) -> CheckContext:
+        """Return the input of the checks on a device."""
+        spec = self.spec.resolve_cell(self.context.opset, device.name)
+        return replace(self.context, spec=spec)
 
-    def check(
+    def of_other(self, path: Path) -> FileProof:
+        """Return the proof of another file with the same promises, such as one before a pass."""
+        return replace(self, context=replace(self.context, file=path))
+
+    def prove(
         self, device: Device, times: StageTimes | None = None, *, is_full: bool = False
-    ) -> tuple[Record, CheckContext]:
-        """Return the record of one device, and the input of its checks.
+    ) -> Record:
+        """Load the file on one device, run the checks that apply, and return the record.
 
-        A device gets the short proof only if an earlier one has the same tolerance of each output.
-        A tighter one needs all samples, and a looser one another check of its power.
+        If an earlier device has proved the file within the same tolerance of each output, this one
+        only has to compute the same numbers. If it does not, all checks run here too. A tighter
+        tolerance needs all samples, and a looser one another check of its power.
         """
-        spec = self._spec.resolve_cell(self.context.opset, device.name)
-        context = replace(self.context, spec=spec)
+        context, times = self.view(device), StageTimes(times or {})
         bounds = tuple(
-            getattr(select_bound(spec, output, device.name), key)
-            for output in spec.outputs
+            getattr(select_bound(context.spec, output, device.name), key)
+            for output in context.spec.outputs
             for key in Bound.model_fields
         )
-        proved_on = "" if is_full else self._proofs.get(bounds, "")
-        times = StageTimes() if times is None else times
-        record = check_on_device(device, context, self._structure, self._shared, times, proved_on)
-        if record.status is Status.PASS and not record.proved_on:
-            self._proofs.setdefault(bounds, device.name)
-        return record, context
-
-    def prove_other(self, path: Path, device: Device) -> Record:
-        """Return the record of another file with the same promises, such as one before a pass."""
-        context = replace(self.context, file=path)
-        return FileProver(self._spec, context, self._shared).check(device, is_full=True)[0]
+        is_full = is_full or device.proof == "full" or context.spec.thorough
+        proved_on = "" if is_full else self.proved.get(bounds, "")
+        verdict = _find_verdict(self.structure, Stage.STRUCTURE)
+        is_final = False
+        results: tuple[CheckResult, ...] = ()
+        notes = [note for note in self.notes if not note.startswith(NOTE_PREFIX)]
+        try:
+            with times.measure(Stage.LOAD):
+                session = open_session(context.path, device, context.kernels)
+        except RuntimeUnavailable as error:
+            is_final = verdict is None and isinstance(error, ProviderMissing)
+            verdict = verdict or CheckVerdict(Status.UNAVAILABLE, Stage.LOAD, None, str(error))
+        except LoadFailure as error:
+            # If no kernel for an operator is installed, the file is neither right nor wrong.
+            reason = explain_missing_kernel(context, device)
+            status = Status.UNAVAILABLE if reason else Status.ERROR
+            load = CheckVerdict(status, Stage.LOAD, None, reason or str(error))
+            if verdict is not None and status is Status.ERROR:
+                # The record has one stage, so this failure needs a name of its own.
+                results = (CheckResult(check=LOAD_CHECK, status=status, message=load.message),)
+            verdict = verdict or load
+        except RuntimeProcessEnd as error:
+            verdict = _describe_end(error, Stage.LOAD)
+        else:
+            try:
+                with times.measure(Stage.PARITY):
+                    if proved_on:
+                        short = replace(context, is_short=True)
+                        results = _run_checks(SHORT_CHECKS, short, session, device)
+                        if any(result.status is not Status.PASS for result in results):
+                            proved_on = ""
+                    if not proved_on:
+                        results = _run_checks(RUNTIME_CHECKS, context, session, device)
+                        notes += describe_masked_samples(context, session, device.name)
+                verdict = verdict or _find_verdict(results, Stage.PARITY)
+            except RuntimeProcessEnd as error:
+                verdict = _describe_end(error, Stage.PARITY)
+        verdict = verdict or CheckVerdict(Status.PASS, None, None, "")
+        if verdict.status is Status.PASS and not proved_on:
+            self.proved.setdefault(bounds, device.name)
+        return Record.from_fields(
+            self,
+            cell=CellId(model=context.spec.id, opset=context.opset, device=device.name),
+            status=verdict.status,
+            stage=verdict.stage,
+            check=verdict.check,
+            message=verdict.message,
+            thorough=context.spec.thorough,
+            proved_on=proved_on,
+            is_final=is_final,
+            checks=(*self.structure, *results),
+            notes=tuple(notes),
+            runtime=device.environment.runtime_versions if device.environment else "",
+            seconds=dict(times),
+        )
 
 
 def _run_checks(
@@ -321,10 +308,10 @@ def _update_records(
 ) -> list[Record] | None:
     """Return the updated records, or None if a check fails."""
     # The log and the notes of a record stay as they are.
-    prover = FileProver(job.spec, context, SharedFields(route=opset.route, log=""))
+    proof = FileProof(spec=job.spec, context=context, route=opset.route)
     updated: list[Record] = []
     for device, record in zip(opset.devices, records, strict=True):
-        result, _ = prover.check(device)
+        result = proof.prove(device)
         if result.status not in (Status.PASS, Status.UNAVAILABLE):
             return None
         thorough = record.thorough or result.thorough

@@ -31,12 +31,7 @@ from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.reference_run import compute_reference
 from exporter.worker.verify import run_checks
-from exporter.worker.verify.run_checks import (
-    SharedFields,
-    StageTimes,
-    check_on_device,
-    run_structure_checks,
-)
+from exporter.worker.verify.run_checks import FileProof
 from tests.traps.prove import export as export_job
 from tests.unit.checks.contexts import declared
 from tests.unit.checks.contexts import subject as double_subject
@@ -61,9 +56,7 @@ def export(spec: ModelSpec, folder: Path, opset: int, exporter: str) -> CheckCon
 
 def check_file(subject: CheckContext, exporter: str) -> Record:
     route = Route.model_validate({"exporter": exporter, "capture": "export", "reason": "asked"})
-    return check_on_device(
-        CPU, subject, run_structure_checks(subject), SharedFields(route=route, log=""), StageTimes()
-    )
+    return FileProof(spec=subject.spec, context=subject, route=route).prove(CPU)
 
 
 @BOTH
@@ -125,12 +118,14 @@ def test_the_end_of_a_runtime_process_is_the_result_of_its_cell(
         name="old", requirements=("onnxruntime",), packages={"onnxruntime": "1.17.3"}
     )
     device = CPU.model_copy(update={"environment": environment})
-    shared = SharedFields(route=Route(exporter="dynamo", capture="export", reason=""), log="")
-    record = check_on_device(device, subject, (), shared, StageTimes())
+    monkeypatch.setattr(run_checks, "STRUCTURE_CHECKS", ())
+    route = Route(exporter="dynamo", capture="export", reason="")
+    proof = FileProof(spec=subject.spec, context=subject, route=route)
+    record = proof.prove(device)
     assert (record.status, record.stage) == (status, Stage.PARITY)
     assert record.message == "the runtime process died"
     assert record.runtime == "onnxruntime 1.17.3"
-    assert check_on_device(CPU, subject, (), shared, StageTimes()).runtime == ""
+    assert proof.prove(CPU).runtime == ""
 
 
 class BrokenKernel:
@@ -170,16 +165,17 @@ def test_a_further_device_has_the_short_proof(
 ) -> None:
     axes = (Axis(name="batch", example=3, max=40),)
     subject = export(make_contract("Affine", axes=axes), tmp_path, 13, "torchscript")
-    shared = SharedFields(route=Route(exporter="torchscript", capture="trace", reason=""), log="")
-    first = check_on_device(CPU, subject, (), shared, StageTimes())
+    route = Route(exporter="torchscript", capture="trace", reason="")
+    proof = FileProof(spec=subject.spec, context=subject, route=route)
+    first = proof.prove(CPU)
     assert (first.status, first.proved_on) == (Status.PASS, "")
     real_session = run_checks.open_session
 
-    def prove(proof: str) -> tuple[Record, int]:
+    def prove(kind: str) -> tuple[Record, int]:
         session = BrokenKernel(real_session(subject.path, CPU, subject.kernels), is_broken)
         monkeypatch.setattr(run_checks, "open_session", lambda *_: session)
-        device = CPU.model_copy(update={"name": "other", "proof": proof})
-        return check_on_device(device, subject, (), shared, StageTimes(), "cpu"), session.runs
+        device = CPU.model_copy(update={"name": "other", "proof": kind})
+        return proof.prove(device), session.runs
 
     (record, runs), (whole, all_runs) = prove("short"), prove("full")
     assert (record.status, whole.status) == (short, full)

@@ -17,12 +17,7 @@ from exporter.worker.export.write_onnx import write_artifact
 from exporter.worker.model.source_loader import load_model
 from exporter.worker.process.failure import Failure
 from exporter.worker.reference.reference_run import compute_reference
-from exporter.worker.verify.run_checks import (
-    SharedFields,
-    StageTimes,
-    check_on_device,
-    run_structure_checks,
-)
+from exporter.worker.verify.run_checks import FileProof
 from tests.worker.contracts import ROOT, declare_input, declare_output, make_contract
 from tests.worker.graphs import draw_declared
 
@@ -64,8 +59,7 @@ def check_export(
     subject = write_export(case, folder)
     if damage:
         damage(subject.path)
-    common = SharedFields(route=case.route, log="")
-    record = check_on_device(device, subject, run_structure_checks(subject), common, StageTimes())
+    record = FileProof(spec=subject.spec, context=subject, route=case.route).prove(device)
     fields = join_fields(explain_record(record, case, subject, device))
     return record.model_copy(update=fields)
 
