@@ -193,7 +193,7 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
     """Compare the greedy tokens of a folder in ONNX Runtime GenAI with those of PyTorch."""
     if not find_spec(_GENAI):
         return CheckResult(check=GENAI_CHECK, status=Status.UNAVAILABLE, message=_NO_GENAI)
-    status, count = Status.FAIL, 0
+    status, count, equal = Status.FAIL, 0, 0
     with open_samples(item.folder, publication) as (job, reference):
         context = CheckContext(folder=job, opset=publication.opset, spec=spec, reference=reference)
         steps = reference.rollout
@@ -201,9 +201,13 @@ def check_tokens(item: PublishedFile, publication: Publication, spec: ModelSpec)
         try:
             generate = _open_package(item.path, spec)
             for start, end in zip(starts, [*starts[1:], None], strict=True):
-                count += compare_tokens(steps[start:end], context, generate)
+                compared = compare_tokens(steps[start:end], context, generate)
+                count, equal = count + compared[0], equal + compared[1]
             prompts, release = pluralize(len(starts), "prompt"), version("onnxruntime-genai")
-            message = f"ONNX Runtime GenAI {release} selects the {count} tokens of {prompts}"
+            share = "the" if spec.tokens is None else f"{equal} of the"
+            message = f"ONNX Runtime GenAI {release} selects {share} {count} tokens of {prompts}"
+            if equal < (spec.tokens or 0) * count:
+                raise ValueError(f"{message}; a share of {spec.tokens:g} is promised")
             status = Status.PASS
         except (DamagedSample, ImportError, OSError, ValueError, RuntimeError) as error:
             message = join_lines(str(error)).replace(f"{item.path}/", "")
@@ -260,13 +264,14 @@ def _open_package(package: Path, spec: ModelSpec) -> Callable[..., Iterator[Any]
 
 def compare_tokens(
     steps: Sequence[Sample], context: CheckContext, generate: Callable[..., Iterator[Any]]
-) -> int:
-    """Return the number of tokens after a prompt that are PyTorch's, each row up to its end.
+) -> tuple[int, int]:
+    """Return the number of tokens after a prompt up to each row's end, and of the equal ones.
 
-    `generate`: Yields the tokens of all rows; after a tie it continues with PyTorch's tokens.
+    `generate`: Yields the tokens of all rows; after another one it continues with PyTorch's.
 
     Raises:
-        DamagedSample, ValueError: At the first other token, or if a step cannot be read.
+        DamagedSample, ValueError: If a step cannot be read, or at the first token that is neither
+            PyTorch's nor a tie, unless the entry promises a share of the tokens.
     """
     position = [output.name for output in context.spec.outputs].index("logits")
     folders = (context.folder.rollout(step.index) for step in steps)
@@ -275,7 +280,7 @@ def compare_tokens(
     mask = data[0].inputs.get("attention_mask", np.ones_like(prompt))
     end = context.spec.generate.end if context.spec.generate else ()
     texts = [row[is_text].tolist() for row, is_text in zip(prompt, mask != 0, strict=True)]
-    ended, count = np.zeros(len(texts), bool), 0
+    ended, count, equal = np.zeros(len(texts), bool), 0, 0
     tokens = generate(texts, len(steps))
     for number, step in enumerate(steps):
         if ended.all():
@@ -288,13 +293,13 @@ def compare_tokens(
         margins = logits.max(-1) - logits[np.arange(len(known)), known]
         output = OutputContext(apply_sample_noise(step, context), position, "cpu", False)
         wrong = (margins > find_tie_margin(logits, output)) | (chosen != known)
-        if (wrong & ~ended).any():
+        if context.spec.tokens is None and (wrong & ~ended).any():
             row = int((wrong & ~ended).argmax())
             message = f"{step.name}, row {row + 1}: it selects token {chosen[row]} in place of "
             raise ValueError(f"{message}{right[row]}; PyTorch's margin is {margins[row]:.3g}")
-        count += int((~ended).sum())
+        count, equal = count + int((~ended).sum()), equal + int((~ended & (chosen == right)).sum())
         texts = [[*row, int(token)] for row, token in zip(texts, right, strict=True)]
         if (~ended & (chosen != right)).any():
             tokens = generate(texts, len(steps) - number - 1)
         ended |= np.isin(right, end)
-    return count
+    return count, equal

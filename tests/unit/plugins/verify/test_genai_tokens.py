@@ -114,6 +114,7 @@ def check(
     config: str = json.dumps(CONFIG),
     following: Mapping[int, int] | None = None,
     end: int = 2,
+    tokens: float | None = None,
 ) -> tuple[CheckResult, Package]:
     item = write_folder(folder, config)
     names = [path.relative_to(folder).as_posix() for path in folder.glob("rollout/*/*.pb")]
@@ -131,7 +132,8 @@ def check(
     package = Package(following or {}, end)
     monkeypatch.setitem(sys.modules, "onnxruntime_genai", package)
     monkeypatch.setattr(child, "version", lambda _: "0.18.0")
-    return child.check_tokens(item, publication, SPEC), package
+    spec = SPEC.model_copy(update={"tokens": tokens})
+    return child.check_tokens(item, publication, spec), package
 
 
 def test_equal_tokens_pass_up_to_the_end_of_each_row(
@@ -164,6 +166,15 @@ def test_another_token_is_red_unless_its_logit_is_equal(
     result, _ = check(tmp_path, monkeypatch, following=following, end=end)
     assert result.status is (Status.FAIL if message else Status.PASS), result.message
     assert message in result.message
+
+
+@pytest.mark.parametrize(("tokens", "status"), [(0.8, Status.PASS), (0.9, Status.FAIL)])
+def test_a_share_of_the_tokens_counts_each_step_from_pytorch_s_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: float, status: Status
+) -> None:
+    result, _ = check(tmp_path, monkeypatch, following={4: 9}, tokens=tokens)
+    message = "ONNX Runtime GenAI 0.18.0 selects 4 of the 5 tokens of 1 prompt"
+    assert (result.status, result.message.partition(";")[0]) == (status, message)
 
 
 @pytest.mark.parametrize(
