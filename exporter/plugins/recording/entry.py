@@ -113,6 +113,12 @@ def _format_tensors(
     for tensor in tensors:
         forms.setdefault(_LAYER.sub(".{layer}.", tensor["name"]), []).append(tensor)
     is_equal = all(len({(t["dtype"], *t["shape"]) for t in group}) == 1 for group in forms.values())
+    numbered = (  # `repeat` counts from 0; a hybrid model has a cache in some layers only
+        [tensor["name"] for tensor in group]
+        == [name.replace("{layer}", str(number)) for number in range(len(group))]
+        for name, group in forms.items()
+    )
+    is_equal = is_equal and all(numbered)
     groups = forms if is_equal else {tensor["name"]: [tensor] for tensor in tensors}
     for name, group in groups.items():
         first, dtype = group[0], group[0]["dtype"]

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from exporter.core.errors import ExporterError
 from exporter.manifest.loader import load_layers
-from exporter.plugins.recording.entry import choose_fill, choose_id, format_entry, update_entry
+from exporter.plugins.recording.entry import (
+    choose_fill,
+    choose_id,
+    format_entry,
+    format_interface,
+    update_entry,
+)
 from exporter.plugins.recording.observation import (
     Construction,
     DynamicDim,
@@ -357,3 +363,21 @@ def test_a_folder_names_its_class(
         (tmp_path / "net/config.json").write_text(config)
     with pytest.raises(ExporterError, match=f"^{message}"):
         describe_configuration(source, Path("net"), tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("layers", "names"),
+    [
+        ([0, 1], ["past_key_values.{layer}.key"]),
+        ([1], ["past_key_values.1.key"]),  # a hybrid model: layer 0 has another state
+        ([0, 2], ["past_key_values.0.key", "past_key_values.2.key"]),
+    ],
+)
+def test_layers_are_one_table_if_no_number_is_missing(layers: list[int], names: list[str]) -> None:
+    tensors = [
+        {"name": f"past_key_values.{layer}.key", "dtype": "float32", "shape": ["batch", 2]}
+        for layer in layers
+    ]
+    parts = {"decoder": {"inputs": tensors, "outputs": []}}
+    text = format_interface("net", {"parts": parts, "limit": None, "vocabulary": 9})
+    assert [item["name"] for item in tomli.loads(text)["decoder"]["inputs"]] == names
