@@ -83,10 +83,6 @@ diagnosis, measurement, passes, review, rollout = map(
 )
 
 
-# A trace or a capture can change attributes, classes, global variables and settings of torch. So
-# a record would depend on the other opsets of its job. Each step runs in a fork of this process,
-# and the last one needs none. If a fork is impossible, each step restores the attributes of the
-# model.
 @dataclass(slots=True, kw_only=True)
 class PreparedJob:
     """A loaded model with its declared inputs and PyTorch's outputs."""
