@@ -119,9 +119,11 @@ def test_an_invalid_template_is_named_with_its_line(project: Path, name: str, pa
 
 
 def read_documented_names(heading: str) -> set[str]:
-    """Return the names in backticks in the first column of the table after the heading."""
-    rows = DOCS.partition(heading)[2].lstrip(" :").partition("\n\n|")[2].split("\n\n")[0]
-    return {name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    """Return the names in backticks that begin the rows of the table or list after the heading."""
+    rows = re.search(r"(?:^(?:\||- ).*\n)+", DOCS.partition(heading)[2], re.MULTILINE)
+    assert rows
+    first = [re.split("[|:]", row.lstrip("|"))[0] for row in rows[0].splitlines()]
+    return {name for text in first for name in re.findall(r"`(\w+)`", text)}
 
 
 def test_the_docs_list_every_template_and_its_variables() -> None:
