@@ -100,6 +100,8 @@ def _read_note(note: Path) -> _Note | None:
 
 
 _SUFFIX = ".jinja"
+#: Characters. With shorter names, a table of eight devices fits a page of 869 pixels.
+_LONG_NAME = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +228,12 @@ def _return_unchanged(value: object) -> object:
     return value
 
 
+def _break_name(name: str) -> Markup:
+    """Return an escaped name; a table may break a long one after each underscore."""
+    text = formats.escape_inline(name)
+    return text.replace("_", Markup("_<wbr>")) if len(name) > _LONG_NAME else text
+
+
 def _render(environment: jinja2.Environment, name: str, values: dict[str, object]) -> str:
     import jinja2
 
@@ -262,7 +270,7 @@ def _create_environment(folder: Path | None, options: RenderOptions = PLAIN) -> 
         fence=formats.format_fence,
         join=formats.join_escaped,
         target=formats.quote_link_target,
-        breakable=lambda name: formats.escape_inline(name).replace("_", Markup("_<wbr>")),
+        breakable=_break_name,
         place=formats.format_place,
     )
     return environment
