@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
@@ -46,7 +46,7 @@ def baseline(context: click.Context, root: Path) -> int:
         return ExitCode.RED
     show_findings(rows=build_finding_rows(acceptance.findings))
     accept(acceptance)
-    _print_accepted(acceptance, len(acceptance.run.records))
+    _print_accepted(acceptance, {record.cell for record in acceptance.run.records})
     return ExitCode.OK
 
 
@@ -77,7 +77,7 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     accepted = [finding for finding in findings if finding.cell in selected]
     show_findings(rows=build_finding_rows(accepted))
     accept(acceptance, selected, reason)
-    _print_accepted(acceptance, len(selected))
+    _print_accepted(acceptance, selected)
     policies = acceptance.manifest.project.gate
     losses = (each for each in accepted if each.is_blocking and not each.is_improvement)
     if any(policies.find_policy(each.cell.model).accepted_here == "block" for each in losses):
@@ -123,7 +123,7 @@ def review(context: click.Context, root: Path) -> int:
         skipped += choice == "s"
     if reasons:
         accept(acceptance, reasons)
-        _print_accepted(acceptance, len(reasons))
+        _print_accepted(acceptance, reasons)
     for subject in rejected:
         print_line(f"rejected: {subject}; fix it, then run `exporter export`", color="red")
     print_line(f"{pluralize(len(groups), 'change')}: {len(rejected)} rejected, {skipped} skipped")
@@ -170,6 +170,7 @@ def _select_cells(patterns: Sequence[str], acceptance: Acceptance) -> frozenset[
     )
 
 
-def _print_accepted(acceptance: Acceptance, count: int) -> None:
-    reports = acceptance.manifest.project.reports
-    print_line(f"accepted {pluralize(count, 'cell')}: {reports}/{FOLDER}")
+def _print_accepted(acceptance: Acceptance, cells: Collection[CellId]) -> None:
+    red = sum(record.status.is_red and record.cell in cells for record in acceptance.run.records)
+    accepted = pluralize(len(cells), "cell") + (f", {red} of them red" if red else "")
+    print_line(f"accepted {accepted}: {acceptance.manifest.project.reports}/{FOLDER}")
