@@ -360,6 +360,7 @@ def _compute_reference(
         "weight_inputs": weight_inputs,
         "metric": metric,
         "rollout": rollout.compute_rollout(model, spec, inputs, folder),
+        "unproved": {**reference.unproved, "": loaded.unproved + reference.unproved.get("", ())},
     }
     reference = reference.model_copy(update=update)
     write_json(folder.reference, reference)

@@ -300,6 +300,8 @@ class LoadedModel:
     model: Model
     change: str = ""
     """The difference of another build from it; empty if there is none."""
+    unproved: tuple[str, ...] = ()
+    """The promise that another build would prove, if there is none."""
     has_initial_weights: bool = False
     """Whether its weights were drawn from the seed, and none were loaded."""
 
@@ -322,9 +324,11 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     names = dict.fromkeys((*first, *(other or ())))
     changed = [name for name in names if first.get(name) != (other or {}).get(name)]
     has_weights = isinstance(model, torch.nn.Module) and any(True for _ in model.parameters())
+    lost = "the process of the second build ended early, or has threads or uses a GPU"
     return LoadedModel(
         model=model,
         change=f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else "",
+        unproved=(f"the same weights in each build: {lost}",) if other is None else (),
         has_initial_weights=is_drawn and not loads and has_weights,
     )
 

@@ -55,3 +55,15 @@ def test_a_process_that_fails_is_a_note(
     assert record.status is Status.PASS, record.message
     notes = [note for note in record.notes if note.startswith("not proved")]
     assert notes == ([text + problem] if problem else [])
+
+
+# The test above has the same entry with a second build, and no note.
+def test_a_second_build_that_ends_early_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prohibit_forks(monkeypatch)
+    monkeypatch.setattr(source_loader, "compute_in_fork", lambda function: None)
+    (record,) = export(contract("sizes.py:Positions"), tmp_path / "trap")
+    text = "not proved: the same weights in each build: "
+    assert record.status is Status.PASS, record.message
+    assert [note for note in record.notes if note.startswith(text)]
