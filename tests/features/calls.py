@@ -20,6 +20,11 @@ from tests.features.feature import (
 )
 
 _X = '{ name = "x", shape = ["batch", 4] }'
+#: A tensor and a Python number.
+_COUNTED = (
+    f"inputs = [{_X}, "
+    "{ name = 'n', shape = [], dtype = 'int64', scalar = true, fill = { value = 3 } }]"
+)
 _TWO = '[{ name = "x", shape = ["batch", 4] }, { name = "bias", shape = ["batch", 4] }]'
 
 
@@ -126,8 +131,8 @@ outputs = [{ name = "y", shape = ["batch", 4] }, { name = "twice", shape = ["bat
 containers = [
   { at = "args[0]", type = "list" },
   { at = "args[0][{i}]", type = "calls.py:Point", repeat = { i = 2 } },
-]
-outputs = [{ name = "y", shape = ["batch", 8] }]""",
+]""",
+            rest='outputs = [{ name = "y", shape = ["batch", 8] }]',
         ),
         Feature(
             name="a key-value cache, empty and filled",
@@ -146,8 +151,7 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             api="export(model, (x, 3), dynamic_shapes=({...}, Dim.DYNAMIC))",
             torch="2.7+",
             model="calls.py:TimesInt",
-            lines=f"inputs = [{_X}, {{ name = 'n', shape = [], dtype = 'int64', scalar = true, "
-            "fill = { value = 3 } }]",
+            lines=_COUNTED,
         ),
         Feature(
             name="a float as an input",
@@ -161,8 +165,8 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             api="export(model, (x, 3))",
             torch="1.4+",
             model="calls.py:Turns",
-            lines=f"inputs = [{_X}, {{ name = 'n', shape = [], dtype = 'int64', scalar = true, "
-            "fill = { value = 3 } }]",
+            lines="",
+            rest=_COUNTED,
             support=Support.CAUGHT,
             verdicts={
                 "<18": structure("signature", "the file has 1 (x), declared 2 (x, n)"),
@@ -174,10 +178,8 @@ outputs = [{ name = "y", shape = ["batch", 8] }]""",
             api="torch.jit.script",
             torch="1.2+",
             model="calls.py:Turns",
-            lines=f"inputs = [{_X}, {{ name = 'n', shape = [], dtype = 'int64', scalar = true, "
-            "fill = { value = 3 } }]\ncapture = 'script'\n"
-            "cases = [{ name = 'none', values = { n = 0 } }]",
-            rest="opsets = 13",
+            lines='capture = "script"',
+            rest=f"opsets = 13\n{_COUNTED}\ncases = [{{ name = 'none', values = {{ n = 0 }} }}]",
             support=Support.TORCHSCRIPT,
         ),
         Feature(
@@ -246,7 +248,8 @@ cases = [{ name = "three", inputs_from = "calls.py:fixed" }]""",
             api="export(model, *make_inputs())",
             torch="1.4+",
             model="calls.py:OfDataclass",
-            lines=f"inputs_from = 'calls.py:batch_of'\ninputs = {_TWO}\n"
+            lines="inputs_from = 'calls.py:batch_of'",
+            rest=f"inputs = {_TWO}\n"
             "outputs = [\n  { name = 'y', shape = ['batch', 4] },\n"
             "  { name = 'twice', shape = ['batch', 4] },\n]",
             support=Support.CAUGHT,

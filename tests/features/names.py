@@ -13,6 +13,9 @@ from tests.features.feature import (
     structure,
 )
 
+_FIXED_INPUT = 'inputs = [{ name = "x", shape = [3, 4] }]\n'
+_FIXED_OUTPUT = 'outputs = [{ name = "y", shape = [3, 4] }]\n'
+
 
 def _dims(proof: Proof, opset: int) -> list[list[str | int]]:
     """Return the shapes of the inputs, then of the outputs."""
@@ -57,9 +60,9 @@ AXES_TABLE = Feature(
     model="names.py:Affine",
     lines="""
 inputs = [{ name = "x", shape = [3, 4] }]
-outputs = [{ name = "y", shape = [3, 4] }]
 dynamic_axes = { x = { 0 = "batch" }, y = { 0 = "batch" } }
 """,
+    rest=_FIXED_OUTPUT,
     facts={"the names are in both files": lambda p: _both(p, ["batch", 4], ["batch", 4])},
 )
 AXES_LISTED = Feature(
@@ -67,11 +70,8 @@ AXES_LISTED = Feature(
     api="export(..., dynamic_axes={'x': [0], 'y': [0]})",
     torch="1.2+",
     model="names.py:Affine",
-    lines="""
-inputs = [{ name = "x", shape = [3, 4] }]
-outputs = [{ name = "y", shape = [3, 4] }]
-dynamic_axes = { x = [0], y = [0] }
-""",
+    lines="dynamic_axes = { x = [0], y = [0] }",
+    rest=f"{_FIXED_INPUT}{_FIXED_OUTPUT}",
     facts={
         "both files have the names that torch.onnx generates": lambda p: _both(
             p, ["x_dynamic_axes_1", 4], ["y_dynamic_axes_1", 4]
@@ -83,11 +83,8 @@ AXES_MIXED = Feature(
     api="export(..., dynamic_axes={'x': {0: 'rows'}, 'y': [0]})",
     torch="1.2+",
     model="names.py:Affine",
-    lines="""
-inputs = [{ name = "x", shape = [3, 4] }]
-outputs = [{ name = "y", shape = [3, 4] }]
-dynamic_axes = { x = { 0 = "rows" }, y = [0] }
-""",
+    lines='dynamic_axes = { x = { 0 = "rows" }, y = [0] }',
+    rest=f"{_FIXED_INPUT}{_FIXED_OUTPUT}",
     facts={
         "both names are in both files": lambda p: _both(p, ["rows", 4], ["y_dynamic_axes_1", 4])
     },
@@ -131,7 +128,7 @@ FIXED = Feature(
     api="export(..., dynamic_axes={'x': {0: 'batch'}})",
     torch="1.2+",
     model="names.py:Fixed",
-    lines='inputs = [{ name = "x", shape = ["batch", 4] }]',
+    lines="",
     support=Support.DYNAMO,
     verdicts={"<18": parity("axes", "batch=7: the runtime fails"), ">=18": SOUND},
     note="torch.onnx.export returns normally under TorchScript. Strict capture keeps the size.",

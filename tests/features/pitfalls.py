@@ -25,10 +25,8 @@ axes.batch = { multiple_of = 4 }
 cases = [{ name = "four", values = { rows = 4 } }]
 """
 _WIDE = 'outputs = [{ name = "y", shape = ["batch", 8] }]'
-_SEQUENCE = """
-inputs = [{ name = "x", shape = ["batch", "length", 4] }]
-outputs = [{ name = "y", shape = ["batch", "length", 3] }]
-"""
+_SEQUENCE = 'inputs = [{ name = "x", shape = ["batch", "length", 4] }]\n'
+_STATES = 'outputs = [{ name = "y", shape = ["batch", "length", 3] }]\n'
 _PACKED = """
 opsets = [9, 13, 18]
 inputs = [
@@ -74,7 +72,8 @@ PYTHON = (
         api="x.reshape(y, -1)",
         torch="1.4+",
         model="pitfalls.py:Reshaped",
-        lines=f"init = {{ by_item = false }}\n{_ROWS}",
+        lines="init = { by_item = false }",
+        rest=_ROWS,
     ),
     Referred(
         name="more of Python and NumPy",
@@ -204,7 +203,8 @@ outputs = [
         api='"silently replaced with a flattened sequence of its values"',
         torch="1.10+",
         model="pitfalls.py:Numbered",
-        lines="""
+        lines="",
+        rest="""
 outputs = [
   { name = "twice", shape = ["batch", 4] },
   { name = "half", shape = ["batch", 4] },
@@ -261,7 +261,7 @@ SIZES = (
         torch="1.4+",
         model="pitfalls.py:Recurrent",
         lines=_SEQUENCE,
-        rest="opsets = [9, 13, 18]",
+        rest=f"opsets = [9, 13, 18]\n{_STATES}",
         support=Support.TORCHSCRIPT,
         verdicts={
             "<18": SOUND,
@@ -274,11 +274,8 @@ SIZES = (
         api='"its input size seems to be fixed"',
         torch="1.4+",
         model="pitfalls.py:Recurrent",
-        lines="""
-inputs = [{ name = "x", shape = [2, 5, 4] }]
-outputs = [{ name = "y", shape = [2, 5, 3] }]
-""",
-        rest="opsets = [9, 13, 18]",
+        lines='inputs = [{ name = "x", shape = [2, 5, 4] }]',
+        rest='opsets = [9, 13, 18]\noutputs = [{ name = "y", shape = [2, 5, 3] }]',
     ),
     Feature(
         name="packed sequences",
@@ -357,7 +354,7 @@ STATE = (
         torch="1.0+",
         model="pitfalls.py:Recurrent",
         lines="tolerance = { atol = 1e-4 }",
-        rest=f"opsets = [13]\n{_SEQUENCE}",
+        rest=f"opsets = [13]\n{_SEQUENCE}{_STATES}",
         note="By default, the error may be 8 times the error of PyTorch against float64.",
     ),
 )

@@ -78,7 +78,8 @@ a wrong file or none, with the verdict and a part of the message. It is **refuse
 **refused by the manifest** with a message that names the replacement. A link names a
 [trap](traps.md), which is red unless its verdict follows. The numbers are the exported
 opsets, 13 and 18 if there are none: below 18 by TorchScript and from 18 on by dynamo, unless the
-lines declare another exporter.
+lines declare another exporter. The lines are those of the feature; `tests/features/` has the rest
+of each entry.
 """
 
 #: The call without a special argument, which the page does not show.

@@ -26,11 +26,12 @@ precision = "float16"
 """
 
 
-def _same(dtype: str, fill: str) -> str:
-    return (
-        f'inputs = [{{ name = "x", shape = ["batch", 4], dtype = "{dtype}"{fill} }}]\n'
-        f'outputs = [{{ name = "y", shape = ["batch", 4], dtype = "{dtype}" }}]'
-    )
+def _input(dtype: str, fill: str) -> str:
+    return f'inputs = [{{ name = "x", shape = ["batch", 4], dtype = "{dtype}"{fill} }}]'
+
+
+def _output(dtype: str) -> str:
+    return f'outputs = [{{ name = "y", shape = ["batch", 4], dtype = "{dtype}" }}]'
 
 
 def _integers(dtype: str) -> Feature:
@@ -39,7 +40,8 @@ def _integers(dtype: str) -> Feature:
         api="export(model, args)",
         torch="1.2+",
         model="kinds.py:Doubled",
-        lines=_same(dtype, ", fill = { randint = [0, 50] }"),
+        lines=_input(dtype, ", fill = { randint = [0, 50] }"),
+        rest=_output(dtype),
     )
 
 
@@ -108,7 +110,8 @@ SECTION = Section(
             api="export(model.double(), args)",
             torch="1.2+",
             model="kinds.py:Convolved",
-            lines=f'precision = "float64"\n{_CONVOLUTION}',
+            lines='precision = "float64"',
+            rest=_CONVOLUTION,
             support=Support.CAUGHT,
             verdicts={
                 "*": refused(Stage.LOAD, "CPUExecutionProvider has no kernel for Conv in float64")
@@ -119,7 +122,8 @@ SECTION = Section(
             api="export(model.bfloat16(), args)",
             torch="1.10+",
             model="kinds.py:Convolved",
-            lines=f'precision = "bfloat16"\n{_CONVOLUTION}',
+            lines='precision = "bfloat16"',
+            rest=_CONVOLUTION,
             support=Support.CAUGHT,
             verdicts={"*": structure("wellformed", "has unsupported type: tensor(bfloat16)")},
             note="Conv has bfloat16 since opset 22.",
@@ -130,14 +134,16 @@ SECTION = Section(
             api="export(model, args)",
             torch="1.2+",
             model="kinds.py:Inverted",
-            lines=_same("bool", ", fill = { bernoulli = 0.5 }"),
+            lines=_input("bool", ", fill = { bernoulli = 0.5 }"),
+            rest=_output("bool"),
         ),
         Feature(
             name="complex numbers in and out",
             api="export(model, args, dynamo=True)",
             torch="2.5+",
             model="kinds.py:Turned",
-            lines=_same("complex64", ""),
+            lines=_input("complex64", ""),
+            rest=_output("complex64"),
             support=Support.DYNAMO,
             verdicts={
                 "<18": refused(Stage.CONVERT, "TorchScript exports no complex numbers"),

@@ -6,8 +6,10 @@ from tests.features.feature import Feature, Section
 
 _VIDEO = """
 inputs = [{ name = "clip", shape = ["batch", 3, "frames", "height", "width"] }]
-outputs = [{ name = "logits", shape = ["batch", 5] }]
 axes.frames = { example = 5, max = 9 }
+"""
+_VIDEO_SIZES = """
+outputs = [{ name = "logits", shape = ["batch", 5] }]
 axes.height = { min = 8, example = 13, max = 20 }
 axes.width = { min = 8, example = 17, max = 20 }
 """
@@ -17,6 +19,8 @@ outputs = [
   { name = "out", shape = ["batch", 4, "height", "width"] },
   { name = "aux", shape = ["batch", 4, "height", "width"] },
 ]
+"""
+_SEGMENTATION_SIZES = """
 axes.height = { min = 4, example = 13, max = 24 }
 axes.width = { min = 4, example = 17, max = 24 }
 """
@@ -34,6 +38,8 @@ outputs = [
   { name = "labels_1", shape = ["found_1"], dtype = "int64" },
   { name = "scores_1", shape = ["found_1"] },
 ]
+"""
+_DETECTION_SIZES = """
 axes.height = { min = 4, example = 17, max = 24 }
 axes.width = { min = 4, example = 13, max = 24 }
 """
@@ -47,6 +53,7 @@ SECTION = Section(
             torch="1.4+",
             model="vision.py:Video",
             lines=_VIDEO,
+            rest=_VIDEO_SIZES,
             facts={"the convolution has three dimensions": lambda p: "Conv" in p.operators(13)},
             note="Clips have five dimensions; frames and sizes are dynamic.",
         ),
@@ -56,6 +63,7 @@ SECTION = Section(
             torch="1.4+",
             model="vision.py:Segmentation",
             lines=_SEGMENTATION,
+            rest=_SEGMENTATION_SIZES,
             note="The dict `{out, aux}` is declared as two outputs, in its order.",
         ),
         Feature(
@@ -64,6 +72,7 @@ SECTION = Section(
             torch="1.4+",
             model="vision.py:Detection",
             lines=_DETECTION,
+            rest=_DETECTION_SIZES,
             note="A list of images of different sizes to a list of dicts. The values set the number"
             " of boxes, so it is an axis of the outputs only.",
         ),
