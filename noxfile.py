@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 #: The files that define the environments.
 DEFINITION = ("pyproject.toml", "constraints.txt", "noxfile.py")
 #: The build backend, which runs in the environment and not in one of its own without hashes.
-BACKEND = "hatchling"
+BACKEND = ("hatchling", "hatch-fancy-pypi-readme")
 #: The packages that torch requires on every system.
 TORCH_NEEDS = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy")
 #: Processes that each run whole files: fixtures of a module are created once. The third one uses
@@ -109,7 +109,7 @@ def build(session: nox.Session, extras: tuple[str, ...], *groups: str, release: 
         *nox.project.dependency_groups(pyproject, *groups),
         *table["dependencies"],
         *(each for extra in extras for each in table["optional-dependencies"][extra]),
-        BACKEND,
+        *BACKEND,
     }
     torch = {each for each in requirements if each.startswith("torch>")}
     needs = TORCH_NEEDS if torch else ()
@@ -309,7 +309,7 @@ def package(session: nox.Session) -> None:
     version = nox.project.load_toml(ROOT / "pyproject.toml")["project"]["version"]
     if session.posargs and session.posargs != [f"v{version}"]:
         session.error(f"the tag is {session.posargs[0]}, and pyproject.toml has {version}")
-    session.install("-c", "constraints.txt", "--only-binary", ":all:", BACKEND)
+    session.install("-c", "constraints.txt", "--only-binary", ":all:", *BACKEND)
     # All files in the archives have the time of the commit.
     log = ("git", "log", "-1", "--format=%ct")
     time = str(session.run(*log, silent=True, external=True)).strip()

@@ -31,6 +31,7 @@ def test_every_dependency_is_pinned() -> None:
     needed |= {"pytest", "ruff", "mypy", "import-linter", "hypothesis", "tomli", "filelock"}
     # The build backend needs these, although no other package may need them.
     needed |= {"hatchling", "packaging", "pathspec", "pluggy", "tomlkit", "trove-classifiers"}
+    needed.add("hatch-fancy-pypi-readme")
     assert needed <= pinned
     assert all("+" not in line and "://" not in line for line in lines("constraints.txt"))
 
@@ -44,7 +45,8 @@ def test_every_pinned_file_has_a_hash() -> None:
     assert [name for name, _, hashes in pins if not hashes] == ["torch"]
     versions = {name: version for name, version, _ in pins}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert project["build-system"]["requires"] == [f"hatchling=={versions['hatchling']}"]
+    backend = ("hatchling", "hatch-fancy-pypi-readme")
+    assert project["build-system"]["requires"] == [f"{name}=={versions[name]}" for name in backend]
 
 
 def test_the_packages_of_npm_are_locked() -> None:

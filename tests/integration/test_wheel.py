@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +32,28 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = ["install", "-q", "--no-deps", "--no-index", "--target", str(folder / "site")]
     subprocess.run([sys.executable, "-m", "pip", *install, str(wheel)], check=True)
     return folder / "site"
+
+
+def find_links(page: str) -> list[str]:
+    """Return the targets of all links and pictures of a page."""
+    tokens = [token for block in MarkdownIt().parse(page) for token in block.children or []]
+    targets = [token.attrGet("href") or token.attrGet("src") for token in tokens]
+    return [str(target) for target in targets if target]
+
+
+def test_the_links_of_the_description_work_without_the_checkout(installed: Path) -> None:
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    message = message_from_bytes(metadata.read_bytes())
+    links = find_links(str(message.get_payload()))
+    readme = find_links((ROOT / "README.md").read_text("utf-8"))
+    assert "reports/badge.svg" in readme
+    version = re.escape(message["Version"])
+    page = rf"https://github\.com/\w+/onnx-exporter-matrix/blob/v{version}/"
+    picture = rf"https://raw\.githubusercontent\.com/\w+/onnx-exporter-matrix/v{version}/"
+    for link, local in zip(links, readme, strict=True):
+        place = picture if local.endswith(".svg") else page
+        assert re.fullmatch(place, link.removesuffix(local)), link
+        assert (ROOT / local).is_file(), link
 
 
 def test_a_new_folder_becomes_a_gated_and_published_matrix(installed: Path, tmp_path: Path) -> None:
