@@ -213,9 +213,9 @@ class Baseline(FrozenModel):
         return {name: ", ".join(each) for name, each in sorted(versions.items())}
 
     @property
-    def has_contracts(self) -> bool:
-        """Whether all models have a contract, which formats 1 to 3 did not store."""
-        return all(each.contract for each in self.models.values() if each.cells)
+    def without_contract(self) -> list[str]:
+        """The models of formats 1 to 3, and those whose entry was invalid at the acceptance."""
+        return [name for name, each in self.models.items() if each.cells and not each.contract]
 
 
 def extract_outcome(record: Record) -> CellOutcome:

@@ -14,6 +14,7 @@ from exporter.cli.output.terminal import print_document, print_error
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import find_commit_url
+from exporter.core.text import join_names
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.report.pages.page_files import render_gate
 from exporter.report.rows.gate_rows import GateRows, build_gate_rows
@@ -43,9 +44,10 @@ def gate(root: Path, against: str | None, *, as_json: bool) -> int:
     context = result.context
     if context.revision:
         print_error(f"compared with {context.revision}")
-    elif not context.baseline.has_contracts:
+    elif names := context.baseline.without_contract:
         print_error(
-            "warning: the baseline has an older format, so edited entries are not compared; run "
+            f"warning: the baseline has no contract of {join_names(names)}, because it has "
+            "an older format or the entry was invalid, so edits of the entry are not compared; run "
             "`exporter baseline` to accept the results again"
         )
     rows = build_gate_rows(result.findings, context, result.accepted)
