@@ -36,6 +36,8 @@ LEAST_WORDS = 400
 LEAST_WORDS_OF_A_MESSAGE = 4
 #: Documents address a reader, so they may use these words twice as often as code and messages.
 MORE_IN_DOCUMENTS = 2.0
+#: Words of a line in a cell of a table, without its code.
+LONGEST_CELL = 40
 #: Pages that quote the words that they forbid.
 QUOTING = {"style.md"}
 
@@ -72,6 +74,13 @@ def messages(source: str) -> Iterator[str]:
 def prose(text: str) -> str:
     """Return a page without its code."""
     return re.sub(r"`[^`\n]*`", "code", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def long_cells(text: str) -> list[str]:
+    """Return the cells of a page's tables that have too many words."""
+    rows = re.findall(r"^\|(.*)\|$", re.sub(r"`[^`\n]*`", " ", text), re.MULTILINE)
+    cells = (cell for row in rows for cell in re.split(r"(?<!\\)\||<br>", row))
+    return [cell for cell in cells if len(cell.split()) > LONGEST_CELL]
 
 
 def template_text(text: str) -> str:
@@ -126,6 +135,7 @@ def test_documents_and_templates() -> None:
         if path.name not in QUOTING:
             text = prose(path.read_text("utf-8"))
             assert not problems(text, factor=MORE_IN_DOCUMENTS), path
+        assert not long_cells(path.read_text("utf-8")), path
     for path in sorted((ROOT / "templates").glob("*.jinja")):
         assert not problems(template_text(path.read_text("utf-8"))), path
 
@@ -148,6 +158,12 @@ def test_tests_and_benchmarks() -> None:
 )
 def test_the_measurement(text: str, problem: list[str]) -> None:
     assert problems(text) == problem
+
+
+def test_a_cell_has_at_most_40_words_beside_its_code() -> None:
+    row = f"| key | {'word ' * LONGEST_CELL}`and code` |"
+    assert not long_cells(f"| a | b |\n{row}\n")
+    assert len(long_cells(f"| a | b |\n{row.replace('key', 'word ' * 41)}\n")) == 1
 
 
 def test_the_measurement_sees_each_kind_of_text() -> None:

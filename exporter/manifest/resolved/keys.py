@@ -152,10 +152,9 @@ class Rollout(Table):
     steps: Annotated[int, Field(ge=2, le=1000)]
     """The number of runs; the first one has the declared inputs."""
     feeds: Annotated[dict[fields.Line, fields.Line], Field(min_length=1)]
-    """The input of the next step for each output that it gets: `{ "present.{layer}" =
-    "past.{layer}" }` stands for all layers. If an integer input gets a float output, it receives
-    the positions of its largest values, such as the next token from logits. Other inputs keep their
-    values. If an axis of them grows, the last values are repeated; `arange` continues."""
+    """`{ "present.{layer}" = "past.{layer}" }`: the input of the next step for an output. An
+    integer input gets the positions of a float output's largest values, such as the next token.
+    Others keep their values; along a growing axis, the last are repeated."""
     positions: Items[fields.Line] = ()
     """Integer inputs with the positions of tokens, such as `["position_ids"]`: each step adds the
     number of its tokens, which is the size of their last axis."""
@@ -193,19 +192,15 @@ class Keys(Table):
     tags: Annotated[Items[fields.Line], DESCRIPTION] = ()
     """Labels for `--tag`."""
     source: Annotated[fields.Line, DEFINITION] = Field(default="")
-    """`"file.py:attribute"` or `"package.module:attribute"`: a class, a
-    function that returns a module, or a module object. A module that TorchScript compiled and a
-    `torch.export.ExportedProgram` count as modules. Or a file, relative to the manifest, without
-    attribute: `"net.pt2"` contains an `ExportedProgram` (`torch.export.save`) for dynamo,
-    `"net.pt"` a TorchScript module (`torch.jit.save`) for TorchScript."""
+    """`"file.py:attribute"` or `"package.module:attribute"`: a class, a function that returns a
+    module, or a module, also a compiled one or an `ExportedProgram`. Or a file: `"net.pt2"`
+    (`torch.export.save`) for dynamo, `"net.pt"` (`torch.jit.save`) for TorchScript."""
     init: Annotated[dict[str, fields.PlainField], DEFINITION] = Field(default_factory=dict)
     """Keyword arguments for the call of the source."""
     artifact: Annotated[fields.Line, DEFINITION] = Field(default="")
-    """An ONNX file `"files/net.onnx"`, relative to the manifest, that is checked in place of an
-    export: from a hub, another converter or another branch. PyTorch's outputs still come from
-    `source`, and all promises are checked as usual. If there are several opsets, the path needs
-    `{opset}`: `"files/net-{opset}.onnx"`. Keys that control an export, such as `exporter`, do not
-    apply."""
+    """`"files/net-{opset}.onnx"`: a file from a hub, another converter or another branch that is
+    checked in place of an export; one opset needs no `{opset}`. `source` computes PyTorch's
+    outputs, and keys of the export do not apply."""
     weights_sha256: Annotated[fields.Sha256, DEFINITION] = Field(default="")
     """The required hash of the file `weights`, or of `source` if it is a saved model (`.pt2`,
     `.pt`). If the file has another hash, the model fails before any of its code runs."""
@@ -222,22 +217,19 @@ class Keys(Table):
     `devices` sets the devices that check the file. If a machine lacks it, the cells are
     `unavailable`."""
     export_state: Annotated[ExportState | None, DEFINITION] = None
-    """The state of PyTorch for the export and for its own outputs. `"inference"`: gradients are off
-    and the fused path of `nn.MultiheadAttention` and `nn.TransformerEncoder` is off. `"plain"`: as
-    in a plain call of `torch.onnx.export`, gradients are on and the fused path is not changed.
-    Without it: `"inference"`, and the export is tried again in `"plain"` if it fails. The record
-    contains the state that worked and the errors of the others."""
+    """The state of PyTorch for the export and its outputs. `"inference"`: no gradients, and no
+    fused path of `nn.MultiheadAttention` and `nn.TransformerEncoder`. `"plain"`: as a plain call of
+    `torch.onnx.export`. Without it: `"inference"`, then `"plain"` if the export fails."""
     exporter: Annotated[
         Literal["auto", "dynamo", "torchscript", "transformers"], Key(gate="nothing")
     ] = "auto"
-    """`auto` is dynamo from opset 18 and TorchScript below; the record contains the choice and the
-    reason. `dynamo` below 18 converts the file down from 18, if that is possible. `transformers` is
-    the exporter of that package, for `generate` or a `component`."""
+    """`auto` is dynamo from opset 18 and TorchScript below; the record has the reason. `dynamo`
+    below 18 converts the file down from 18, if that is possible. `transformers` is the exporter of
+    that package, for `generate` or a `component`."""
     capture: Annotated[CaptureName | None, Key(gate="nothing")] = None
-    """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; only this
-    capture is used. `draft` replaces conditions that torch.export cannot prove by those of the
-    example, and notes each of them: the checks show if the file is right for other values. Without
-    it: `export` for dynamo, and `strict` if the export fails; `trace` for TorchScript."""
+    """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; no other is
+    tried. `draft` assumes the conditions of the example and notes each. Without it: `export`, and
+    `strict` if that fails; `trace` for TorchScript."""
     opsets: Annotated[fields.Opsets, Key(affects="nothing", gate="cell", shown=format_opsets)] = (
         Field(default_factory=tuple)
     )
@@ -261,20 +253,19 @@ class Keys(Table):
         Key(affects="check", is_as_strict=lambda old, new: new is None or (old and new >= old)),
     ] = None
     """`0.95`, for a float16 or quantized file: the least share of the loop's tokens that are
-    PyTorch's. Each step gets PyTorch's token and the file's own states, whose values are not
-    compared in the loop. Without it, every step is compared."""
+    PyTorch's. Each step gets PyTorch's token and the file's own states, which are not compared.
+    Without it, every step is compared."""
     ir_version: Annotated[Annotated[int, Field(ge=3, le=99)] | None, LIMIT] = None
-    """The highest IR version of the file, for runtimes older than the exporter: ONNX Runtime before
-    1.18 rejects IR version 10 at every opset, and `ir_version = 8` suits 1.9 and later. If a file
-    uses a feature that its IR version lacks, it is red."""
+    """The highest IR version of the file, for older runtimes: ONNX Runtime before 1.18 rejects IR
+    version 10 at every opset, and `ir_version = 8` suits 1.9 and later. A file that uses a newer
+    feature is red."""
     consumers: Annotated[
         Items[Annotated[fields.Line, AfterValidator(check_consumer)]],
         Key(affects="check", gate="cell", is_as_strict=is_at_most),
     ] = ()
-    """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones. It
-    is red if its opset or IR version needs a later release; the message contains the setting that
-    keeps the promise. If `[tool.exporter.environments]` pins this release (`onnxruntime==1.17.3`),
-    the devices with that environment run the file, too."""
+    """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones, or
+    is red with the setting that keeps the promise. If an environment pins the release
+    (`onnxruntime==1.17.3`), its devices run the file, too."""
     depends: Annotated[Depends, DEFINITION] = Field(default_factory=Depends)
     """Files and environment variables that the model depends on, if the export cannot see it."""
     custom_ops: Annotated[Items[CustomOp], Key(gate="definition", needs_model=True)] = ()
@@ -285,19 +276,17 @@ class Keys(Table):
         Items[Measure],
         Key(affects="check", is_as_strict=lambda old, new: {*old} <= {*new}, needs_model=True),
     ] = ()
-    """Figures of files that pass: `"latency"` (median and 95th percentile of a run on the declared
-    inputs, in turns with PyTorch, with one thread each), `"load"` (the time until a session exists)
-    and `"memory"` (the growth of memory by the session and its first run). Seconds and bytes depend
-    on the machine, so the gate compares only ratios: see `gate.md`."""
+    """Figures of files that pass: `"latency"` (median and 95th percentile of a run in turns with
+    PyTorch, one thread each), `"load"` (time until a session exists), `"memory"` (of session and
+    first run). The gate compares ratios only: see `gate.md`."""
     timeout: Annotated[fields.Timeout, DESCRIPTION] = 600.0
-    """The time limit of the model's job: `"10m"`, `"90s"`, `"1h"`, or seconds. It is CPU time of
-    the worker and its child processes, so the load of the machine does not matter. A job that uses
-    no CPU time and makes no progress for the same time ends, too."""
+    """The limit of the job's CPU time, with child processes: `"10m"`, `"90s"`, `"1h"`, or seconds.
+    The load of the machine does not matter. A job without CPU time and progress for as long ends,
+    too."""
     memory: Annotated[fields.Memory | None, DESCRIPTION] = None
-    """The limit of the job's address space in addition to PyTorch itself: `"8GiB"`, `"500MB"`.
-    Cells that need more are `killed`. Without it there is no limit. It works only on Linux, and not
-    if `export_device` is a GPU, because its driver reserves more address space than the machine has
-    memory."""
+    """The limit of the job's address space in addition to PyTorch itself: `"8GiB"`, `"500MB"`;
+    cells that need more are `killed`. Without it there is no limit. Linux only, and not if
+    `export_device` is a GPU, whose driver reserves too much."""
 
 
 Optimization = Literal["none", "basic", "extended", "all"]
@@ -460,16 +449,16 @@ class DeviceKeys(Table):
     `"default"` leaves a setting of every proof to the runtime."""
     provider_library: fields.Line = Field(default="")
     """The shared library of the first provider, if it is a plugin (ONNX Runtime 1.23 or later): a
-    path from the project's folder, an absolute path, or a function of a package in the environment
-    that returns the path, such as `"onnxruntime_ep_openvino:get_library_path"`."""
+    path from the project's folder, or a function of a package in the environment that returns it:
+    `"onnxruntime_ep_openvino:get_library_path"`."""
     variables: dict[fields.Variable, fields.Line] = Field(default_factory=dict)
     """Environment variables of the device's process, which needs `environment`, such as
     `VK_ICD_FILENAMES = "/usr/lib/chromium/vk_swiftshader_icd.json"`. Absolute paths must exist,
     otherwise the cells are `unavailable`."""
     proof: Proof = "short"
-    """The proof after an earlier device of the entry proved the promises of the file. `"full"` runs
-    all checks again. `"short"` compares the declared inputs, the cases, another size of each axis
-    and one set of special values, and runs all checks if one differs."""
+    """The proof after an earlier device proved the promises of the file. `"full"` runs all checks
+    again. `"short"` compares the declared inputs, the cases, another size of each axis and special
+    values, and runs all checks if one differs."""
 
 
 class EngineKeys(Table):
@@ -501,11 +490,9 @@ class ProjectKeys(Table):
     templates: Folder = "templates"
     """Templates that replace the packaged ones: see `api.md`."""
     store: StorePlace = ""
-    """The folder that stores finished cells, addressed by their inputs: another branch or an undone
-    edit restores them without a new export. Without it, the store is in the build folder. All
-    checkouts with the same `"~/.cache/exporter"` or `"../store"` share it; `"off"` disables it. A
-    URL, such as `"s3://bucket/prefix"`, is a remote store beside the one in the build folder: see
-    `store.md`. If the environment variable `EXPORTER_STORE` is set, it takes precedence."""
+    """The folder of finished cells, such as `"~/.cache/exporter"`, a URL such as
+    `"s3://bucket/prefix"` for several machines, or `"off"`. Without it: the folder of git, or
+    `build/.store`. The variable `EXPORTER_STORE` takes precedence. See `store.md`."""
     store_size: fields.Memory | None = None
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""
@@ -516,9 +503,9 @@ class ProjectKeys(Table):
     """The time that a run waits for a remote store, in total. After it, the missing cells run and
     the remaining uploads are dropped."""
     store_key: fields.Line = Field(default="")
-    """The file with the key that signs the entries of a remote store, relative to the project or
-    to the home directory (`~`). Entries that are not signed with the key are ignored. If the
-    environment variable `EXPORTER_STORE_KEY` is set, it contains the key."""
+    """The file with the key that signs the entries of a remote store, relative to the project or to
+    `~`; entries without its signature are ignored. The variable `EXPORTER_STORE_KEY` contains the
+    key itself."""
     style: Style = "emoji"
     """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
     columns, for readers and programs without symbols."""
@@ -526,15 +513,12 @@ class ProjectKeys(Table):
     """The form of commands in messages and pages, with `{}` for the name: `"uv run exporter {}"`,
     or `"nox -s {} --"` if sessions of nox have the names of the commands."""
     environment: Items[fields.Variable] = ()
-    """Environment variables that workers receive, besides `PATH`, `HOME`, `CUDA_VISIBLE_DEVICES`
-    and other names that drivers and PyTorch read: `["HF_ENDPOINT", "MY_*"]`. If a value changes,
-    all cells are stale. The locale of workers is UTF-8 and their time zone is UTC, unless `LC_*` or
-    `TZ` is listed. Workers receive secrets, and URLs with a user or a password, only if they are
-    listed. The name of a secret (`*TOKEN*`, `*PASSWORD*`, `*_KEY` and so on) counts and its value
-    does not; a URL counts without user and password."""
+    """Variables that workers receive beside `PATH`, `HOME` and those that drivers and PyTorch read:
+    `["HF_ENDPOINT", "MY_*"]`. If a value changes, all cells are stale. Unless listed, locale and
+    time zone are UTF-8 and UTC, and secrets are absent: see SECURITY.md."""
     sandbox: Sandbox = "none"
-    """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model can write
-    only to the folder of its job, has no TCP, and can neither signal nor open other processes. It
-    can read all files. SECURITY.md has a command that also hides networks and processes."""
+    """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model writes only
+    to the folder of its job, has no TCP, and cannot signal or open other processes. It can read all
+    files. SECURITY.md has a stricter command."""
     jobs: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of parallel workers; without it: as many as cores and memory allow."""

@@ -110,9 +110,9 @@ class Bound(Table):
     outside: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of elements that may exceed `atol + rtol * |expected|`."""
     noise: Factor | None = None
-    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`;
-    8 by default. An explicit factor also declares that an error of PyTorch above 1e-3 of the scale
-    is rounding. Without it, the result of a doubtful file is `inconclusive`."""
+    """The allowed error as a multiple of PyTorch's own float32 error, instead of `atol`, `rtol`; 8
+    by default. An explicit factor also declares that an error of PyTorch above 1e-3 of the scale is
+    rounding, and not `inconclusive`."""
 
     steps: Factor | None = None
     """The allowed error of a quantized output, as a multiple of the scale from which PyTorch
@@ -182,9 +182,9 @@ class Comparator(Table):
     """The comparison of an output in place of its tolerance; exactly one kind."""
 
     rows: Literal["unordered"] | None = None
-    """Rows may have any order: each row of the file is compared with the nearest row of PyTorch,
-    within the tolerance of the output. The counts must be equal. The rows are the last but one
-    dimension of the output, or its only one."""
+    """Rows may have any order: each row of the file is compared with the nearest one of PyTorch,
+    within the tolerance; the counts must be equal. The rows are the last but one dimension, or the
+    only one."""
     along: Items[Line] = ()
     """With `rows`: outputs whose rows belong to those of this output, such as scores and labels."""
     cosine: Annotated[float, Field(gt=0, lt=1)] | None = None

@@ -150,9 +150,9 @@ class OptionsTable(Table):
     }
 
     export_params: bool = True
-    """Both exporters: store the weights in the file. If it is `false`, the weights are inputs of
-    the file, after the declared ones, in the order and with the names of `state_dict`. The graph is
-    then neither folded nor optimized, because both would compute new weights."""
+    """Both exporters: store the weights in the file. If `false`, they are its inputs, after the
+    declared ones, in the order and with the names of `state_dict`; then the graph is neither folded
+    nor optimized."""
     keep_initializers_as_inputs: bool = False
     """Both exporters: list the weights as inputs, too."""
     verbose: bool = False
@@ -245,18 +245,17 @@ class Settings(Keys):
     required: ClassVar[tuple[str, ...]] = ("source", "inputs", "outputs", "opsets")
 
     weights: WeightsField = Field(default="")
-    """A file, relative to the manifest, that is loaded into the model with
-    `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`. From
-    the latter, only tensors are read (`weights_only=True`). A table selects the weights in a
+    """A file that is loaded with `load_state_dict(strict=True)`: `.safetensors`, or `.pt`, `.pth`,
+    `.bin`, `.ckpt`, `.tar`, of which only tensors are read. A table selects the weights in a
     checkpoint: `{ file = "last.ckpt", key = "state_dict", strip = "module." }`."""
     devices: Annotated[Items[fields.Line], Field(min_length=1)] = ("cpu",)
     """The devices that check each file. `"cpu@NAME"` exports and checks it with the packages of
     `[tool.exporter.toolchains.NAME]`."""
     passes: Items[PassField] = ()
-    """`["passes.py:slim", { call = "passes.py:quantize", per_channel = true }]`: functions of the
-    project that make the file that ships, in order. Each one reads the file `source` and writes the
-    file `target`; a parameter `samples` receives input sets for calibration. All checks are for the
-    last file: see `recipes.md`."""
+    """`["passes.py:slim", { call = "passes.py:quantize", per_channel = true }]`: functions that
+    make the file that ships, in order. Each reads the file `source` and writes the file `target`;
+    `samples` receives input sets for calibration. All checks are for the last file: see
+    `recipes.md`."""
     inputs: Annotated[Items[InputTable], Field(min_length=1)] = ()
     """The inputs, in the order of the exported file."""
     outputs: Annotated[Items[OutputTable], Field(min_length=1)] = ()
@@ -268,20 +267,17 @@ class Settings(Keys):
     """The notation of torch.onnx, if `shape` contains only sizes: `image = [0, 2]` (with generated
     names), `image = { 0 = "batch" }`, or a different one for each name."""
     parameters: ParametersField | None = None
-    """The names of the weights in the file: `"learned_{}"` numbers the parameters from 0 in the
-    order of `named_parameters`, a list names the first of them in this order, and a table names
-    those that match its globs, including buffers: `{ "features.*.weight" = "kernel_{}" }`. Weights
-    without a name keep the name that they have in the model."""
+    """The names of the weights in the file: `"learned_{}"` numbers the parameters in the order of
+    `named_parameters`, a list names the first ones, and a table those that match its globs, with
+    buffers: `{ "features.*.weight" = "kernel_{}" }`. Others keep their names."""
     constants: Items[ConstantTable] = ()
     """Fixed arguments of the call."""
     containers: Items[ContainerTable] = ()
     """The types of the call's tuples, lists, dicts and objects, if `at` is not enough."""
     inputs_from: fields.Line = Field(default="")
-    """`"file.py:function"`: returns the complete call, `(args, kwargs)`,
-    if tables cannot express it. `inputs` then contains the names and types of its tensors, in their
-    order; an input with a `fill` gets its values from the fill. If the function has a parameter,
-    it receives the sizes of the axes, by name; if it has none, no axis can be probed at another
-    size. The generators are seeded with `seed` before."""
+    """`"file.py:function"`: returns the call, `(args, kwargs)`, after `seed` is set. `inputs`
+    declares its tensors in order, and a `fill` there replaces values. A parameter receives the
+    sizes of the axes by name; without one, no other size is probed."""
     cases: Items[CaseTable] = ()
     """Additional input sets."""
     tolerance: ToleranceTable = Field(default_factory=ToleranceTable)

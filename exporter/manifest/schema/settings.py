@@ -67,9 +67,9 @@ class GateTable(GatePolicy, Table):
     """The gate's policy: `"block"` fails, `"warn"` prints a warning, `"ignore"` hides it."""
 
     models: dict[str, ModelGateTable] = Field(default_factory=dict)
-    """Other policies for some models, each with the keys above: `[tool.exporter.gate.models.NAME]`,
-    with an ID or a pattern such as `"resnet*"` for NAME. Keys that are not set keep the value of
-    the general policy. If two match a model, the later one wins."""
+    """Other policies for some models, with the keys above: `[tool.exporter.gate.models.NAME]`, with
+    an ID or a pattern such as `"resnet*"`. Keys that are not set keep the general policy. If two
+    match a model, the later one wins."""
 
 
 class EvidenceTable(Table):

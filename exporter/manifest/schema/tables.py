@@ -36,8 +36,8 @@ class FillTable(Table):
     """Ones (or `true`) with this probability, else zeros."""
     mask: Side | None = None
     """A mask: 1 (or `true`) for elements, 0 for padding on this side of each row, which is the last
-    axis. Rows have different lengths, and each has at least one 1. One of several rows has no
-    padding. `"random"` mixes both."""
+    axis; `"random"` mixes both. Rows have different lengths from 1 on, and one of several has no
+    padding."""
     padding: Side | None = None
     """The opposite of `mask`: 1 (or `true`) for padding, such as `key_padding_mask`."""
     lengths_of: fields.AxisName | None = None
@@ -49,9 +49,9 @@ class FillTable(Table):
     dynamic axis has its size as example, if that is 2 or more. At other sizes, the values are cut,
     or repeated from the first."""
     image: fields.ImageFile | None = None
-    """`"cat.jpg"`: a picture. It is scaled to the height and the width of
-    the input, which are its last dimensions, and repeated along the batch. Floats are from 0 to 1,
-    integers from 0 to 255. It needs the package Pillow."""
+    """`"cat.jpg"`: a picture, scaled to the height and width of the input, which are its last
+    dimensions, and repeated along the batch. Floats are from 0 to 1, integers from 0 to 255. It
+    needs the package Pillow."""
     mode: ImageMode | None = None
     """With `image`: `"RGB"` (the default) has three channels; `"L"` (gray) and `"Y"` (the luma of
     YCbCr) have one. The channels precede the height."""
@@ -94,11 +94,9 @@ class InputTable(Table):
     shape: Items[fields.DimField]
     """A size for a static dimension, a name for a dynamic axis; `[]` is a scalar."""
     dtype: fields.Dtype | None = None
-    """The name of a dtype of PyTorch. Without it: the model's `precision`, else float32. An
-    explicit dtype does not change with `precision`. ONNX's operators take no complex numbers: if an
-    input has `complex64` and `["n", 4]`, then the file and the samples have float32 and
-    `["n", 4, 2]`, with real and imaginary parts in the last dimension. Only dynamo exports
-    them."""
+    """A dtype of PyTorch. Without it: `precision` of the model, which an explicit one ignores, else
+    float32. ONNX has no complex operators: `complex64` and `["n", 4]` are float32 and `["n", 4, 2]`
+    in file and samples, by dynamo only."""
     at: fields.CallPath | None = None
     """The path of the value in the call: `"args[0]"`, `"kwargs.mask"`, `"args[1][0]"`,
     `"kwargs.past[0].key"`. Without it: the next position of `args`. Positions create a tuple and
@@ -110,9 +108,9 @@ class InputTable(Table):
     scalar: bool = False
     """The model takes a Python number instead of a tensor; the file has a tensor of shape `[]`."""
     optional: bool = False
-    """A case may omit the input with `values.NAME = "none"`: the model gets `None`, and the file
-    gets no value. Only `capture = "script"` creates such inputs, from opset 15. With another
-    capture, the file has an input always or never."""
+    """A case may omit the input by `values.NAME = "none"`: the model gets `None`, and the file no
+    value. Only `capture = "script"` creates such inputs, from opset 15; otherwise the file has the
+    input always or never."""
     repeat: fields.Repeat = Field(default_factory=dict)
     """`{ layer = 12 }` creates 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`, `at`,
     `shape` and `fill.file`. Adjacent tables with the same `repeat` alternate: all of layer 0, then
@@ -145,20 +143,18 @@ class OutputTable(Table):
     """Checked, not cast. Without it: the model's `precision`, else float32. Complex numbers are
     pairs in the file, as for inputs."""
     kind: Kind = "tensor"
-    """`sequence` is a list of tensors: `shape` and `dtype` apply to each item. Along an axis that
-    no tensor has, the items may have different sizes. Only TorchScript's compiler keeps lists, so
-    it needs `capture = "script"` and opset 11; a trace and dynamo return each item separately."""
+    """`sequence` is a list of tensors with this `shape` and `dtype`; an axis that no tensor has may
+    differ between them. It needs `capture = "script"` and opset 11, because a trace and dynamo
+    return each item separately."""
     tolerance: ToleranceTable | None = None
     """A tolerance for this output only."""
     compare: CompareField | None = None
-    """The comparison in place of the tolerance: `{ cosine = 0.999 }`, `{ sqnr = 40 }` and
-    `{ top_k = 5 }` for quantized files, `{ rows = "unordered", along = ["scores"] }` for
-    detections, or `"file.py:function"` called with the array of the file
-    and the one of PyTorch; it returns an error and its bound. Without it: the tolerance."""
+    """The comparison in place of the tolerance: `{ cosine = 0.999 }`, `{ sqnr = 40 }`, `{ top_k = 5
+    }`, `{ rows = "unordered" }`, or `"file.py:function"`, called with the arrays of the file and of
+    PyTorch, which returns an error and its bound: see `checks.md`."""
     masked_by: fields.Name | None = None
-    """An input with a mask: values are compared only if it is 1 (or `true`) at their position, or 0
-    if its fill is `padding`. Every axis of the mask is an axis of the output too; other dimensions
-    of the mask have the size 1."""
+    """An input with a mask: only values at positions with 1 (or `true`) are compared, with 0 if its
+    fill is `padding`. Each axis of the mask is one of the output; its other dimensions are 1."""
     repeat: fields.Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `name` and `shape`."""
 
@@ -234,9 +230,9 @@ class CaseTable(Table):
     name: fields.Name
     """The name in reports."""
     values: dict[str, CaseValue] = Field(default_factory=dict)
-    """Other values for inputs, by name: a fill, such as `"ones"` or `{ randint = [0, 9] }`; the
-    values themselves, as in `fill.value`; or `"none"` to omit an optional input. A fill draws
-    values at any size of the axes."""
+    """Other values for inputs, by name: a fill, such as `"ones"` or `{ randint = [0, 9] }`, which
+    draws at any size; the values themselves, as in `fill.value`; or `"none"` to omit an optional
+    input."""
     axes: dict[str, fields.Size] = Field(default_factory=dict)
     """Sizes for axes, by name."""
     inputs_from: fields.Line = Field(default="")
