@@ -32,7 +32,12 @@ def test_every_dependency_is_pinned() -> None:
     # The build backend needs these, although no other package may need them.
     needed |= {"hatchling", "packaging", "pathspec", "pluggy", "tomlkit", "trove-classifiers"}
     needed.add("hatch-fancy-pypi-readme")
-    assert needed <= pinned
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = (*tables["project"]["optional-dependencies"].values(),)
+    groups = (*tables["dependency-groups"].values(), *extras)
+    texts = [each for group in groups for each in group if isinstance(each, str)]
+    needed |= {re.split(r"[^\w-]", each.lower().replace("_", "-"))[0] for each in texts}
+    assert needed <= pinned, needed - pinned
     assert all("+" not in line and "://" not in line for line in lines("constraints.txt"))
 
 
