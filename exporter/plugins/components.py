@@ -6,6 +6,7 @@ import copy
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,8 +26,9 @@ from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.setup import apply_state, use_seed
 
 _PACKAGE = "transformers"
-#: The first release with `transformers.exporters`.
-_FIRST_RELEASE = "5.13"
+#: The releases with which the tests ran; the exporters of others can have other calls.
+_TESTED_RELEASES = ("5.23",)
+_TESTED = f"'{_PACKAGE}=={_TESTED_RELEASES[-1]}.*'"
 #: The component that is the complete model, called with the prompt.
 WHOLE_MODEL = "model"
 #: A tensor of a layer of the cache, and the kinds that are inputs: others are scalars of a window.
@@ -145,7 +147,7 @@ class ComponentModule(torch.nn.Module):
             A tensor `[batch, vocabulary]` for each step.
         """
         model = _simplify_generation(*self.generator or (self.part,))
-        with wrap_errors(Stage.SOURCE), torch.no_grad():
+        with wrap_calls(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
                 **copy.deepcopy(dict(request)),
                 max_new_tokens=steps,
@@ -198,7 +200,7 @@ def select_component(model: object, spec: ModelSpec, component: Component, root:
         Failure: Stage `source`, if transformers has no such component, or if the component has
             other inputs or outputs than the entry.
     """
-    with wrap_errors(Stage.SOURCE):
+    with wrap_calls(Stage.SOURCE):
         folder = (root / spec.manifest).parent
         module = _split_model(model, spec, component, folder)
     for kind, actual, declared in (
@@ -253,7 +255,7 @@ def convert_component(
     Raises:
         Failure: At stage `convert`.
     """
-    with wrap_errors(Stage.CONVERT), apply_state(spec):
+    with wrap_calls(Stage.CONVERT), apply_state(spec):
         exporters = importlib.import_module(f"{_PACKAGE}.exporters")
         shapes = {item.name: item.shape for item in spec.inputs}
         is_dynamic = any(isinstance(dim, str) for shape in shapes.values() for dim in shape)
@@ -288,20 +290,32 @@ def _rename_values(graph: ir.Graph, model: ComponentModule) -> None:
             graph.register_initializer(value)
 
 
+@contextmanager
+def wrap_calls(stage: Stage) -> Iterator[None]:
+    """Convert every exception to a `Failure`, which names another release than the tested ones."""
+    try:
+        with wrap_errors(stage):
+            yield
+    except Failure as failure:
+        installed = version(_PACKAGE) if failure.__cause__ else ""
+        if not installed or installed.startswith(tuple(f"{each}." for each in _TESTED_RELEASES)):
+            raise
+        failure.message += f"; {_PACKAGE} {installed} is not tested: install {_TESTED}"
+        failure.args = (failure.message,)
+        raise
+
+
 def require_package() -> None:
     """Raise a failure of the stage `source` if the installed transformers has no exporters."""
-    fix = f"install '{_PACKAGE}>={_FIRST_RELEASE}'"
-    try:
-        installed = version(_PACKAGE)
-    except PackageNotFoundError:
-        message = f"exporter = '{_PACKAGE}': the package is not installed; {fix}"
-        raise Failure(Stage.SOURCE, message) from None
     try:
         importlib.import_module(f"{_PACKAGE}.exporters.exporter_onnx")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith(_PACKAGE):
             raise
-        message = f"exporter = '{_PACKAGE}': {_PACKAGE} {installed} has no exporters; {fix}"
+        problem = "the package is not installed"
+        with suppress(PackageNotFoundError):
+            problem = f"{_PACKAGE} {version(_PACKAGE)} has no exporters"
+        message = f"exporter = '{_PACKAGE}': {problem}; install {_TESTED}"
         raise Failure(Stage.SOURCE, message) from None
 
 
@@ -418,7 +432,7 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
     Raises:
         Failure: Stage `source`, if `generate` does not support the model with a cache.
     """
-    with wrap_errors(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
+    with wrap_calls(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
         model = _simplify_generation(_require_generator(model))
         require_package()
         is_pair, parts = model.config.is_encoder_decoder, {}

@@ -14,17 +14,27 @@ from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from onnx import parser
 
 from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
+from exporter.plugins.components import ComponentModule
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Latency, LoadTime, Measurements, PeakMemory, Record, Status
-from exporter.runtimes import RuntimeProcessEnd, load_kernels, measure_file_load, open_session
+from exporter.runtimes import (
+    RuntimeProcessEnd,
+    Session,
+    load_kernels,
+    measure_file_load,
+    open_session,
+)
 from exporter.runtimes.drivers.load_figures import LoadFigures
+from exporter.runtimes.session import Array
 from exporter.worker.export.attempts import ExportContext
+from exporter.worker.model.source_loader import Model
 from exporter.worker.reference.eager_run import BufferSnapshot, run_model
 
 _SMALL = '<ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}'
@@ -76,7 +86,7 @@ def add_measurements(
         return record
     notes = record.notes
     try:
-        times = _time_runs(context, check_context, device)
+        times, tokens = _time_runs(context, check_context, device)
     except RuntimeProcessEnd as error:
         return record.model_copy(update={"notes": (*notes, f"nothing was measured: {error}")})
     middle = median(times.file)
@@ -85,6 +95,7 @@ def add_measurements(
         p95=_round(quantiles(times.file, n=20)[-1]),
         ratio=_round(middle / median(times.pytorch)),
         turns=len(times.file),
+        tokens=tokens,
     )
     values = Measurements(latency=latency if "latency" in requested else None)
     if {"load", "memory"} & set(requested):
@@ -107,7 +118,10 @@ def add_measurements(
     return record.model_copy(update={"measurements": values, "notes": notes})
 
 
-def _time_runs(context: ExportContext, check_context: CheckContext, device: Device) -> RunTimes:
+def _time_runs(
+    context: ExportContext, check_context: CheckContext, device: Device
+) -> tuple[RunTimes, int]:
+    """Return the times of the runs, and the tokens of each; 0 if a run is one call."""
     session = open_session(check_context.path, device, check_context.kernels)
     (declared,) = [
         sample for sample in check_context.reference.samples if sample.kind == "declared"
@@ -121,10 +135,38 @@ def _time_runs(context: ExportContext, check_context: CheckContext, device: Devi
     def run_file() -> None:
         session.run(inputs)
 
+    loops = make_loops(context.model, check_context, session)
+    run_file, run_pytorch, tokens = loops or (run_file, run_pytorch, 0)
     try:
-        return time_alternately(run_file, run_pytorch)
+        return time_alternately(run_file, run_pytorch), tokens
     finally:
         state.restore()
+
+
+def make_loops(
+    model: Model, context: CheckContext, session: Session
+) -> tuple[Callable[[], None], Callable[[], None], int] | None:
+    """Return the loops of file and PyTorch after a prompt of one row, and their tokens."""
+    spec, steps = context.spec, context.reference.rollout
+    if not (steps and spec.generate and spec.rollout and isinstance(model, ComponentModule)):
+        return None
+    feeds, names = spec.rollout.feeds, [output.name for output in spec.outputs]
+    loops = (loop for loop in model.list_loops(spec) if loop.name.startswith("prompt 1 x "))
+    prompt = next(loops)
+    folders = [context.folder.rollout(s.index) for s in steps if s.name.startswith(prompt.name)]
+    calls = [context.samples.read(folder, spec).inputs for folder in folders]
+
+    def run_file() -> None:
+        states: dict[str, Array] = {}
+        for inputs in calls:
+            values = zip(names, session.run({**inputs, **states}), strict=True)
+            states = {feeds[name]: np.asarray(each) for name, each in values if name in feeds}
+            states["input_ids"] = states["input_ids"][:, -1:].argmax(-1)
+
+    def run_pytorch() -> None:
+        model.generate_logits(prompt.request, len(calls))
+
+    return (run_file, run_pytorch, len(calls)) if calls else None
 
 
 def _measure_session(

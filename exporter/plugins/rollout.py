@@ -12,11 +12,11 @@ import torch
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec, Output
-from exporter.plugins.components import ComponentModule, Loop
+from exporter.plugins.components import ComponentModule, Loop, wrap_calls
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.model.source_loader import Model
-from exporter.worker.process.failure import Failure, format_message, wrap_errors
+from exporter.worker.process.failure import Failure, format_message
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     Outputs,
@@ -46,7 +46,7 @@ def compute_rollout(
         return ()
     loops = [Loop("", inputs, {})]
     if isinstance(model, ComponentModule):
-        with wrap_errors(Stage.SOURCE):
+        with wrap_calls(Stage.SOURCE):
             loops = [*model.list_loops(spec)]
     if not loops[0].request:
         _require_no_generator(model)
@@ -168,7 +168,7 @@ def _require_generated(
         error = float((value[:, -1].double() - expected.double()).abs().max())
     if not error <= LARGEST_NOISE.get(value.dtype, 1e-3) * scale:
         message = f"rollout: {name} has other logits than `generate`, by up to {error:.3g} of "
-        message += f"{scale:.3g}; correct `feeds` and `positions`"
+        message += f"{scale:.3g}; correct `feeds`"
         raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     return (*outputs[:position], expected[:, None].to(value.dtype), *outputs[position + 1 :])
 
@@ -185,8 +185,9 @@ def measure_sizes(items: Sequence[Input], inputs: Tensors) -> dict[str, int]:
 def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensors:
     """Return the inputs of the next step.
 
-    An input that no output feeds keeps its values. Along an axis with another size, a mask and the
-    like repeat their last values, `arange` continues, and others keep their last values.
+    An input that no output feeds keeps its values, except for the positions of a component's
+    tokens, which continue. Along an axis with another size, a mask and the like repeat their last
+    values, `arange` continues, and others keep their last values.
     """
     feeds = spec.rollout.feeds if spec.rollout else {}
     items = {item.name: item for item in spec.inputs}
@@ -199,11 +200,13 @@ def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensor
     sizes = measure_sizes(targets, following)
     sizes = spec.complete_sizes(measure_sizes(spec.inputs, inputs) | sizes)
     for item in spec.inputs:
-        if spec.rollout and item.name in spec.rollout.positions:
+        if item in targets:
+            continue
+        if spec.component and item.name == "position_ids":
             last = inputs[item.name][..., -1:]
             count = sizes.get(str(item.shape[-1]), last.shape[-1])
             following[item.name] = last + 1 + torch.arange(count, dtype=last.dtype)
-        elif item not in targets:
+        else:
             following[item.name] = _resize(inputs[item.name], item, sizes)
     return following
 

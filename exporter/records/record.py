@@ -20,7 +20,7 @@ from exporter.core.known_names import COMPARISON_CHECKS, DETERMINISM_CHECK, FAIL
 
 
 class Latency(FrozenModel):
-    """The time of one run on the declared inputs, with one thread."""
+    """The time of one run on the declared inputs, or of a loop of tokens, with one thread."""
 
     median: float
     """Seconds."""
@@ -30,6 +30,8 @@ class Latency(FrozenModel):
     """The median divided by PyTorch's median in the same run."""
     turns: int
     """The number of runs."""
+    tokens: int = 0
+    """The tokens that a run selects; 0 if it is one call."""
 
 
 class LoadTime(FrozenModel):

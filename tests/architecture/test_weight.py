@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 60_346,
-    "lines of tests": 73_674,
+    "lines of the package": 60_370,
+    "lines of tests": 73_746,
     "files": 260,
     "packages": 49,
     "modules below 60 lines": 11,

@@ -129,6 +129,7 @@ def project(tmp_path: Path) -> Path:
     passes = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
     write_project(tmp_path, {"nets.py": NETS, "passes.py": passes})
     entry, interface, variant, component = entries
+    entry += 'measure = ["latency"]\n'
     (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{variant}\n{component}")
     (tmp_path / "manifests/llama.interface.toml").write_text(interface)
     return tmp_path
@@ -150,6 +151,11 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
     assert {record.status for record in cells.values()} == {Status.PASS}, export.stdout
     checks = {each.check: each for each in cells["llama/18/cpu"].checks}
     assert checks["rollout"].metrics["steps"] == 3 * 32
+    measured = cells["llama/18/cpu"].measurements
+    assert measured is not None
+    assert measured.latency is not None
+    assert measured.latency.tokens == 32
+    assert 0 < measured.latency.ratio < 1, "PyTorch is faster than the file"
     checks = {each.check: each for each in cells["llama-float16/18/cpu"].checks}
     assert checks["rollout"].metrics["tokens"] == "192 of 192"
 

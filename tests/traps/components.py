@@ -156,7 +156,7 @@ def _decoder(
         ),
     )
     feeds = {f"present.{n}": f"past_key_values.{n}" for n, *_ in caches}
-    usual = Rollout(steps=32, feeds={"logits": "input_ids", **feeds}, positions=("position_ids",))
+    usual = Rollout(steps=32, feeds={"logits": "input_ids", **feeds})
     trap = _component(
         name, story, source, Component(name="decoder"), signature, verdict,
         rollout=loop or usual, generate=Generate(), **fields,
@@ -229,7 +229,7 @@ _LEFT = make_fill("mask", side="left")
 _PREFILL, _DECODE = Component(name="prefill"), Component(name="decode")
 _FILE = "tests/traps/models/components.py"
 _PADDED = Component(name="decode", prompt=f"{_FILE}:padded")
-GPT2_LOOP = Rollout(steps=32, feeds=_feeds("input_ids"), positions=("position_ids",))
+GPT2_LOOP = Rollout(steps=32, feeds=_feeds("input_ids"))
 #: Loops that are not those of `generate`: keys as values, and no cache.
 SWAPPED_LOOP = Rollout(
     steps=32,
@@ -237,9 +237,8 @@ SWAPPED_LOOP = Rollout(
         name: target.replace(".keys", "-").replace(".values", ".keys").replace("-", ".values")
         for name, target in GPT2_LOOP.feeds.items()
     },
-    positions=GPT2_LOOP.positions,
 )
-TOKENS_LOOP = Rollout(steps=32, feeds={"logits": "input_ids"}, positions=("position_ids",))
+TOKENS_LOOP = Rollout(steps=32, feeds={"logits": "input_ids"})
 _T5_INPUTS = (
     _tokens("decoder_input_ids", "batch", 1),
     declare_input("encoder_outputs.last_hidden_state", "batch", "source", 16),
@@ -296,15 +295,6 @@ COMPONENTS = (
         _DECODE,
         decode(8),
         rollout=GPT2_LOOP,
-    ),
-    _component(
-        "transformers: a loop of GPT-2 without `positions`",
-        "every token has the position of the first one",
-        "gpt2",
-        _DECODE,
-        decode(8),
-        failed(Stage.SOURCE, "rollout: step 2 has other logits than `generate`"),
-        rollout=GPT2_LOOP.model_copy(update={"positions": ()}),
     ),
     _component(
         "transformers: a loop of GPT-2 with exchanged caches",

@@ -149,15 +149,17 @@ class Generate(Table):
 class Rollout(Table):
     """A loop of a recurrent model, in PyTorch and with the file."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "positions": "remove it: `position_ids` of a component continue, and another model returns "
+        "the next positions, which `feeds` names"
+    }
+
     steps: Annotated[int, Field(ge=2, le=1000)]
     """The number of runs; the first one has the declared inputs."""
     feeds: Annotated[dict[fields.Line, fields.Line], Field(min_length=1)]
     """`{ "present.{layer}" = "past.{layer}" }`: the input of the next step for an output. An
     integer input gets the positions of a float output's largest values, such as the next token.
     Others keep their values; along a growing axis, the last are repeated."""
-    positions: Items[fields.Line] = ()
-    """Integer inputs with the positions of tokens, such as `["position_ids"]`: each step adds the
-    number of its tokens, which is the size of their last axis."""
 
     def implies(self, old: Rollout) -> bool:
         return self.steps >= old.steps and self.model_copy(update={"steps": old.steps}) == old
@@ -276,9 +278,9 @@ class Keys(Table):
         Items[Measure],
         Key(affects="check", is_as_strict=lambda old, new: {*old} <= {*new}, needs_model=True),
     ] = ()
-    """Figures of files that pass: `"latency"` (median and 95th percentile of a run in turns with
-    PyTorch, one thread each), `"load"` (time until a session exists), `"memory"` (of session and
-    first run). The gate compares ratios only: see `gate.md`."""
+    """Figures of files that pass: `"latency"` (a run in turns with PyTorch, one thread each; with
+    `generate` a loop, as tokens per second), `"load"` (time until a session exists), `"memory"` (of
+    session and first run). The gate compares ratios only: see `gate.md`."""
     timeout: Annotated[fields.Timeout, DESCRIPTION] = 600.0
     """The limit of the job's CPU time, with child processes: `"10m"`, `"90s"`, `"1h"`, or seconds.
     The load of the machine does not matter. A job without CPU time and progress for as long ends,

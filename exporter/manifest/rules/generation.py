@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from exporter.core.errors import suggest_name
 from exporter.manifest.resolved.keys import ENCODER, Component, Rollout
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
-from exporter.manifest.schema.tables import InputTable, OutputTable
 from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath, quote
 
@@ -69,12 +68,11 @@ def resolve_rollout(
     table = model.settings.rollout
     generate = model.settings.generate
     if generate and generate.part != ENCODER:
-        positions = [item.name for item in model.settings.inputs if item.name == "position_ids"]
         # The names are the templates of ONNX Runtime GenAI and Optimum.
         names = [item.name for item in model.settings.outputs if item.name.startswith("present.")]
         caches = {name: name.replace("present", "past_key_values", 1) for name in names}
         tokens = {"logits": "input_ids"}
-        table = Rollout(steps=generate.steps, feeds=tokens | caches, positions=tuple(positions))
+        table = Rollout(steps=generate.steps, feeds=tokens | caches)
     if table is None:
         _require_tokens(model, is_greedy=False)
         return None
@@ -123,8 +121,7 @@ def resolve_rollout(
                 model.add_problem(path, f"{text}; feed an output with these dimensions")
             feeds[one] = other
     _require_tokens(model, is_greedy=selects_tokens)
-    _check_positions(model, table.positions, tables, feeds)
-    return Rollout(steps=table.steps, feeds=feeds, positions=table.positions) if feeds else None
+    return Rollout(steps=table.steps, feeds=feeds) if feeds else None
 
 
 def _require_tokens(model: EffectiveSettings, *, is_greedy: bool) -> None:
@@ -132,26 +129,3 @@ def _require_tokens(model: EffectiveSettings, *, is_greedy: bool) -> None:
     if model.settings.tokens is not None and not is_greedy:
         message = "no loop selects tokens; add `generate`, or a `rollout` that feeds logits"
         model.add_problem(("tokens",), message)
-
-
-def _check_positions(
-    model: EffectiveSettings,
-    names: Sequence[str],
-    tables: Mapping[tuple[bool, str], InputTable | OutputTable],
-    feeds: Mapping[str, str],
-) -> None:
-    """Report positions that are no inputs of integers, or that an output feeds."""
-    for index, name in enumerate(names):
-        table = tables.get((True, name))
-        problem = ""
-        if table is None:
-            hint = suggest_name(name, [each for is_input, each in tables if is_input])
-            problem = f"no input has the name {quote(name)}{hint}"
-        elif name in feeds.values():
-            problem = f"{quote(name)} gets an output already; remove the feed or this name"
-        elif "int" not in (dtype := resolve_dtype(model.settings, table)):
-            problem = f"{quote(name)} is {dtype}, expected integers; remove it"
-        elif not table.shape:
-            problem = f"{quote(name)} is a scalar, expected an axis of tokens; feed it an output"
-        if problem:
-            model.add_problem(("rollout", "positions", index), problem)

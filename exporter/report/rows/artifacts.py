@@ -253,6 +253,10 @@ def build_measurement_rows(cells: Iterable[Cell], history: AcceptanceHistory) ->
         values, accepted = record.measurements, history.find_figures(cell)
         latency, load, memory = values.latency, values.load, values.memory
         times = (latency.median, latency.p95) if latency else ()
+        text = ", ".join(format_seconds(seconds) for seconds in times)
+        if latency and latency.tokens:
+            rates = [latency.tokens / latency.median * each for each in (1.0, latency.ratio)]
+            text = "{} tokens per second, PyTorch {}".format(*map(format_ratio, rates))
         ratios = {}
         for name, value in (("latency", latency), ("load", load), ("memory", memory)):
             old = getattr(accepted, name, None) or math.inf
@@ -261,7 +265,7 @@ def build_measurement_rows(cells: Iterable[Cell], history: AcceptanceHistory) ->
                 format_ratio(old if is_noise else value.ratio) if value else ""
             )
         raw = {
-            "latency": ", ".join(format_seconds(seconds) for seconds in times),
+            "latency": text,
             "load": format_seconds(load.seconds) if load else "",
             "memory": format_bytes(memory.bytes) if memory else "",
         }

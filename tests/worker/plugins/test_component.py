@@ -14,7 +14,7 @@ import torch
 from exporter.jobs import JobFolder
 from exporter.manifest import Component
 from exporter.plugins import components
-from exporter.plugins.components import require_package, select_component
+from exporter.plugins.components import require_package, select_component, wrap_calls
 from exporter.records.record import Stage, Status
 from exporter.worker.model.source_loader import load_model_twice
 from exporter.worker.process.failure import Failure
@@ -35,7 +35,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         load_model_twice(spec, ROOT)
     assert caught.value.stage is Stage.SOURCE
     assert caught.value.message.endswith(
-        "the package is not installed; install 'transformers_that_is_missing>=5.13'"
+        "the package is not installed; install 'transformers==5.23.*'"
     )
 
 
@@ -58,8 +58,22 @@ def test_with_a_release_without_exporters(monkeypatch: pytest.MonkeyPatch, tmp_p
         require_package()
     assert caught.value.stage is Stage.SOURCE
     assert caught.value.message.endswith(
-        "old_package 5.2.0 has no exporters; install 'old_package>=5.13'"
+        "old_package 5.2.0 has no exporters; install 'transformers==5.23.*'"
     )
+
+
+@pytest.mark.parametrize(("release", "is_tested"), [("5.23.1", True), ("5.230.0", False)])
+def test_an_error_names_a_release_that_is_not_tested(
+    monkeypatch: pytest.MonkeyPatch, release: str, *, is_tested: bool
+) -> None:
+    monkeypatch.setattr(components, "version", lambda _: release)
+    with pytest.raises(Failure) as caught, wrap_calls(Stage.SOURCE):
+        torch.missing_call()
+    advice = "; transformers 5.230.0 is not tested: install 'transformers==5.23.*'"
+    assert caught.value.message == str(caught.value)
+    assert caught.value.message.endswith(advice) is not is_tested
+    with pytest.raises(Failure, match=r"^wrong prompt$"), wrap_calls(Stage.SOURCE):
+        raise Failure(Stage.SOURCE, "wrong prompt")
 
 
 @needs_transformers

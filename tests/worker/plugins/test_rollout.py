@@ -6,6 +6,7 @@ import json
 import runpy
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.jobs import JobFolder
+from exporter.checks.protocol import CheckContext
+from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Component, ModelSpec, Rollout, load_project
 from exporter.plugins import components
 from exporter.plugins.components import measure_interface, select_component
+from exporter.plugins.measurement import make_loops
 from exporter.plugins.recording.entry import format_generator, format_interface
 from exporter.plugins.recording.sources import Source
 from exporter.plugins.rollout import compute_rollout
@@ -33,7 +36,7 @@ from tests.worker.tiny_transformers import PreTrainedModel
 CACHE_LOOP = GPT2_LOOP.model_copy(
     update={"feeds": {name: each for name, each in GPT2_LOOP.feeds.items() if name != "logits"}}
 )
-RED = r"^rollout: step \d has other logits than `generate`, .*; correct `feeds` and `positions`$"
+RED = r"^rollout: step \d has other logits than `generate`, .*; correct `feeds`$"
 
 
 def roll(folder: Path, loop: Rollout, model: torch.nn.Module | None = None) -> int:
@@ -58,8 +61,8 @@ def test_a_loop_with_the_tokens_of_generate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "loop",
-    [GPT2_LOOP.model_copy(update={"positions": ()}), SWAPPED_LOOP, TOKENS_LOOP, CACHE_LOOP],
-    ids=["without positions", "keys as values", "without a cache", "without tokens"],
+    [SWAPPED_LOOP, TOKENS_LOOP, CACHE_LOOP],
+    ids=["keys as values", "without a cache", "without tokens"],
 )
 def test_another_loop_is_red(tmp_path: Path, loop: Rollout) -> None:
     with pytest.raises(Failure, match=RED) as caught:
@@ -100,10 +103,9 @@ def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
     [
         ({}, 64, ""),
         ({}, 8, ""),
-        ({"positions": ()}, 64, "rollout: prompt 2 x 5, step 2 has other logits"),
         ({"feeds": {"logits": "input_ids"}}, 64, "rollout: prompt 2 x 5, step 2 has other logits"),
     ],
-    ids=["sound", "few positions", "without positions", "without a cache"],
+    ids=["sound", "few positions", "without a cache"],
 )
 def test_a_decoder_begins_with_each_prompt(
     change: dict[str, object], limit: int, message: str, tmp_path: Path
@@ -123,6 +125,44 @@ def test_a_decoder_begins_with_each_prompt(
         # A prompt of 9 tokens is longer than 8 positions, and one of 5 leaves 4 steps.
         assert forms == [(2, 5, 0), (1, 1, 0), *([(3, 9, 0)] if limit == 64 else [])]
         assert len(samples) == (96 if limit == 64 else 4 + 8)
+
+
+@pytest.mark.parametrize("is_fed", [True, False])
+def test_the_loop_of_a_measurement_has_the_tokens_of_generate(
+    tmp_path: Path, *, is_fed: bool
+) -> None:
+    spec = load_decoder(tmp_path)
+    assert spec.rollout is not None
+    loop = spec.rollout.model_copy(update={"steps": 4})
+    spec = spec.model_copy(update={"rollout": loop})
+    torch.manual_seed(0)
+    model = select_component(PreTrainedModel(), spec, Component(name="decoder"), tmp_path)
+    selected: list[int] = []
+
+    class File:
+        def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            if not is_fed and selected:
+                inputs["input_ids"] = np.zeros_like(inputs["input_ids"])
+            with torch.no_grad():
+                outputs = model(*(torch.tensor(inputs[item.name]) for item in spec.inputs))
+            selected.append(int(outputs["logits"][0, -1].argmax()))
+            return [outputs[item.name].numpy() for item in spec.outputs]
+
+    with torch.no_grad():
+        samples = compute_rollout(model, spec, {}, JobFolder(tmp_path))
+        reference = Reference(samples=(), rollout=samples, noise=(), output_spread=())
+        context = CheckContext(folder=JobFolder(tmp_path), opset=18, spec=spec, reference=reference)
+        loops = make_loops(model, context, File())
+        assert loops is not None
+        run_file, run_pytorch, count = loops
+        run_file()
+        run_pytorch()
+        prompt = next(each for each in model.list_loops(spec) if "1 x 1," in each.name)
+        expected = [int(each.argmax()) for each in model.generate_logits(prompt.request, 4)]
+    assert (len(selected), count) == (4, 4)
+    assert (selected == expected) is is_fed
+    plain = replace(context, spec=spec.model_copy(update={"generate": None}))
+    assert make_loops(model, plain, File()) is None
 
 
 def test_the_published_loop_has_the_tokens_of_generate(

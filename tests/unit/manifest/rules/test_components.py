@@ -1,4 +1,4 @@
-"""The key `component` and the positions of a rollout: their forms, and what does not fit them."""
+"""The keys `component` and `generate`: their forms, and what does not fit them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ inputs = [
     { name = "input_ids", shape = ["batch", 1], dtype = "int64", fill = { randint = [0, 9] } },
     { name = "position_ids", shape = ["batch", 1], dtype = "int64", fill = { randint = [0, 9] } },
     { name = "past", shape = ["batch", 4] },
-    { name = "count", shape = [], dtype = "int64", fill = "ones" },
 ]
 outputs = [{ name = "logits", shape = ["batch", 1, 9] }, { name = "present", shape = ["batch", 4] }]
 opsets = 18
@@ -49,15 +48,6 @@ def test_a_component_has_its_own_exporter(tmp_path: Path) -> None:
 def test_another_entry_is_another_component(tmp_path: Path) -> None:
     text = '[models.other]\nextends = "net"\ncomponent = { name = "prefill" }\n'
     assert load(tmp_path, text)["other"].component == Component(name="prefill")
-
-
-def test_a_rollout_counts_positions(tmp_path: Path) -> None:
-    text = """
-rollout = { steps = 4, feeds = { logits = "input_ids" }, positions = ["position_ids"] }
-"""
-    rollout = load(tmp_path, text)["net"].rollout
-    assert rollout is not None
-    assert rollout.positions == ("position_ids",)
 
 
 @pytest.mark.parametrize(
@@ -93,22 +83,13 @@ def test_what_does_not_fit_a_component(tmp_path: Path, old: str, new: str, messa
         load(tmp_path, entry=ENTRY.replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("positions", "no input has the name 'positions'"),
-        ("input_ids", "'input_ids' gets an output already"),
-        ("past", "'past' is float32, expected integers"),
-        ("count", "'count' is a scalar, expected an axis of tokens"),
-    ],
-)
-def test_positions_that_cannot_count(tmp_path: Path, name: str, message: str) -> None:
-    text = f"""
-rollout = {{ steps = 4, feeds = {{ logits = "input_ids" }}, positions = ["{name}"] }}
-"""
+def test_the_removed_key_of_positions_has_a_message(tmp_path: Path) -> None:
+    loop = 'rollout = { steps = 4, feeds = { logits = "input_ids" } }\n'
+    assert load(tmp_path / "sound", loop)["net"].rollout
     with pytest.raises(ExporterError) as caught:
-        load(tmp_path, text)
-    assert message in caught.value.problems[0].message.replace('"', "'")
+        load(tmp_path / "old", loop.replace(" } }", ' }, positions = ["position_ids"] }'))
+    (problem,) = caught.value.problems
+    assert "remove it: `position_ids` of a component continue" in problem.message
 
 
 GENERATE = """
@@ -153,7 +134,7 @@ def test_an_entry_has_its_interface_and_its_loop(tmp_path: Path) -> None:
     assert (spec.find_axis("total").max, specs["small"].find_axis("total").max) == (16, 12)
     assert (spec.find_axis("past").min, spec.find_axis("total").rule is None) == (0, False)
     assert spec.rollout is not None
-    assert (spec.rollout.steps, spec.rollout.positions) == (8, ("position_ids",))
+    assert spec.rollout.steps == 8
     assert spec.rollout.feeds["present.1.value"] == "past_key_values.1.value"
     assert (specs["small"].inputs, specs["small"].tokens) == (spec.inputs, 0.9)
 

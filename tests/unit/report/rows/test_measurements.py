@@ -71,6 +71,14 @@ def test_rows_have_values_and_multiples() -> None:
     assert (row["memory"], row["memory_ratio"]) == ("3.00 MB", "1.5")
 
 
+def test_a_loop_shows_its_tokens_per_second() -> None:
+    latency = Latency(median=0.02, p95=0.03, ratio=0.25, turns=9, tokens=32)
+    cell, history = _make_cell("net/18/cpu", Measurements(latency=latency)), "commit 1"
+    (row,) = build_measurement_rows([cell], AcceptanceHistory(commit=history))
+    assert row["latency"] == "1600 tokens per second, PyTorch 400"
+    assert row["latency_ratio"] == "0.25"
+
+
 def test_an_unrequested_measurement_is_empty() -> None:
     only_load = Measurements(load=MEASURED.load)
     cell, history = _make_cell("net/18/cpu", only_load), AcceptanceHistory(commit="commit 1")
