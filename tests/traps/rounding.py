@@ -146,7 +146,7 @@ ROUNDING = (
     Trap(
         "normalization of many elements with a tolerance",
         "the tolerance is for the declared values, and equal values have a larger noise",
-        _many_elements(tolerance=Tolerance(atol=3e-4)),
+        _many_elements(tolerance=Tolerance(atol=5e-4)),
     ),
     Trap(
         "normalization of many elements by another number",

@@ -238,12 +238,23 @@ def test_an_explicit_limit_is_not_measured(
     assert is_limit_measured(OutputContext(subject(noise, **fields), 0, "cpu")) is is_measured
 
 
-@pytest.mark.parametrize(("is_usual", "atol"), [(True, 1e-6), (False, 8e-5)])
+@pytest.mark.parametrize(("is_usual", "atol"), [(True, 1e-6), (False, 9e-5)])
 def test_an_explicit_limit_leaves_room_for_the_noise_of_special_values(
     *, is_usual: bool, atol: float
 ) -> None:
     context = subject(1e-5, model=Tolerance(atol=1e-6))
     limit = compute_limit(OutputContext(context, 0, "cpu", is_usual=is_usual), 1.0)
+    assert limit.atol == pytest.approx(atol)
+
+
+@pytest.mark.parametrize(("tolerance", "atol"), [(Tolerance(noise=8), 0.08), (Tolerance(), 1e-6)])
+def test_a_declared_cancellation_has_the_same_rounding_in_small_outputs(
+    tolerance: Tolerance, atol: float
+) -> None:
+    context = subject(None, model=tolerance)
+    update = {"large_noise": (0.01,), "noise_scales": (1.0,)}
+    context = replace(context, reference=context.reference.model_copy(update=update))
+    limit = compute_limit(OutputContext(context, 0, "cpu"), 0.1)
     assert limit.atol == pytest.approx(atol)
 
 
