@@ -80,6 +80,9 @@ def check_out(
     if not revision or revision.startswith("-") or not revision.isprintable():
         raise ExporterError(ExitCode.MANIFEST, f"{option}: '{revision}' is not a revision")
     git = _Git(root, environment, option)
+    if find_git_folder(root) is None and git.try_run("rev-parse", "--git-dir") is None:
+        message = f"{option}: the folder is not in a git repository; run the command in one"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
     top, prefix = (git.run("rev-parse", flag) for flag in ("--show-toplevel", "--show-prefix"))
     commit = git.try_run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if commit is None:

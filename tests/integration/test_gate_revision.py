@@ -227,6 +227,10 @@ def test_the_gate_fails_without_git_or_a_repository(branch: Path, tmp_path: Path
     assert (code, "git is not installed" in errors) == (4, True)
     code, _, errors = run_gate(branch, GIT_CEILING_DIRECTORIES=str(tmp_path), GIT_DIR="nowhere")
     assert (code, "not a git repository" in errors) == (4, True)
+    shutil.copytree(branch, tmp_path / "plain", ignore=shutil.ignore_patterns(".git"))
+    code, _, errors = run_gate(tmp_path / "plain")
+    expected = "--against: the folder is not in a git repository; run the command in one\n"
+    assert (code, errors) == (4, expected)
 
 
 def test_another_source_is_shown_and_another_interface_is_blocked(branch: Path) -> None:

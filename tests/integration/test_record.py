@@ -309,7 +309,10 @@ def test_calls_of_a_class_and_of_a_function_become_entries(root: Path) -> None:
 
 
 def test_a_new_project_runs(tmp_path: Path) -> None:
-    assert run_exporter(tmp_path, "init").returncode == ExitCode.OK
+    hint = "from your own script: `exporter record -- python export.py`"
+    for is_new in (True, False):
+        started = run_exporter(tmp_path, "init")
+        assert (started.returncode, hint in started.stdout) == (ExitCode.OK, is_new)
     ran = run_exporter(tmp_path, "export")
     assert ran.returncode == ExitCode.OK
     assert "files: build/example/17.onnx, build/example/18.onnx" in ran.stdout

@@ -36,5 +36,6 @@ def init(root: Path, ci: str | None, *, pre_commit: bool, dry_run: bool, yes: bo
         click.confirm("write these files?", default=True, abort=True)
     apply_changes(changes)
     print_line("next: `exporter export`, then accept the results with `exporter baseline`")
-    print_line("from your own script: `exporter record -- python export.py`")
+    if any(change.path.name == "example.toml" for change in changes):
+        print_line("from your own script: `exporter record -- python export.py`")
     return ExitCode.OK

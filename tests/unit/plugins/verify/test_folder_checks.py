@@ -406,7 +406,7 @@ def test_a_folder_is_proved_by_a_process_without_torch(tmp_path: Path) -> None:
         (
             ["missing.onnx", "--entry", "a"],
             ExitCode.NOTHING_SELECTED,
-            "missing.onnx: is not a file",
+            "missing.onnx: no such file; pass the path of an ONNX file",
         ),
         (["net.onnx", "--entry", "net/last"], ExitCode.MANIFEST, "expected MODEL or MODEL/OPSET"),
         ([".", "--device", "cpi"], ExitCode.MANIFEST, "no device has the name 'cpi'; use one of"),
