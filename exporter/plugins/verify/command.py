@@ -96,7 +96,10 @@ def verify(
         named = (path / GENAI_CONFIG if reference and path.is_dir() else path for path in paths)
         others = [path for path in named if not path.is_file()]
         if others:
-            problems = [Problem(message=f"{path}: no such file; pass the path of an ONNX file") for path in others]
+            problems = [
+                Problem(message=f"{path}: no such file; pass the path of an ONNX file")
+                for path in others
+            ]
             raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
     environment = make_worker_environment(os.environ)
     if entry is not None:
