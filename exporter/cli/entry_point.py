@@ -65,7 +65,6 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "explain": "plugins.explain:explain",
         "show": "plugins.show.command:show",
         "repro": "plugins.repro.command:repro",
-        "ops": "plugins.ops.command:ops",
     },
 }
 _BUILT_IN = {
@@ -75,6 +74,7 @@ _BUILT_IN = {
 _REMOVED = {
     "environments": "docs/devices.md has the tables of environments and devices",
     "expectations": "`exporter gate` prints the line of `expect` for each failure",
+    "ops": "`exporter export CELL` lists each operator that the exporter of a red cell lacks",
 }
 
 #: The next step after a command by its exit code. Other commands print a document or their own.

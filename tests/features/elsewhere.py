@@ -338,7 +338,7 @@ AROUND = (
         name="operators that cannot be converted",
         api="utils.unconvertible_ops",
         torch="1.10+",
-        instead="`exporter ops MODEL` lists them all, for both exporters; so does a record.",
+        instead="A red cell lists them all; reports/OPERATORS.md has those of ATen.",
     ),
     Elsewhere(
         name="exceptions",

@@ -51,8 +51,7 @@ OPERATORS = (
                 == [("prims.bessel_j0.default", 2, 1), ("aten.special_airy_ai.default", 1, 1)]
             ),
         },
-        note="`exporter ops net` lists them without an export; reports/OPERATORS.md has the "
-        "measured support of all ATen operators.",
+        note="reports/OPERATORS.md has the measured support of all ATen operators.",
     ),
     Feature(
         name="an operator that dynamo takes apart",
@@ -131,6 +130,6 @@ RUNTIMES = (
 
 SECTION = Section(
     name="Operators and runtimes",
-    text="`exporter ops MODEL` lists missing operators; `devices` names the runtimes.",
+    text="A red cell lists missing operators; `devices` names the runtimes.",
     rows=(*OPERATORS, *RUNTIMES),
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import onnx_ir as ir
@@ -87,15 +86,6 @@ def find_missing_operators(message: str, context: ExportContext) -> tuple[Missin
         uses = []
     if operator not in {name for name, _ in uses}:
         uses.append((operator, ""))
-    return _group_uses(uses)
-
-
-def group_missing_nodes(nodes: Iterable[torch.fx.Node], root: Path) -> tuple[MissingOperator, ...]:
-    """Return the operators of untranslated nodes, with counts and lines."""
-    return _group_uses(_list_uses(nodes, root))
-
-
-def _group_uses(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
     lines: dict[str, list[str]] = {}
     for operator, line in uses:
         lines.setdefault(operator, []).append(line)
@@ -110,11 +100,6 @@ def _group_uses(uses: Iterable[tuple[str, str]]) -> tuple[MissingOperator, ...]:
     return tuple(sorted(operators, key=lambda item: (-item.count, item.operator)))
 
 
-def _list_uses(nodes: Iterable[torch.fx.Node], root: Path) -> Iterator[tuple[str, str]]:
-    for node in nodes:
-        yield str(node.target), find_node_line(node, root)
-
-
 def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
     """Yield the operators without a translation in the decomposed program."""
     if context.program is None or not is_enabled("operators"):
@@ -127,7 +112,7 @@ def _find_uses_in_program(context: ExportContext) -> Iterator[tuple[str, str]]:
             nodes = find_untranslated_nodes(context.program, opset, custom)
     except Exception:  # the export itself reports the error; this only adds operators
         return
-    yield from _list_uses(nodes, context.root)
+    yield from ((str(node.target), find_node_line(node, context.root)) for node in nodes)
 
 
 def _find_uses_in_trace(context: ExportContext, rejected: str) -> Iterator[tuple[str, str]]:
