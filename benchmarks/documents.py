@@ -12,7 +12,7 @@ from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
-from exporter.manifest.resolved import keys, model
+from exporter.manifest.resolved import keys, model, policy
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import ModelEntry
 from exporter.manifest.schema.json_schema import (
@@ -124,10 +124,11 @@ _SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[tool.exporter.toolchains.NAME]", settings.ToolchainTable),
     ("[tool.exporter.engine]", settings.EngineKeys),
     ("[tool.exporter.gate]", settings.GateTable),
+    ("limits", policy.GateLimits),
     ("[tool.exporter.evidence]", settings.EvidenceTable),
 )
-#: The values that all findings of the gate have; its section explains them.
-_POLICY = ["block", "warn", "ignore"]
+#: The title of the section with the names of findings.
+_FINDINGS = "Findings of the gate"
 _TYPES = {
     "array": "list",
     "boolean": "boolean",
@@ -153,7 +154,18 @@ def format_reference(*, common: bool = True) -> str:
             ]
         )
     )
-    return (_INTRODUCTION if common else _OTHER_KEYS) + "".join(sections)
+    pages = (_INTRODUCTION, "") if common else (_OTHER_KEYS, _format_findings())
+    return "".join((pages[0], *sections, pages[1]))
+
+
+def _format_findings() -> str:
+    texts = read_field_texts(policy)[policy.FindingKind.__name__]
+    lines = ["", f"## {_FINDINGS}", "", "| name | default | meaning |", "|---|---|---|"]
+    lines += [
+        f"| `{kind.key}` | `{kind.default_action}` | {texts[kind.name]} |"
+        for kind in policy.FindingKind
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _is_common(table: type[Table], key: str) -> bool:
@@ -194,8 +206,8 @@ def _get_owner(table: type[Table], key: str) -> type | None:
 
 def _format_type(node: Any, common: bool) -> str:
     match node:
-        case {"enum": values} if values == _POLICY:
-            return "policy"
+        case {"enum": values} if values == [*policy.FINDINGS]:
+            return f"[names](#{_get_anchor(_FINDINGS)})"
         case {"enum": values}:
             return join_words((f'`"{value}"`' for value in values), "or")
         case {"anyOf": members} | {"oneOf": members}:

@@ -20,12 +20,11 @@ from exporter.gate.contract_changes import DEFINING_KEYS, ContractHashes, descri
 from exporter.gate.finding import (
     CAUSED_KINDS,
     Cause,
-    FindingKind,
     GateFinding,
     find_cause,
     read_change,
 )
-from exporter.manifest import Manifest, ModelSpec, load_project, load_settings
+from exporter.manifest import FindingKind, Manifest, ModelSpec, load_project, load_settings
 from exporter.manifest.loader import list_manifests
 from exporter.manifest.syntax.python_source import find_module_file, hash_code
 from exporter.manifest.syntax.table import list_functions
@@ -327,7 +326,7 @@ def _read_state(checkout: Checkout, root: Path) -> baseline_comparison.ProjectSt
     revision without manifests, such as that of the first pull request, promises nothing.
     """
     try:
-        project = load_settings(checkout.root)
+        project = load_settings(checkout.root, is_revision=True)
         is_empty = not checkout.omitted and not list_manifests(checkout.root / project.manifests)
         manifest = (
             Manifest(project=project, models=())

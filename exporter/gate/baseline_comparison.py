@@ -6,7 +6,7 @@ because an unrecorded fix can be lost again without notice.
 
 A branch must not be able to weaken its own gate. Baseline and policy are therefore those of the
 revision, and a weaker contract is a finding. An improvement is no finding if the branch's baseline
-accepts it. For other findings that depends on `accepted_here` of the revision's policy, and the
+accepts it. For other findings that depends on `accepted_here` in the revision's policy, and the
 baseline must contain a reason.
 """
 
@@ -29,10 +29,9 @@ from exporter.gate.finding import (
     ACCEPTED_HERE,
     NO_RESULT,
     NOT_ACCEPTED,
-    FindingKind,
     GateFinding,
 )
-from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy, Manifest
+from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GateLimits, GatePolicy, Manifest
 from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
     AcceptedModel,
@@ -53,7 +52,7 @@ _WORKING = (Status.PASS, Status.XPASS)
 
 
 def find_drift(
-    before: CellOutcome, after: CellOutcome, policy: GatePolicy
+    before: CellOutcome, after: CellOutcome, limits: GateLimits
 ) -> Iterator[GateFinding]:
     """Yield each figure of the file that is worse than the accepted one."""
     old, new = before.figures, after.figures
@@ -69,18 +68,18 @@ def find_drift(
         old.error is not None
         and new.error is not None
         and new.is_short >= old.is_short  # the full proof has more samples
-        and new.error > max(old.error * policy.error_factor, policy.error_floor)
+        and new.error > max(old.error * limits.error_factor, limits.error_floor)
     ):
         texts = [f"{figures.error:g} of the tolerance" for figures in (old, new)]
         yield build(FindingKind.ERROR_GROWN, *texts)
-    if new.bytes > old.bytes * (1 + policy.file_growth) and new.bytes > old.bytes + _FILE_SLACK:
+    if new.bytes > old.bytes * (1 + limits.file_growth) and new.bytes > old.bytes + _FILE_SLACK:
         yield build(FindingKind.FILE_GROWN, *(f"{each.bytes:,} bytes" for each in (old, new)))
-    if new.nodes > old.nodes * (1 + policy.node_growth):
+    if new.nodes > old.nodes * (1 + limits.node_growth):
         yield build(FindingKind.NODES_GROWN, *(f"{each.nodes} nodes" for each in (old, new)))
     for kind, ratio, grown, factor, unit in (
-        (FindingKind.LATENCY_GROWN, old.latency, new.latency, policy.latency_factor, _RUN),
-        (FindingKind.LOAD_GROWN, old.load, new.load, policy.load_factor, _LOAD),
-        (FindingKind.MEMORY_GROWN, old.memory, new.memory, policy.memory_factor, _FILE),
+        (FindingKind.LATENCY_GROWN, old.latency, new.latency, limits.latency_factor, _RUN),
+        (FindingKind.LOAD_GROWN, old.load, new.load, limits.load_factor, _LOAD),
+        (FindingKind.MEMORY_GROWN, old.memory, new.memory, limits.memory_factor, _FILE),
     ):
         if ratio and grown and grown > ratio * factor:
             yield build(kind, f"{ratio:g} {unit}", f"{grown:g} {unit}")
@@ -93,7 +92,7 @@ def find_drift(
         yield build(FindingKind.FLOOR_RAISED, format_release(first), text)
 
 
-def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> bool:
+def has_same_figures(before: CellOutcome, after: CellOutcome, limits: GateLimits) -> bool:
     """Return whether neither outcome is drift in comparison with the other."""
     old, new = before.figures, after.figures
     if (old is None) is not (new is None):
@@ -101,7 +100,7 @@ def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy
     # An older version did not store it.
     if old and new and old.largest_error is None and new.largest_error is not None:
         return False
-    drift = (*find_drift(before, after, policy), *find_drift(after, before, policy))
+    drift = (*find_drift(before, after, limits), *find_drift(after, before, limits))
     return not drift
 
 
@@ -247,7 +246,7 @@ def _compare(baseline: Baseline, current: _CurrentResults, gate: Gate) -> tuple[
     )
     findings += find_state_changes(baseline, current.states, current.promised, gate)
     judged = (
-        replace(each, action=each.kind.find_action(policies[each.cell.model])) for each in findings
+        replace(each, action=policies[each.cell.model].find_action(each.kind)) for each in findings
     )
     return tuple(
         sorted((each for each in judged if each.action != "ignore"), key=lambda each: each.sort_key)
@@ -285,7 +284,7 @@ def _compare_cell(
         )
     # Figures are comparable only if the verdict is the same.
     if before and kind in (None, FindingKind.REROUTED):
-        yield from find_drift(before, after, policy)
+        yield from find_drift(before, after, policy.limits)
 
 
 def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: FindingKind) -> str:
@@ -406,7 +405,7 @@ def accept_all(
         is_unchanged = (
             old is not None
             and strip_figures(old) == strip_figures(after)
-            and has_same_figures(old, after, policies[cell.model])
+            and has_same_figures(old, after, policies[cell.model].limits)
         )
         outcomes.append(old if old is not None and is_unchanged else after)
     return build_baseline(outcomes, states.__getitem__)
@@ -502,7 +501,7 @@ def _find_unread_entries(
         if cell.model in known or cell not in promised:
             continue
         policy = revision.manifest.project.gate.find_policy(cell.model)
-        action = FindingKind.RELAXED.find_action(policy)
+        action = policy.find_action(FindingKind.RELAXED)
         if action != "ignore":
             yield GateFinding(
                 kind=FindingKind.RELAXED,
@@ -555,7 +554,8 @@ def _apply_acceptance(
     if not reason:
         return finding
     message = f"{ACCEPTED_HERE}{reason}" + (f" ({finding.message})" if finding.message else "")
-    match manifest.project.gate.find_policy(finding.cell.model).accepted_here:
+    policy = manifest.project.gate.find_policy(finding.cell.model)
+    match policy.find_action(FindingKind.ACCEPTED_HERE):
         case "block":
             return replace(finding, message=message)
         case "warn":

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from exporter.core.errors import Location
 from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE
-from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
+from exporter.gate.finding import GateFinding, PolicySetting
 from exporter.manifest import (
     Action,
     Axis,
@@ -26,6 +26,7 @@ from exporter.manifest import (
     Component,
     Device,
     Dim,
+    FindingKind,
     Gate,
     GatePolicy,
     Input,
@@ -60,7 +61,7 @@ _EXCLUDED_PARTS: dict[str, Any] = {
     "skip": {"__all__": {"reason"}},
     "overrides": {"__all__": {"exporter", "capture"}},
 }
-_SEVERITY = {"ignore": 0, "warn": 1, "block": 2}
+_SEVERITY: Mapping[Action, int] = {"ignore": 0, "warn": 1, "block": 2}
 _MESSAGES = {
     FindingKind.RELAXED: "promises less than the accepted state",
     FindingKind.CONTRACT: "differs from the accepted state; `exporter baseline` accepts it",
@@ -121,7 +122,7 @@ def _make_finding(
         before=change[0],
         after=change[1],
         message=_MESSAGES[kind],
-        action=kind.find_action(policy),
+        action=policy.find_action(kind),
     )
 
 
@@ -257,7 +258,7 @@ def find_state_changes(
     for model, old in before.models.items():
         policy = gate.find_policy(model)
         changes = list(_compare_states(old, after[model])) if model in after else []
-        changes = [each for each in changes if each[0].find_action(policy) != "ignore"]
+        changes = [each for each in changes if policy.find_action(each[0]) != "ignore"]
         for cell in (each.cell for each in old.cells if each.cell in cells):
             for kind, key, change in changes:
                 if not key.startswith(_DEVICE) or key == f"{_DEVICE}{cell.device}":
@@ -446,7 +447,7 @@ def _format_value(value: object) -> str:
 
 
 def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFinding]:
-    """Yield one finding for each weaker key of the gate's policy and its line.
+    """Yield one finding for each weaker setting of the gate's policy and its line.
 
     A cell that is no longer promised has a finding of its own.
     """
@@ -457,14 +458,23 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
         if new is None or new.problems:
             continue
         policy, new_policy = (each.project.gate.find_policy(old.id) for each in (before, after))
-        action = FindingKind.RELAXED.find_action(policy)
+        action = policy.find_action(FindingKind.RELAXED)
         promised = {*list_cells(new)}
-        for key in GatePolicy.model_fields:
-            first, second = getattr(policy, key), getattr(new_policy, key)
-            is_threshold = isinstance(first, float)
-            if not (second > first if is_threshold else _SEVERITY[second] < _SEVERITY[first]):
-                continue
-            change = (f"gate.{key} = {first}", f"gate.{key} = {second}")
+        actions = {
+            kind: (policy.find_action(kind), new_policy.find_action(kind)) for kind in FindingKind
+        }
+        changes = [
+            (kind.key, (f'gate.{first} = ["{kind.key}"]', f'gate.{second} = ["{kind.key}"]'))
+            for kind, (first, second) in actions.items()
+            if _SEVERITY[second] < _SEVERITY[first]
+        ]
+        limits, new_limits = policy.limits.model_dump(), new_policy.limits.model_dump()
+        changes += [
+            (key, (f"gate.limits.{key} = {limit}", f"gate.limits.{key} = {new_limits[key]}"))
+            for key, limit in limits.items()
+            if new_limits[key] > limit
+        ]
+        for key, change in changes:
             line = after.project.gate.find_line(old.id, key)
             edits.setdefault((change, Location(file=SETTINGS_FILE, line=line)), []).extend(
                 (action, cell) for cell in list_cells(old) if cell in promised

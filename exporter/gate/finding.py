@@ -6,10 +6,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from exporter.core.errors import Location
-from exporter.manifest import Action, GatePolicy, Manifest
+from exporter.manifest import Action, FindingKind, Manifest
 from exporter.records.record import CellId, Record
 
 _HUNK = re.compile(r"^@@ -\S+ \+(?P<start>\d+)\S* @@ ?(?P<context>.*)$")
@@ -157,67 +156,6 @@ NOT_ACCEPTED = "not in the baseline"
 NO_RESULT = "no result"
 
 
-class FindingKind(StrEnum):
-    """The ways in which a cell differs from its accepted outcome; the worst first."""
-
-    NEWLY_RED = "newly red"
-    EXPIRED = "expectation expired"
-    """The failure was foreseen, and the expectation has expired."""
-    MISSING = "missing"
-    """Promised, but without a result."""
-    REMOVED = "promise removed"
-    """Accepted, but no manifest contains the cell any more."""
-    RELAXED = "contract relaxed"
-    """The manifests promise less than those of the revision."""
-    REDEFINED = "model redefined"
-    """The manifests define another model, export or data than those of the revision."""
-    CONTRACT = "contract changed"
-    """The entry differs from the accepted one, or other weights are loaded or drawn."""
-    WORSE = "worse failure"
-    """Red before and now: at an earlier stage, a crash instead of a failure, or more checks."""
-    FLAKY = "flaky"
-    """Two runs with the same inputs had different verdicts."""
-    XPASS = "passes unexpectedly"
-    """The manifest still expects a failure."""
-    NEWLY_UNAVAILABLE = "newly unavailable"
-    EVIDENCE = "evidence missing"
-    """A measurement of another machine is red, missing, stale or too old."""
-    NEWLY_SKIPPED = "newly skipped"
-    NEWLY_EXPECTED = "newly expected to fail"
-    """`xfail` now, but not before."""
-    NEW_RED = "new cell, red"
-    CHANGED = "failure changed"
-    """Different checks or another kind of failure, neither better nor worse."""
-    BETTER = "further than before"
-    """Red before and now: at a later stage, a failure instead of a crash, or fewer checks."""
-    REROUTED = "another exporter"
-    """A different exporter or a different capture."""
-    ERROR_GROWN = "error grown"
-    FILE_GROWN = "file grown"
-    NODES_GROWN = "nodes grown"
-    LATENCY_GROWN = "latency grown"
-    """The latency of the file, as a multiple of PyTorch's in the same run, has grown."""
-    LOAD_GROWN = "load time grown"
-    """The load time, as a multiple of that of a file with one node, has grown."""
-    MEMORY_GROWN = "memory grown"
-    """The peak memory, as a multiple of the size of the file, has grown."""
-    NEW_DOMAIN = "new domain"
-    FLOOR_RAISED = "needs a newer ONNX Runtime"
-    LOWEST_RAISED = "lowest opset raised"
-    FIXED = "fixed"
-    NEW_GREEN = "new cell, green"
-
-    @property
-    def key(self) -> str:
-        """The key of this kind in `[tool.exporter.gate]`."""
-        return self.name.lower()
-
-    def find_action(self, policy: GatePolicy) -> Action:
-        """Return the action that the policy defines for this kind."""
-        action: Action = getattr(policy, self.key)
-        return action
-
-
 #: Kinds with figures that differ from run to run.
 MEASURED_KINDS = frozenset(
     {FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN, FindingKind.MEMORY_GROWN}
@@ -246,15 +184,15 @@ PROMISE_KINDS = frozenset(
     }
 )
 #: The first words of the message of a finding that the branch's own baseline accepts.
-ACCEPTED_HERE = "accepted here: "
+ACCEPTED_HERE = f"{FindingKind.ACCEPTED_HERE}: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySetting:
-    """A key of the gate's policy that a branch makes less strict."""
+    """A setting of the gate's policy that a branch makes less strict."""
 
     location: Location
-    """The key in pyproject.toml, or its table if the branch removed the key."""
+    """Its line in pyproject.toml, or that of its table if the branch removed it."""
     cells: tuple[CellId, ...]
     """The cells for which the policy is less strict."""
 

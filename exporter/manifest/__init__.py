@@ -32,15 +32,19 @@ from exporter.manifest.resolved.model import (
     Tolerance,
     select_bound,
 )
-from exporter.manifest.resolved.project import (
+from exporter.manifest.resolved.policy import (
     DEFAULT_GATE,
     Action,
+    FindingKind,
+    Gate,
+    GateLimits,
+    GatePolicy,
+    ModelPolicy,
+)
+from exporter.manifest.resolved.project import (
     Device,
     EngineSettings,
-    Gate,
-    GatePolicy,
     Manifest,
-    ModelPolicy,
     Project,
     RuntimeEnvironment,
     Toolchain,
@@ -65,7 +69,9 @@ __all__ = [
     "Expectation",
     "FilePass",
     "Fill",
+    "FindingKind",
     "Gate",
+    "GateLimits",
     "GatePolicy",
     "Input",
     "InputsFrom",

@@ -347,14 +347,16 @@ def load_project(
     return load_layers(root, fallback_root, keep_invalid=keep_invalid).manifest
 
 
-def load_settings(root: Path) -> Project:
-    """Return the settings of a project without its manifests.
+def load_settings(root: Path, *, is_revision: bool = False) -> Project:
+    """Return the settings of a project without its manifests; see `load_layers`.
 
     Raises:
         ExporterError: MANIFEST, with every problem of `[tool.exporter]`.
     """
     report = ProblemCollector()
-    project = project_settings.read_project(root.absolute(), report).project
+    project = project_settings.read_project(
+        root.absolute(), report, is_revision=is_revision
+    ).project
     if report:
         raise ExporterError(ExitCode.MANIFEST, report.list_problems())
     return project
@@ -371,7 +373,7 @@ def load_layers(
 
     Args:
         root: The project's root; paths in messages are relative to it.
-        fallback_root: A second folder for the files of entries that `root` lacks.
+        fallback_root: The work tree if `root` is a revision, for the files that it lacks.
         keep_invalid: Return an invalid entry as a model with `problems`, and the problems of files
             in `Manifest.problems`, instead of an error.
         manifests: Another folder than that of the settings, for entries that are not written yet.
@@ -382,7 +384,7 @@ def load_layers(
     """
     root = root.absolute()
     report, settings_report = ProblemCollector(), ProblemCollector()
-    settings = project_settings.read_project(root, settings_report)
+    settings = project_settings.read_project(root, settings_report, is_revision=bool(fallback_root))
     graph = InheritanceGraph()
     folder = manifests or settings.project.manifests
     files = tuple(_read_manifests(root, folder, report))

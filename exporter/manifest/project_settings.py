@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import chain
@@ -18,12 +18,19 @@ from exporter.core.known_names import PLUGIN, RUNTIMES, Release
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
 from exporter.manifest.resolved.keys import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
+from exporter.manifest.resolved.policy import (
+    ACTIONS,
+    FINDINGS,
+    Action,
+    FindingKind,
+    Gate,
+    GateLimits,
+    GatePolicy,
+    ModelPolicy,
+)
 from exporter.manifest.resolved.project import (
     Device,
     EngineSettings,
-    Gate,
-    GatePolicy,
-    ModelPolicy,
     Project,
     RuntimeEnvironment,
     Toolchain,
@@ -31,7 +38,7 @@ from exporter.manifest.resolved.project import (
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import ID_PATTERN, Settings
-from exporter.manifest.schema.settings import DeviceTable, ProjectTable
+from exporter.manifest.schema.settings import DeviceTable, GateTable, ModelGateTable, ProjectTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import (
@@ -262,8 +269,10 @@ class ProjectSettings:
     file: TomlFile | None = None
 
 
-def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
-    """Read the settings of the project at `root`."""
+def read_project(
+    root: Path, report: ProblemCollector, *, is_revision: bool = False
+) -> ProjectSettings:
+    """Read the settings of the project at `root`; a revision may have keys of earlier versions."""
     file = (
         read_toml(root / SETTINGS_FILE, SETTINGS_FILE) if (root / SETTINGS_FILE).exists() else None
     )
@@ -278,13 +287,15 @@ def read_project(root: Path, report: ProblemCollector) -> ProjectSettings:
     if not isinstance(file, TomlFile) or table is None:
         project = _build_project(root, ProjectTable(), BUILT_IN_DEVICES)
         return ProjectSettings(project=project, layer=None)
-    settings, removed = validate(ProjectTable, file, _PATH, report)
+    current = _replace_old_keys(file, report, is_revision=is_revision)
+    settings, removed = validate(ProjectTable, current, _PATH, report)
     source = _SettingsFile(file, settings, report)
     environments = _resolve_environments(source)
     devices = _resolve_devices(source, environments, root)
     declared = table.get("toolchains")
     toolchains = _resolve_toolchains(source, declared if isinstance(declared, dict) else ())
     _check_folders(source)
+    _check_findings(source)
     engine = settings.engine
     if engine.scheduler and engine.cluster:
         message = "`scheduler` selects another cluster; remove one of the two"
@@ -333,16 +344,6 @@ def _build_project(
 ) -> Project:
     metadata = file.table.get("project") if file else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    gate_table = table.gate
-    policy = {
-        key: value
-        for key, value in gate_table.list_explicit().items()
-        if key in GatePolicy.model_fields
-    }
-    policies = tuple(
-        ModelPolicy(models=name, values=each.list_explicit())
-        for name, each in gate_table.models.items()
-    )
     return Project.from_fields(
         table,
         root=str(root),
@@ -361,8 +362,95 @@ def _build_project(
         ),
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
-        gate=Gate(policy=GatePolicy(**policy), models=policies, lines=_list_lines(file, "gate")),
+        gate=_resolve_gate(table.gate, file),
     )
+
+
+def _resolve_gate(table: GateTable, file: TomlFile | None) -> Gate:
+    policy = GatePolicy(actions=_read_actions(table), limits=table.limits)
+    policies = tuple(
+        ModelPolicy(models=name, actions=_read_actions(each), limits=each.limits.list_explicit())
+        for name, each in table.models.items()
+    )
+    places: dict[tuple[str, ...], KeyPath] = {("",): ()}
+    for start, each in _list_gate_tables(table):
+        places |= {(*start, name): (*start, *path) for path, name in _list_findings(each)}
+        places |= {(*start, key): (*start, "limits", key) for key in GateLimits.model_fields}
+    known = file.lines if file else {}
+    lines = {
+        ".".join(names): known[key_path]
+        for names, path in places.items()
+        if (key_path := (*_PATH, "gate", *path)) in known
+    }
+    return Gate(policy=policy, models=policies, lines=lines)
+
+
+def _list_gate_tables(table: GateTable) -> Iterator[tuple[tuple[str, ...], ModelGateTable]]:
+    yield (), table
+    yield from ((("models", name), each) for name, each in table.models.items())
+
+
+def _list_findings(table: ModelGateTable) -> Iterator[tuple[tuple[Action, int], str]]:
+    """Yield the list and the index of each finding that a table names."""
+    for action in ACTIONS:
+        yield from (((action, index), name) for index, name in enumerate(getattr(table, action)))
+
+
+def _read_actions(table: ModelGateTable) -> dict[FindingKind, Action]:
+    return {FINDINGS[name]: action for (action, _), name in _list_findings(table)}
+
+
+def _check_findings(source: _SettingsFile) -> None:
+    """Report findings that one table names twice."""
+    for start, table in _list_gate_tables(source.table.gate):
+        known: dict[str, Action] = {}
+        for (action, index), name in _list_findings(table):
+            if name in known:
+                message = f"{quote(name)} is also in `{known[name]}`; remove one of the two"
+                source.add_problem(("gate", *start, action, index), message)
+            known.setdefault(name, action)
+
+
+def _replace_old_keys(file: TomlFile, report: ProblemCollector, *, is_revision: bool) -> TomlFile:
+    """Return the file with lists of findings in place of one key for each finding.
+
+    A revision may have these keys of earlier versions. In the project, each is a problem.
+    """
+
+    def convert(path: KeyPath, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        new = {key: each for key, each in table.items() if key not in _OLD_KEYS}
+        replaced = {key: "" for key in table if key in _OLD_KEYS}
+        for action in ACTIONS:
+            names = [key for key in FINDINGS if table.get(key) == action]
+            if names and isinstance(new.setdefault(action, []), list):
+                new[action] = [*new[action], *names]
+                items = ", ".join(map(format_value, new[action]))
+                replaced |= dict.fromkeys(names, f"{action} = [{items}]")
+        limits = {key: table[key] for key in GateLimits.model_fields if key in table}
+        if limits and isinstance(new.setdefault("limits", {}), dict):
+            new["limits"] = {**new["limits"], **limits}
+            pairs = (f"{key} = {format_value(each)}" for key, each in new["limits"].items())
+            replaced |= dict.fromkeys(limits, f"limits = {{ {', '.join(pairs)} }}")
+        for key, line in replaced.items():
+            if not (line and is_revision):
+                fix = f"write `{line}`" if line else f'add "{key}" to {_LISTS}'
+                report.add(file.build_problem((*path, key), f"is no key of this version; {fix}"))
+        return new
+
+    settings, path = file.table["tool"]["exporter"], (*_PATH, "gate")
+    gate = convert(path, settings.get("gate"))
+    if not isinstance(gate, dict):
+        return file
+    if isinstance(models := gate.get("models"), dict):
+        path = (*path, "models")
+        gate["models"] = {name: convert((*path, name), each) for name, each in models.items()}
+    return replace(file, table={"tool": {"exporter": {**settings, "gate": gate}}})
+
+
+_LISTS = join_words((f"`{action}`" for action in ACTIONS), "or")
+_OLD_KEYS = {*FINDINGS, *GateLimits.model_fields}
 
 
 def _list_lines(file: TomlFile | None, key: str) -> dict[str, int]:

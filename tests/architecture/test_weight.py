@@ -9,11 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 60_370,
-    "lines of tests": 73_746,
-    "files": 260,
-    "packages": 49,
-    "modules below 60 lines": 11,
+    "lines of the package": 60_187,
+    "lines of tests": 73_565,
+    "files": 257,
+    "packages": 48,
+    "modules below 60 lines": 10,
     "lines of imports in 1,000 lines": 77,
     "private functions called once, in 1,000 functions": 177,
 }

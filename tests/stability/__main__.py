@@ -54,7 +54,7 @@ manifests = "manifests"
 store = "store"
 
 [tool.exporter.gate]
-newly_skipped = "block"
+block = ["newly_skipped"]
 """
 
 

@@ -31,7 +31,7 @@ from exporter.cli import entry_point
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import COMMAND_GROUP, RUNTIME_GROUP
 from exporter.core.known_names import CHECKS, FAILURE_CODES, RUNTIMES
-from exporter.gate.finding import FindingKind
+from exporter.manifest import FindingKind
 from exporter.manifest.schema.json_schema import build_schema, build_table_schema
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.plugins.report_files import GROUP as REPORT_GROUP

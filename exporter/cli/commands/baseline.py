@@ -15,7 +15,7 @@ from exporter.cli.output.tables import print_result_notes, require_readable_file
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
 from exporter.core.text import pluralize
-from exporter.manifest import load_project
+from exporter.manifest import FindingKind, load_project
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning.plan import pattern_matches
 from exporter.records.baseline import FOLDER
@@ -24,8 +24,8 @@ from exporter.report.rows.gate_rows import build_finding_rows, group_findings
 
 #: Whose decision a loss is.
 _DECISION = (
-    'in a pull request, a loss blocks also if it is accepted here (accepted_here = "block"): a '
-    'maintainer merges over the check, or sets accepted_here = "warn" on the target branch'
+    "in a pull request, a loss blocks also if it is accepted here: a maintainer merges over the "
+    'check, or sets `warn = ["accepted_here"]` in [tool.exporter.gate] of the target branch'
 )
 #: The first letters of the answers in a review.
 _ANSWERS = click.Choice(["a", "r", "s", "q"])
@@ -78,9 +78,10 @@ def update(context: click.Context, cells: tuple[str, ...], reason: str, root: Pa
     show_findings(rows=build_finding_rows(accepted))
     accept(acceptance, selected, reason)
     _print_accepted(acceptance, selected)
-    policies = acceptance.manifest.project.gate
-    losses = (each for each in accepted if each.is_blocking and not each.is_improvement)
-    if any(policies.find_policy(each.cell.model).accepted_here == "block" for each in losses):
+    gate = acceptance.manifest.project.gate
+    losses = [each for each in accepted if each.is_blocking and not each.is_improvement]
+    policies = [gate.find_policy(model) for model in {each.cell.model for each in losses}]
+    if any(each.find_action(FindingKind.ACCEPTED_HERE) == "block" for each in policies):
         print_line(_DECISION)
     return ExitCode.OK
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
-from exporter.manifest.resolved import call, keys, model, project
+from exporter.manifest.resolved import call, keys, model, policy
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import Document
 from exporter.manifest.syntax.table import Table
@@ -25,7 +25,7 @@ def build_schema() -> dict[str, Any]:
 
 def build_table_schema(table: type[Table]) -> dict[str, Any]:
     root: dict[str, Any] = _simplify(table.model_json_schema())
-    modules = (call, keys, model, tables, entry, project, settings)
+    modules = (call, keys, model, tables, entry, policy, settings)
     texts = read_field_texts(*modules)
     for name, node in {**root.get("$defs", {}), table.__name__: root}.items():
         properties = node.get("properties", {})
@@ -40,7 +40,7 @@ def format_schema() -> str:
 
 
 def read_field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
-    """Return the docstring under each field, by class and field.
+    """Return the docstring under each field or member, by class and name.
 
     pydantic would read them each time that the tool starts. A module with a class must precede
     the modules with its subclasses.
@@ -56,7 +56,8 @@ def read_field_texts(*modules: ModuleType) -> dict[str, dict[str, str]]:
             for statement in pairwise(node.body):
                 match statement:
                     case (
-                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.AnnAssign(target=ast.Name(id=name))
+                        | ast.Assign(targets=[ast.Name(id=name)]),
                         ast.Expr(value=ast.Constant(value=str() as text)),
                     ):
                         texts[name] = " ".join(text.split())

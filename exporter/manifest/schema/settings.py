@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items
 from exporter.manifest.resolved.keys import (
     Age,
@@ -14,10 +15,11 @@ from exporter.manifest.resolved.keys import (
     OptionValue,
     ProjectKeys,
 )
-from exporter.manifest.resolved.project import GatePolicy
+from exporter.manifest.resolved.policy import FINDINGS, GateLimits
 from exporter.manifest.schema.tables import ToleranceTable
 from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.table import Table
+from exporter.manifest.syntax.values import quote
 
 
 class DeviceTable(DeviceKeys):
@@ -59,16 +61,37 @@ class ToolchainTable(Table):
     dependencies replace those of the current environment."""
 
 
-class ModelGateTable(GatePolicy, Table):
+def _check_finding(name: str) -> str:
+    if name in FINDINGS:
+        return name
+    hint = suggest_nearest(name, FINDINGS) or "; docs/manifest-keys.md lists them"
+    raise ValueError(f"no finding has the name {quote(name)}{hint}")
+
+
+_FindingName = Annotated[
+    str, AfterValidator(_check_finding), WithJsonSchema({"type": "string", "enum": [*FINDINGS]})
+]
+
+
+class ModelGateTable(Table):
     """Other policies for some models: `[tool.exporter.gate.models.NAME]`."""
 
+    block: Items[_FindingName] = ()
+    """The findings that block a merge."""
+    warn: Items[_FindingName] = ()
+    """The findings that print a warning."""
+    ignore: Items[_FindingName] = ()
+    """The findings that are not reported."""
+    limits: GateLimits = Field(default_factory=GateLimits)
+    """The limits of drift: `{ error_factor = 10 }`."""
 
-class GateTable(GatePolicy, Table):
-    """The gate's policy: `"block"` fails, `"warn"` prints a warning, `"ignore"` hides it."""
+
+class GateTable(ModelGateTable):
+    """The gate's policy. A finding that is in no list has its default."""
 
     models: dict[str, ModelGateTable] = Field(default_factory=dict)
     """Other policies for some models, with the keys above: `[tool.exporter.gate.models.NAME]`, with
-    an ID or a pattern such as `"resnet*"`. Keys that are not set keep the general policy. If two
+    an ID or a pattern such as `"resnet*"`. What it does not name keeps the general policy. If two
     match a model, the later one wins."""
 
 

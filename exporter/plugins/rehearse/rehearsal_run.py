@@ -16,8 +16,7 @@ from exporter.environments import (
     install_environment,
     list_releases,
 )
-from exporter.gate.finding import FindingKind
-from exporter.manifest import Manifest, Project
+from exporter.manifest import FindingKind, Manifest, Project
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.values import (
     check_version_range,

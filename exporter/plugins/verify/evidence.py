@@ -19,8 +19,8 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
 from exporter.core.text import format_two_digits, join_lines, truncate
 from exporter.core.toml_table import SETTINGS_FILE
-from exporter.gate.finding import FindingKind, GateFinding, PolicySetting
-from exporter.manifest import Manifest, Project
+from exporter.gate.finding import GateFinding, PolicySetting
+from exporter.manifest import FindingKind, Manifest, Project
 from exporter.planning.plan import list_all_cells
 from exporter.plugins.verify.client import FolderVerdict, VerdictTime, VerifyReport, hash_settings
 from exporter.records.baseline import CellText
@@ -264,7 +264,7 @@ def find_evidence_findings(
             continue
         limit = ages.get(cell.device.base)
         after = _judge(row, limit, files, project, now)
-        action = FindingKind.EVIDENCE.find_action(gate.find_policy(cell.model))
+        action = gate.find_policy(cell.model).find_action(FindingKind.EVIDENCE)
         if after and action != "ignore":
             yield GateFinding(
                 kind=FindingKind.EVIDENCE,
@@ -284,7 +284,7 @@ def find_evidence_findings(
                 cell=affected[0],
                 before=f"evidence.{name} = {age / _DAY:g} days",
                 after=f"evidence.{name} = {f'{new / _DAY:g} days' if new else 'not required'}",
-                action=FindingKind.RELAXED.find_action(gate.find_policy(affected[0].model)),
+                action=gate.find_policy(affected[0].model).find_action(FindingKind.RELAXED),
                 setting=PolicySetting(location=Location(file=SETTINGS_FILE), cells=affected),
             )
 

@@ -21,10 +21,9 @@ from exporter.gate.finding import (
     NOT_ACCEPTED,
     PROMISE_KINDS,
     Cause,
-    FindingKind,
     GateFinding,
 )
-from exporter.manifest import Gate, Manifest, Project
+from exporter.manifest import FindingKind, Gate, Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
 from exporter.records.record import CellId, Record
@@ -325,10 +324,10 @@ def _find_decision(findings: Sequence[GateFinding], context: GateContext) -> str
     if first.setting:
         return "restore the setting, or change it in a branch of its current"
     policy = (context.gate or context.manifest.project.gate).find_policy(first.cell.model)
-    if context.revision and policy.accepted_here == "block":
+    if context.revision and policy.find_action(FindingKind.ACCEPTED_HERE) == "block":
         return (
             "fix or revert it; only a maintainer can merge over the check, because the policy of "
-            f'{context.revision.split()[0]} lets no branch accept a loss (accepted_here = "block")'
+            f"{context.revision.split()[0]} lets no branch accept a loss (accepted_here blocks)"
         )
     return f"fix it, or accept it: {_format_update(findings, context)}"
 
@@ -447,7 +446,7 @@ def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
     state, texts = context.baseline.models.get(model), {}
     for name, (read, show) in _FIGURES.items():
         values = [
-            (_measure_growth(before, now), now, before, cell)
+            (now / before if before and now else 1.0, now, before, cell)
             for cell, old, new in figures
             if new and (now := read(new)) is not None
             for before in [read(old) if old else None]
@@ -469,11 +468,6 @@ def _compare_figures(model: str, context: GateContext) -> dict[str, str]:
     releases = [find_first_releases(each).get(model) for each in (accepted, outcomes)]
     runtime = " → ".join(dict.fromkeys(format_release(each) for each in releases if each))
     return texts | ({"runtime": runtime} if runtime else {})
-
-
-def _measure_growth(before: float | None, now: float) -> float:
-    """Return the factor between two values, or 1 if one is 0 or unknown."""
-    return now / before if before and now else 1.0
 
 
 def format_operator_changes(old: Mapping[str, int], new: Mapping[str, int]) -> str:

@@ -16,8 +16,8 @@ from exporter.gate.baseline_comparison import (
     list_accepted,
 )
 from exporter.gate.contract_changes import describe_states
-from exporter.gate.finding import FindingKind, GateFinding
-from exporter.manifest import DEFAULT_GATE, Device, Expectation, Manifest
+from exporter.gate.finding import GateFinding
+from exporter.manifest import DEFAULT_GATE, Device, Expectation, FindingKind, Manifest
 from exporter.records.baseline import Baseline, extract_outcomes, read_baseline, write_baseline
 from exporter.records.record import INITIAL_WEIGHTS, RunRecord
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec

@@ -14,7 +14,7 @@ from exporter.gate.contract_changes import (
     DEFINING_KEYS,
     find_contract_changes,
 )
-from exporter.gate.finding import FindingKind, GateFinding
+from exporter.gate.finding import GateFinding
 from exporter.manifest import (
     Axis,
     Bound,
@@ -27,7 +27,9 @@ from exporter.manifest import (
     Device,
     Expectation,
     Fill,
+    FindingKind,
     Gate,
+    GateLimits,
     GatePolicy,
     Input,
     InputsFrom,
@@ -43,7 +45,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.keys import Depends
-from exporter.manifest.resolved.project import ModelPolicy
+from exporter.manifest.resolved.policy import FINDINGS, ModelPolicy
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -347,7 +349,9 @@ def test_a_removed_cell_or_model_is_a_finding() -> None:
 
 def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
     manifest = make_manifest(spec)
-    gate = Gate(policy=GatePolicy(**settings))
+    limits = {key: settings.pop(key) for key in GateLimits.model_fields if key in settings}
+    actions = {FINDINGS[key]: action for key, action in settings.items()}
+    gate = Gate(policy=GatePolicy(actions=actions, limits=GateLimits(**limits)))
     return manifest.model_copy(
         update={"project": manifest.project.model_copy(update={"gate": gate})}
     )
@@ -356,10 +360,10 @@ def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"newly_red": "warn"}, "gate.newly_red = warn"),
-        ({"file_grown": "ignore"}, "gate.file_grown = ignore"),
-        ({"error_factor": 5.0}, "gate.error_factor = 5.0"),
-        ({"accepted_here": "warn"}, "gate.accepted_here = warn"),
+        ({"newly_red": "warn"}, 'gate.warn = ["newly_red"]'),
+        ({"file_grown": "ignore"}, 'gate.ignore = ["file_grown"]'),
+        ({"error_factor": 5.0}, "gate.limits.error_factor = 5.0"),
+        ({"accepted_here": "warn"}, 'gate.warn = ["accepted_here"]'),
     ],
 )
 def test_only_a_looser_policy_is_a_finding(settings: dict[str, Any], text: str) -> None:
@@ -482,8 +486,8 @@ def test_a_looser_setting_is_one_finding_at_its_line() -> None:
 
     lines = {"": 4, "newly_red": 5, "models.o*": 8, "models.o*.fixed": 9}
     loose = Gate(
-        policy=GatePolicy(newly_red="warn"),
-        models=(ModelPolicy(models="o*", values={"fixed": "ignore"}),),
+        policy=GatePolicy(actions={FindingKind.NEWLY_RED: "warn"}),
+        models=(ModelPolicy(models="o*", actions={FindingKind.FIXED: "ignore"}),),
         lines=lines,
     )
     plain = with_settings(Gate(lines=lines))
@@ -491,13 +495,13 @@ def test_a_looser_setting_is_one_finding_at_its_line() -> None:
     assert {
         text: str(each.setting.location) for text, each in findings.items() if each.setting
     } == {
-        "gate.newly_red = block": "pyproject.toml:5",
-        "gate.fixed = block": "pyproject.toml:9",
+        'gate.block = ["newly_red"]': "pyproject.toml:5",
+        'gate.block = ["fixed"]': "pyproject.toml:9",
     }
-    assert len(findings["gate.newly_red = block"].cells) == 4
-    assert {cell.model for cell in findings["gate.fixed = block"].cells} == {"other"}
+    assert len(findings['gate.block = ["newly_red"]'].cells) == 4
+    assert {cell.model for cell in findings['gate.block = ["fixed"]'].cells} == {"other"}
     # A removed key has the line of its table.
-    strict = with_settings(Gate(policy=GatePolicy(file_grown="block")))
+    strict = with_settings(Gate(policy=GatePolicy(actions={FindingKind.FILE_GROWN: "block"})))
     (removed,) = find_contract_changes(strict, plain)
     assert removed.setting
     assert str(removed.setting.location) == "pyproject.toml:4"

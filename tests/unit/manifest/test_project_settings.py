@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import EngineSettings, Manifest, load_project
+from exporter.manifest import EngineSettings, FindingKind, Manifest, load_project
 from tests.unit.manifest.projects import ENTRY, make_project
+
+NET = f"format = 1\n[models.net]\n{ENTRY}"
 
 
 def _load(root: Path, settings: str, keys: str = "") -> Manifest:
-    net = f"format = 1\n[models.net]\n{ENTRY}{keys}"
-    return load_project(make_project(root, {"manifests/net.toml": net, "pyproject.toml": settings}))
+    files = {"manifests/net.toml": NET + keys, "pyproject.toml": settings}
+    return load_project(make_project(root, files))
 
 
 def test_defaults_without_a_table(tmp_path: Path) -> None:
@@ -112,23 +114,66 @@ def test_the_policy_of_a_model_precedes_that_of_a_pattern_and_of_the_project(
         tmp_path,
         """
         [tool.exporter.gate]
-        file_grown = "block"
-        error_factor = 2
+        block = ["file_grown"]
+        limits = { error_factor = 2 }
         [tool.exporter.gate.models."n*"]
-        file_grown = "ignore"
-        nodes_grown = "ignore"
+        ignore = ["file_grown", "nodes_grown"]
+        limits.file_growth = 1
         [tool.exporter.gate.models.net]
-        file_grown = "warn"
+        warn = ["file_grown"]
         """,
     ).project.gate
     net, other = gate.find_policy("net"), gate.find_policy("resnet18")
-    assert (net.file_grown, net.nodes_grown, net.error_factor) == ("warn", "ignore", 2.0)
-    assert (other.file_grown, other.nodes_grown, other.error_factor) == ("block", "warn", 2.0)
+    assert (net.limits.error_factor, net.limits.file_growth) == (2.0, 1.0)
+    assert (other.limits.error_factor, other.limits.file_growth) == (2.0, 0.05)
+    kinds = (FindingKind.FILE_GROWN, FindingKind.NODES_GROWN)
+    assert [net.find_action(each) for each in kinds] == ["warn", "ignore"]
+    assert [other.find_action(each) for each in kinds] == ["block", "warn"]
+
+
+def test_the_old_keys_of_a_revision_are_the_same_policy(tmp_path: Path) -> None:
+    lists = """
+        [tool.exporter.gate]
+        block = ["file_grown"]
+        warn = ["newly_red", "xpass"]
+        limits = { error_factor = 2, file_growth = 0.5 }
+        [tool.exporter.gate.models."n*"]
+        ignore = ["newly_red"]
+        limits = { error_factor = 1 }
+        """
+    keys = """
+        [tool.exporter.gate]
+        file_grown = "block"
+        newly_red = "warn"
+        xpass = "warn"
+        error_factor = 2
+        limits = { file_growth = 0.5 }
+        [tool.exporter.gate.models."n*"]
+        newly_red = "ignore"
+        error_factor = 1
+        """
+    root = make_project(tmp_path, {"pyproject.toml": keys, "manifests/net.toml": NET})
+    gate, old = _load(tmp_path / "new", lists).project.gate, load_project(root, root).project.gate
+    assert [gate.find_policy(name) for name in ("net", "other")] == [
+        old.find_policy(name) for name in ("net", "other")
+    ]
+    assert gate.find_policy("net").find_action(FindingKind.NEWLY_RED) == "ignore"
+    with pytest.raises(ExporterError, match="no key of this version"):
+        load_project(root)
+
+
+@pytest.mark.parametrize(
+    "names", ['block = ["fixed", "fixed"]', 'block = ["fixed"]\nignore = ["fixed"]']
+)
+@pytest.mark.parametrize("table", ["", ".models.net"])
+def test_a_finding_is_in_one_list(tmp_path: Path, table: str, names: str) -> None:
+    with pytest.raises(ExporterError, match='"fixed" is also in `block`; remove one of the two'):
+        _load(tmp_path, f"[tool.exporter.gate{table}]\n{names}\n")
 
 
 def test_a_policy_without_a_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ExporterError) as caught:
-        _load(tmp_path, '[tool.exporter.gate.models."nett*"]\nmissing = "warn"\n')
+        _load(tmp_path, '[tool.exporter.gate.models."nett*"]\nwarn = ["missing"]\n')
     assert str(caught.value) == (
         'pyproject.toml:1: tool.exporter.gate.models."nett*": no model matches; '
         "did you mean 'net'?"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.gate.finding import FindingKind
-from exporter.manifest import DEFAULT_GATE, Gate, GatePolicy
+from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GatePolicy
 from exporter.plugins.rehearse.upgrade_comparison import UpgradeComparison, compare_upgrade
 from exporter.records.baseline import parse_cell
 from exporter.records.record import Record, Status
@@ -66,7 +65,7 @@ def test_a_difference_without_a_loss_is_no_regression(
 
 
 def test_the_policy_of_the_project_decides() -> None:
-    gate = Gate(policy=GatePolicy(newly_red="warn"), models=())
+    gate = Gate(policy=GatePolicy(actions={FindingKind.NEWLY_RED: "warn"}), models=())
     comparison = compare(PASS, FAIL, gate)
     assert [each.action for each in comparison.findings] == ["warn"]
     assert not comparison.regressions

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.gate.finding import FindingKind
-from exporter.manifest import Device, Manifest, Project
+from exporter.manifest import Device, FindingKind, Manifest, Project
 from exporter.manifest.resolved.project import RuntimeEnvironment
 from exporter.plugins.verify.client import DeviceVerdict, FolderVerdict, VerifyReport, hash_settings
 from exporter.plugins.verify.evidence import (

@@ -15,7 +15,8 @@ from exporter.gate.baseline_comparison import (
     list_accepted,
 )
 from exporter.gate.finding import Cause, read_change
-from exporter.manifest import Gate, GatePolicy, Manifest, ModelSpec, Tolerance
+from exporter.manifest import Action, Gate, GatePolicy, Manifest, ModelSpec, Tolerance
+from exporter.manifest.resolved.policy import FINDINGS
 from exporter.records.baseline import Baseline, make_baseline, parse_cell
 from exporter.records.record import INITIAL_WEIGHTS, CheckResult, Record, Source, Status
 from exporter.report.pages.page_files import render_gate
@@ -104,9 +105,11 @@ def gate(
     return build_gate_rows(findings, facts, list_accepted(accepted, after))
 
 
-def relax(**policy: Any) -> Manifest:
-    """Return both models with a policy."""
-    settings = BOTH.project.model_copy(update={"gate": Gate(policy=GatePolicy(**policy))})
+def relax(**actions: Action) -> Manifest:
+    """Return both models with the actions of some findings."""
+    kinds = {FINDINGS[key]: action for key, action in actions.items()}
+    gate = Gate(policy=GatePolicy(actions=kinds))
+    settings = BOTH.project.model_copy(update={"gate": gate})
     return BOTH.model_copy(update={"project": settings})
 
 

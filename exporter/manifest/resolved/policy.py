@@ -1,0 +1,186 @@
+"""The findings of the gate, and the policy that decides which of them block a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from exporter.core.frozen_model import FrozenModel, Items
+from exporter.manifest.syntax.table import Table
+
+#: The gate fails, prints a warning and passes, or ignores the finding; the strictest first.
+Action = Literal["block", "warn", "ignore"]
+ACTIONS: tuple[Action, ...] = ("block", "warn", "ignore")
+
+
+class FindingKind(StrEnum):
+    """The ways in which a cell differs from its accepted outcome; the worst first."""
+
+    NEWLY_RED = "newly red"
+    """The cell was not red and is red now."""
+    EXPIRED = "expectation expired"
+    """The failure was expected, and the expectation has expired."""
+    MISSING = "missing"
+    """The cell is promised and has no result."""
+    REMOVED = "promise removed"
+    """The cell is accepted and no longer promised."""
+    RELAXED = "contract relaxed"
+    """With `--against`: a tolerance, an expectation, a skip or a policy lets more pass, or weights
+    or their hash are no longer named. Always: weights were loaded and are initial values now."""
+    REDEFINED = "model redefined"
+    """With `--against`: the entry has another source, other weights, options or data. The cells are
+    proved, but for another model than the accepted one."""
+    CONTRACT = "contract changed"
+    """The entry differs from the one with which the cells were accepted, or weights were initial
+    values and are loaded now. Blocks until it is accepted."""
+    WORSE = "worse failure"
+    """The cell was red before, and fails now at an earlier stage or dies."""
+    FLAKY = "flaky"
+    """Two runs with the same inputs had different verdicts."""
+    XPASS = "passes unexpectedly"
+    """The cell passes although the manifest expects a failure."""
+    NEWLY_UNAVAILABLE = "newly unavailable"
+    """The machine can no longer run the cell."""
+    EVIDENCE = "evidence missing"
+    """A measurement of another machine is red; or `[tool.exporter.evidence]` requires one, and it
+    is missing, stale or too old."""
+    NEWLY_SKIPPED = "newly skipped"
+    """The manifest skips the cell now."""
+    NEWLY_EXPECTED = "newly expected to fail"
+    """The cell fails as the manifest now expects."""
+    NEW_RED = "new cell, red"
+    """The cell is red and not in the baseline."""
+    CHANGED = "failure changed"
+    """Another check or kind of failure, neither better nor worse."""
+    BETTER = "further than before"
+    """The cell was red before and fails now at a later stage. Blocks until it is accepted."""
+    REROUTED = "another exporter"
+    """Another exporter or another capture created the file."""
+    ERROR_GROWN = "error grown"
+    """The error, as a multiple of the allowed error, grew by `error_factor`."""
+    FILE_GROWN = "file grown"
+    """The file with its external data grew by the share `file_growth`, and by 4 kB."""
+    NODES_GROWN = "nodes grown"
+    """The number of nodes grew by the share `node_growth`."""
+    LATENCY_GROWN = "latency grown"
+    """With `measure = ["latency"]`: the file's time, as a multiple of PyTorch's in the same run,
+    grew by `latency_factor`."""
+    LOAD_GROWN = "load time grown"
+    """With `measure = ["load"]`: the load time, as a multiple of that of a file with one node,
+    grew by `load_factor`."""
+    MEMORY_GROWN = "memory grown"
+    """With `measure = ["memory"]`: the peak memory, as a multiple of the size of the file, grew by
+    `memory_factor`."""
+    NEW_DOMAIN = "new domain"
+    """The file has an operator of a domain that it did not have."""
+    FLOOR_RAISED = "needs a newer ONNX Runtime"
+    """The oldest ONNX Runtime that loads the file is a newer release."""
+    LOWEST_RAISED = "lowest opset raised"
+    """The lowest opset from which all cells of the model pass is higher."""
+    FIXED = "fixed"
+    """The cell passes now. Blocks until it is accepted, because only then can the gate notice a
+    later loss."""
+    NEW_GREEN = "new cell, green"
+    """The cell is green and not in the baseline. Blocks until it is accepted."""
+    ACCEPTED_HERE = "accepted here"
+    """With `--against`: the branch's own baseline accepts a loss with a reason. In `warn`, such a
+    loss passes after the review of its reason; in `block`, none passes."""
+
+    @property
+    def key(self) -> str:
+        """The name of this kind in the lists of `[tool.exporter.gate]`."""
+        return self.name.lower()
+
+    @property
+    def default_action(self) -> Action:
+        """The action if no list has the kind."""
+        return "warn" if self in _WARNINGS else "block"
+
+
+_WARNINGS = frozenset(
+    {
+        *(FindingKind.REDEFINED, FindingKind.ERROR_GROWN, FindingKind.FILE_GROWN),
+        *(FindingKind.NODES_GROWN, FindingKind.LATENCY_GROWN, FindingKind.LOAD_GROWN),
+        *(FindingKind.MEMORY_GROWN, FindingKind.NEW_DOMAIN, FindingKind.FLOOR_RAISED),
+        FindingKind.LOWEST_RAISED,
+    }
+)
+#: The findings by their names in the lists.
+FINDINGS: Mapping[str, FindingKind] = {kind.key: kind for kind in FindingKind}
+_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class GateLimits(Table):
+    """The limits of drift: `limits` of `[tool.exporter.gate]` and of its tables of models."""
+
+    error_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4.0
+    """The factor by which the error has to grow."""
+    error_floor: _Share = 0.1
+    """Errors up to this share of the allowed error are never drift."""
+    latency_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """The factor by which that multiple has to grow. Other load on the machine changes it by up to
+    a half."""
+    load_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """The factor by which that multiple has to grow."""
+    memory_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.5
+    """The factor by which that multiple has to grow."""
+    file_growth: _Share = 0.05
+    """0.05 is 5 %."""
+    node_growth: _Share = 0.05
+    """0.05 is 5 %."""
+
+
+class GatePolicy(FrozenModel):
+    """The actions of the findings, and the limits of drift."""
+
+    actions: dict[FindingKind, Action] = Field(default_factory=dict)
+    """The actions of the findings in the lists; others have their default."""
+    limits: GateLimits = GateLimits()
+
+    def find_action(self, kind: FindingKind) -> Action:
+        return self.actions.get(kind, kind.default_action)
+
+
+class ModelPolicy(FrozenModel):
+    """The settings of `[tool.exporter.gate.models.NAME]`."""
+
+    models: str
+    """A glob over IDs."""
+    actions: dict[FindingKind, Action] = Field(default_factory=dict)
+    limits: dict[str, float] = Field(default_factory=dict)
+    """The limits that are set."""
+
+
+class Gate(FrozenModel):
+    """The policy of every model."""
+
+    policy: GatePolicy = GatePolicy()
+    models: Items[ModelPolicy] = ()
+    """In the order of the settings: if two match a model, the later one wins."""
+    lines: dict[str, int] = Field(default_factory=dict)
+    """The lines of findings and limits in pyproject.toml: `fixed`, `models.NAME.fixed`; the table
+    is ``."""
+
+    def find_policy(self, model: str) -> GatePolicy:
+        matching = [each for each in self.models if fnmatchcase(model, each.models)]
+        if not matching:
+            return self.policy
+        actions, limits = dict(self.policy.actions), dict[str, float]()
+        for each in matching:
+            actions |= each.actions
+            limits |= each.limits
+        return GatePolicy(actions=actions, limits=self.policy.limits.model_copy(update=limits))
+
+    def find_line(self, model: str, key: str) -> int | None:
+        """Return the line of a finding or limit for a model; that of the table if it has none."""
+        names = [each.models for each in self.models if fnmatchcase(model, each.models)]
+        keys = [f"models.{name}.{key}" for name in reversed(names)]
+        return next((self.lines[each] for each in (*keys, key, "") if each in self.lines), None)
+
+
+#: The policy of a project without settings of the gate.
+DEFAULT_GATE = Gate()
