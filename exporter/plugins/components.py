@@ -495,7 +495,9 @@ def _require_generator(model: Any) -> Any:
     if not (hasattr(model, "can_generate") and model.can_generate()):
         problem = "does not generate; add --input x=2x3, or use the component 'model'"
     elif _utils().is_multimodal(model):
-        problem = "has a part for pictures or sounds; use an entry with `component` for each part"
+        problem = f"has pictures or sounds, and {_PACKAGE} exports neither their encoder nor the "
+        problem += "embedding that takes its features; use an entry for each of the components "
+        problem += "language_model, lm_head and decode"
     elif model.main_input_name != "input_ids" and not hasattr(model.config, "num_mel_bins"):
         problem = f"generates from {model.main_input_name}; use an entry with `component`"
     if problem:

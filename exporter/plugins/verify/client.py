@@ -22,7 +22,13 @@ from exporter.core.system import IS_LINUX, describe_platform
 from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
 from exporter.manifest.syntax.table import list_functions
-from exporter.plugins.publish.published_folder import CONTRACT, MARKER, MODEL, Publication
+from exporter.plugins.publish.published_folder import (
+    CONTRACT,
+    GENAI_CONFIG,
+    MARKER,
+    MODEL,
+    Publication,
+)
 from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
 from exporter.records.record import CheckResult, Status
 
@@ -33,6 +39,8 @@ _MAX_SECONDS = 3600.0
 FILES_CHECK = "files"
 #: The check of the tokens of ONNX Runtime GenAI; its message is a note, too.
 GENAI_CHECK = "genai"
+#: The fix for a folder of another builder.
+COMPARE_TOKENS = "compare its tokens by `--reference FOLDER` with the published folder of the entry"
 #: Python cannot convert every time of the years 1 and 9999 to UTC.
 VerdictTime = Annotated[
     AwareDatetime,
@@ -146,10 +154,9 @@ def list_published_folders(path: Path) -> tuple[Path, ...]:
         raise ExporterError(ExitCode.MANIFEST, message)
     folders = tuple(sorted(marker.parent for marker in path.rglob(MARKER)))
     if not folders:
-        message = (
-            f"{path}: contains no folder of `exporter publish` (with {MARKER}); name such a "
-            "folder, or a file `*.onnx` with `--entry MODEL`"
-        )
+        fix = "name such a folder, or a file `*.onnx` with `--entry MODEL`"
+        fix = COMPARE_TOKENS if any(path.rglob(GENAI_CONFIG)) else fix
+        message = f"{path}: contains no folder of `exporter publish` (with {MARKER}); {fix}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     return folders
 

@@ -24,6 +24,7 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.environments import create_environments, require_packages
 from exporter.plugins.publish.published_folder import GENAI_CONFIG
 from exporter.plugins.verify.client import (
+    COMPARE_TOKENS,
     FILES_CHECK,
     GENAI_CHECK,
     DeviceVerdict,
@@ -93,13 +94,8 @@ def verify(
     if entry is not None and reference is not None:
         raise ExporterError(ExitCode.MANIFEST, "--entry and --reference: pass one of the two")
     if entry is not None or reference is not None:
-        named = (path / GENAI_CONFIG if reference and path.is_dir() else path for path in paths)
-        others = [path for path in named if not path.is_file()]
-        if others:
-            problems = [
-                Problem(message=f"{path}: no such file; pass the path of an ONNX file")
-                for path in others
-            ]
+        problems = list(_find_other_paths(paths, has_tokens=reference is not None))
+        if problems:
             raise ExporterError(ExitCode.NOTHING_SELECTED, problems)
     environment = make_worker_environment(os.environ)
     if entry is not None:
@@ -127,6 +123,19 @@ def verify(
         report = VerifyReport(time=now, machine=describe_machine(), verdicts=tuple(verdicts))
         click.echo(report.to_json(), nl=False)  # any other form of the text has another digest
     return _summarize(verdicts, is_quiet=flags["as_json"])
+
+
+def _find_other_paths(paths: Sequence[Path], *, has_tokens: bool) -> Iterator[Problem]:
+    """Yield a problem for each path that is no file, and no folder whose tokens are compared."""
+    for path in paths:
+        folders = [config.parent for config in sorted(path.rglob(GENAI_CONFIG))]
+        if path.is_file() or (has_tokens and path in folders):
+            continue
+        problem = "no such file; pass the path of an ONNX file"
+        if folders:
+            fix = f"name {folders[0]}" if has_tokens else f"name its file, or {COMPARE_TOKENS}"
+            problem = f"is a folder of a decoder; {fix}"
+        yield Problem(message=f"{path}: {problem}")
 
 
 def _list_files(paths: Sequence[Path], reference: Path | None) -> tuple[PublishedFile, ...]:

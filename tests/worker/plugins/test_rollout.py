@@ -98,6 +98,13 @@ def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
     assert (spec.find_axis("past").min, spec.find_axis("total").max) == (0, 64)
 
 
+def test_a_model_with_pictures_names_its_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiny_transformers, "is_multimodal", lambda _: True)
+    with pytest.raises(Failure, match="components language_model, lm_head and decode") as caught:
+        measure_interface(PreTrainedModel(), SPEC)
+    assert "exports neither their encoder nor the embedding" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("change", "limit", "message"),
     [

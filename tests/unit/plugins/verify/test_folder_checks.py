@@ -397,6 +397,14 @@ def test_a_folder_is_proved_by_a_process_without_torch(tmp_path: Path) -> None:
     [
         (["missing"], ExitCode.NOTHING_SELECTED, "missing: does not exist"),
         (["."], ExitCode.NOTHING_SELECTED, ".: contains no folder of `exporter publish`"),
+        (["peer"], ExitCode.NOTHING_SELECTED, "; compare its tokens by `--reference FOLDER`"),
+        (
+            ["peer/model", "--entry", "a"],
+            ExitCode.NOTHING_SELECTED,
+            "peer/model: is a folder of a decoder; name its file, or compare its tokens by",
+        ),
+        (["peer", "--reference", "b"], ExitCode.NOTHING_SELECTED, "decoder; name peer/model"),
+        (["peer/model", "--reference", "b"], ExitCode.NOTHING_SELECTED, "b: does not exist"),
         (["net.onnx"], ExitCode.MANIFEST, "net.onnx: is a file; add `--entry MODEL`"),
         (
             ["net.onnx", "--entry", "a", "--reference", "b"],
@@ -421,6 +429,9 @@ def test_bad_input_has_a_message(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.onnx").touch()
+    if "peer" in arguments[0]:
+        (tmp_path / "peer/model").mkdir(parents=True)
+        (tmp_path / "peer/model/genai_config.json").touch()
     error = CliRunner().invoke(exporter, ["verify", *arguments]).exception
     assert message in str(error)
     assert getattr(error, "exit_code", None) == code
