@@ -5,25 +5,27 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
-import click
 import pytest
 import yaml
 
 from exporter import api
-from exporter.cli.entry_point import exporter
 from exporter.records.record import Status
-from tests.integration.pages import BLOCK, assert_shown, run_console, run_page
+from tests.integration.pages import BLOCK, assert_shown, run_command, run_console, run_page
 from tests.integration.program_server import describe_servers
-from tests.integration.project import ROOT, make_project
+from tests.integration.project import ROOT, make_project, run_git
 from tests.integration.test_gate_output import write_uniform_results
 
 #: The pages whose blocks are run, each with the number of its commands with an output to compare.
 PAGES = {"README.md": 2, "docs/tutorial.md": 9}
+RECIPES = {"console": 1, "python": 1, "text": 2, "toml": 5}
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -56,16 +58,52 @@ def test_a_block_that_differs_fails(tmp_path: Path) -> None:
         list(run_console(tmp_path, "$ exporter guide E-crsh\n"))
 
 
-def test_commands_of_the_readme_exist() -> None:
-    """Commands without a prompt need a project of the reader; their words are checked."""
-    lines = re.findall(r"^exporter ([^#\n]+)", README, re.MULTILINE)
+#: The repository of a reader: a script that exports two trained models.
+SCRIPT = """
+import os
+import torch
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(4, 3), nn.Tanh())
+
+
+class AlexNet(Net):
+    pass
+
+
+if __name__ == "__main__":
+    os.makedirs("onnx")
+    torch.save(Net().state_dict(), "net.pt")
+    for model, path in ((Net(), "onnx/net.onnx"), (AlexNet(), "alexnet.onnx")):
+        model.load_state_dict(torch.load("net.pt"))
+        torch.onnx.export(
+            model.eval(), (torch.randn(2, 4),), path, input_names=["input"], output_names=["y"],
+            dynamic_shapes={"input": {0: "batch"}}, opset_version=18,
+        )
+"""
+
+
+def test_the_commands_of_readme_and_recipes_run_in_a_repository(tmp_path: Path) -> None:
+    """Blocks without a prompt need a project of the reader; `pip install` is not run."""
+    (tmp_path / "export.py").write_text(SCRIPT)
+    run_git(tmp_path, "init", "-q", "-b", "main")
+    run_git(tmp_path, "add", ".")
+    run_git(tmp_path, "commit", "-qm", "a script")
+    lines = re.findall(r"^(exporter [^#\n]+)", README, re.MULTILINE)
     assert len(lines) == 7
-    context = click.Context(exporter)
-    for name, *words in (line.partition(" -- ")[0].split() for line in lines):
-        command = exporter.get_command(context, name)
-        assert command, name
-        options = {option for each in command.params for option in each.opts}
-        assert {word for word in words if word.startswith("-")} <= options, (name, words)
+    for line in lines:
+        run_command(tmp_path, shlex.split(line), 0)
+    for name in ("hub.onnx", "other.onnx"):
+        shutil.copy(tmp_path / "alexnet.onnx", tmp_path / name)
+    blocks = BLOCK.findall((ROOT / "docs/recipes.md").read_text("utf-8"))
+    # The other kinds are run by test_passes.py, test_generation.py and test_artifact.py.
+    assert Counter(block[0] for block in blocks) == RECIPES
+    (block,) = (text for language, _, text in blocks if language == "console")
+    for shown in run_console(tmp_path, block):
+        assert_shown(*shown)
 
 
 #: Lets the example use the server of workers, so that it does not start its own.
