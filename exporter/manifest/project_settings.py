@@ -17,7 +17,7 @@ from exporter.core.errors import Problem, suggest_name, suggest_nearest
 from exporter.core.known_names import PLUGIN, RUNTIMES, Release
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
-from exporter.manifest.resolved.keys import DEFAULT_STORE_AGE, DEFAULT_STORE_SIZE
+from exporter.manifest.resolved.keys import DEFAULT_STORE_SIZE, REMOVED_KEYS
 from exporter.manifest.resolved.policy import (
     ACTIONS,
     FINDINGS,
@@ -349,7 +349,6 @@ def _build_project(
         root=str(root),
         name=name if isinstance(name, str) else "",
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
-        store_age=DEFAULT_STORE_AGE if table.store_age is None else table.store_age,
         store_lines={
             key: lines[""] for key in ("store", "store_key") if (lines := _list_lines(file, key))
         },
@@ -412,45 +411,42 @@ def _check_findings(source: _SettingsFile) -> None:
 
 
 def _replace_old_keys(file: TomlFile, report: ProblemCollector, *, is_revision: bool) -> TomlFile:
-    """Return the file with lists of findings in place of one key for each finding.
+    """Return the file without keys of earlier versions, and with lists of findings.
 
-    A revision may have these keys of earlier versions. In the project, each is a problem.
+    Earlier, each finding was a key. An old key is a problem, except in a revision.
     """
+    settings, start = file.table["tool"]["exporter"], (*_PATH, "gate")
+    fixes: dict[KeyPath, str] = {
+        (*_PATH, key): fix for key, fix in REMOVED_KEYS.items() if key in settings
+    }
 
     def convert(path: KeyPath, table: Any) -> Any:
         if not isinstance(table, dict):
             return table
-        new = {key: each for key, each in table.items() if key not in _OLD_KEYS}
-        replaced = {key: "" for key in table if key in _OLD_KEYS}
+        new = dict(table)
         for action in ACTIONS:
             names = [key for key in FINDINGS if table.get(key) == action]
             if names and isinstance(new.setdefault(action, []), list):
                 new[action] = [*new[action], *names]
-                items = ", ".join(map(format_value, new[action]))
-                replaced |= dict.fromkeys(names, f"{action} = [{items}]")
+                line = f"{action} = [{', '.join(map(format_value, new[action]))}]"
+                fixes.update(((*path, key), f"write `{line}`") for key in names)
         limits = {key: table[key] for key in GateLimits.model_fields if key in table}
         if limits and isinstance(new.setdefault("limits", {}), dict):
             new["limits"] = {**new["limits"], **limits}
-            pairs = (f"{key} = {format_value(each)}" for key, each in new["limits"].items())
-            replaced |= dict.fromkeys(limits, f"limits = {{ {', '.join(pairs)} }}")
-        for key, line in replaced.items():
-            if not (line and is_revision):
-                fix = f"write `{line}`" if line else f'add "{key}" to {_LISTS}'
-                report.add(file.build_problem((*path, key), f"is no key of this version; {fix}"))
-        return new
+            line = ", ".join(f"{key} = {format_value(each)}" for key, each in new["limits"].items())
+            fixes.update(((*path, key), f"write `limits = {{ {line} }}`") for key in limits)
+        return {key: each for key, each in new.items() if (*path, key) not in fixes}
 
-    settings, path = file.table["tool"]["exporter"], (*_PATH, "gate")
-    gate = convert(path, settings.get("gate"))
-    if not isinstance(gate, dict):
-        return file
-    if isinstance(models := gate.get("models"), dict):
-        path = (*path, "models")
+    gate = convert(start, settings.get("gate"))
+    if isinstance(gate, dict) and isinstance(models := gate.get("models"), dict):
+        path = (*start, "models")
         gate["models"] = {name: convert((*path, name), each) for name, each in models.items()}
-    return replace(file, table={"tool": {"exporter": {**settings, "gate": gate}}})
-
-
-_LISTS = join_words((f"`{action}`" for action in ACTIONS), "or")
-_OLD_KEYS = {*FINDINGS, *GateLimits.model_fields}
+    if not is_revision:
+        for path, fix in fixes.items():
+            report.add(file.build_problem(path, f"is no key of this version; {fix}"))
+    known = {key: each for key, each in settings.items() if key not in REMOVED_KEYS}
+    others = {} if gate is None else {"gate": gate}
+    return replace(file, table={"tool": {"exporter": {**known, **others}}})
 
 
 def _list_lines(file: TomlFile | None, key: str) -> dict[str, int]:

@@ -26,6 +26,7 @@ from exporter.environments import (
     mark_as_used,
 )
 from exporter.manifest import Project, RuntimeEnvironment
+from exporter.manifest.resolved.keys import STORE_AGE
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.processes.fork_server_client import run_program
 from exporter.records.record import RunRecord, read_run
@@ -133,7 +134,7 @@ def list_garbage(project: Project) -> tuple[StoredEnvironment, ...]:
     return tuple(
         environment
         for environment in list_environments(folder)
-        if environment.key not in declared and (is_private or environment.age > project.store_age)
+        if environment.key not in declared and (is_private or environment.age > STORE_AGE)
     )
 
 

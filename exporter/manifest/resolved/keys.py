@@ -304,9 +304,12 @@ NO_STORE = "off"
 #: Bytes: 10 GiB.
 DEFAULT_STORE_SIZE = 10 << 30
 #: Seconds: 90 days.
-DEFAULT_STORE_AGE = 90 * 24 * 3600.0
-#: Seconds that a run waits for a remote store: a few hundred cells at 10 MB/s.
-DEFAULT_STORE_TIMEOUT = 120.0
+STORE_AGE = 90 * 24 * 3600.0
+#: Former keys of `[tool.exporter]` -> what replaces each one.
+REMOVED_KEYS = {
+    "store_age": "remove it, or use `exporter gc --store-age`; entries are kept for 90 days",
+    "store_timeout": "remove it; a run waits at most 120 s for a remote store",
+}
 #: The scheme of a URL -> the modules that read it. Python can read `http` itself.
 REMOTE_SCHEMES = {
     "s3": ("fsspec", "s3fs"),
@@ -498,12 +501,6 @@ class ProjectKeys(Table):
     store_size: fields.Memory | None = None
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""
-    store_age: Age | None = None
-    """The maximum age of unused entries in the store, such as `"30d"` or `"8w"`. Without it: 90
-    days."""
-    store_timeout: fields.Timeout = DEFAULT_STORE_TIMEOUT
-    """The time that a run waits for a remote store, in total. After it, the missing cells run and
-    the remaining uploads are dropped."""
     store_key: fields.Line = Field(default="")
     """The file with the key that signs the entries of a remote store, relative to the project or to
     `~`; entries without its signature are ignored. The variable `EXPORTER_STORE_KEY` contains the

@@ -14,7 +14,6 @@ from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import Release, find_limits
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
-    DEFAULT_STORE_AGE,
     DEFAULT_STORE_SIZE,
     NO_STORE,
     DeviceKeys,
@@ -181,8 +180,6 @@ class Project(ProjectKeys):
     """The folder of environments if `build` is not the folder of the settings."""
     store_size: int = DEFAULT_STORE_SIZE
     """Bytes."""
-    store_age: float = DEFAULT_STORE_AGE
-    """Seconds."""
     store_lines: dict[str, int] = Field(default_factory=dict)
     """The lines of `store` and `store_key` in pyproject.toml."""
     devices: Items[Device]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -75,6 +76,10 @@ _FindingName = Annotated[
 
 class ModelGateTable(Table):
     """Other policies for some models: `[tool.exporter.gate.models.NAME]`."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        FINDINGS, "add the name to `block`, `warn` or `ignore`"
+    )
 
     block: Items[_FindingName] = ()
     """The findings that block a merge."""

@@ -56,7 +56,7 @@ def _parse(field: Any) -> Callable[[click.Context, click.Parameter, str | None],
     "--store-age",
     metavar="AGE",
     callback=_parse(Age),
-    help="Maximum age of unused entries, e.g. 30d.  [default: `store_age`, or 90d]",
+    help="Maximum age of unused entries, e.g. 30d.  [default: 90d]",
 )
 @click.option(
     "--remote-size",
@@ -85,7 +85,7 @@ def gc(
     results of rehearsals, and environments that pyproject.toml does not declare.
     Files of declared cells are kept, even if they are stale. Other files are kept, too.
 
-    Store entries unused for `store_age` are removed first, then the least recently used entries
+    Store entries unused for `--store-age` are removed first, then the least recently used entries
     until the store is smaller than `store_size`. A remote store, which other machines use, is
     changed only with `--remote-size` or `--remote-age`.
     """

@@ -19,6 +19,7 @@ from exporter.manifest import Project
 from exporter.manifest.resolved.keys import (
     NO_STORE,
     REMOTE_SCHEMES,
+    STORE_AGE,
     check_store,
     is_remote,
     split_url,
@@ -65,7 +66,7 @@ def open_store(
         return None
     limits = StoreLimits(
         size=project.store_size if size is None else size,
-        age=project.store_age if age is None else age,
+        age=STORE_AGE if age is None else age,
     )
     flag = environment.get(READ_ONLY_VARIABLE, "")
     if flag.lower() not in (*_YES, *_NO):
@@ -103,7 +104,7 @@ def _open_remote(
     """
     # An export without a remote store does not need these modules.
     from exporter.plugins.store.remote_files import TimeLimit, open_files
-    from exporter.plugins.store.remote_store import SILENCE, RemoteStore
+    from exporter.plugins.store.remote_store import SILENCE, TIMEOUT, RemoteStore
 
     if environment.get(STORE_VARIABLE):
         label = f"{STORE_VARIABLE}: {url}"
@@ -125,7 +126,7 @@ def _open_remote(
     return RemoteStore(
         label,
         partial(open_files, url),
-        TimeLimit(project.store_timeout, SILENCE),
+        TimeLimit(TIMEOUT, SILENCE),
         _read_key(project, environment),
         is_read_only=is_read_only or is_mirror,
     )

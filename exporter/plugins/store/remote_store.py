@@ -82,11 +82,13 @@ def unwrap(data: bytes, key: SigningKey | None) -> bytes:
     return entry
 
 
+#: Seconds that a run waits for a server: a few hundred cells at 10 MB/s.
+TIMEOUT = 120.0
 #: Seconds without a response after which a server counts as broken.
 SILENCE = 20.0
 #: Parallel requests. More of them are slower, because Python runs one thread at a time.
 _READ_THREADS, _WRITE_THREADS = 8, 4
-#: Seconds after which a used entry is written again. `store_age` is longer, if it is useful.
+#: Seconds after which a used entry is written again. Local entries are kept longer.
 _REFRESH_AGE = 7 * 24 * 3600.0
 #: The time for `gc`, which lists all files.
 _GC_SECONDS, _GC_SILENCE = 24 * 3600.0, 300.0

@@ -348,13 +348,16 @@ def test_a_removed_cell_or_model_is_a_finding() -> None:
 
 
 def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
-    manifest = make_manifest(spec)
     limits = {key: settings.pop(key) for key in GateLimits.model_fields if key in settings}
     actions = {FINDINGS[key]: action for key, action in settings.items()}
     gate = Gate(policy=GatePolicy(actions=actions, limits=GateLimits(**limits)))
-    return manifest.model_copy(
-        update={"project": manifest.project.model_copy(update={"gate": gate})}
-    )
+    return set_gate(gate, spec)
+
+
+def set_gate(gate: Gate, *specs: ModelSpec) -> Manifest:
+    manifest = make_manifest(*specs)
+    project = manifest.project.model_copy(update={"gate": gate})
+    return manifest.model_copy(update={"project": project})
 
 
 @pytest.mark.parametrize(
@@ -477,21 +480,14 @@ def test_a_removed_cell_can_have_a_reason() -> None:
 
 def test_a_looser_setting_is_one_finding_at_its_line() -> None:
     specs = (make_spec(), make_spec("other"))
-
-    def with_settings(gate: Gate) -> Manifest:
-        manifest = make_manifest(*specs)
-        return manifest.model_copy(
-            update={"project": manifest.project.model_copy(update={"gate": gate})}
-        )
-
     lines = {"": 4, "newly_red": 5, "models.o*": 8, "models.o*.fixed": 9}
     loose = Gate(
         policy=GatePolicy(actions={FindingKind.NEWLY_RED: "warn"}),
         models=(ModelPolicy(models="o*", actions={FindingKind.FIXED: "ignore"}),),
         lines=lines,
     )
-    plain = with_settings(Gate(lines=lines))
-    findings = {each.before: each for each in find_contract_changes(plain, with_settings(loose))}
+    plain = set_gate(Gate(lines=lines), *specs)
+    findings = {each.before: each for each in find_contract_changes(plain, set_gate(loose, *specs))}
     assert {
         text: str(each.setting.location) for text, each in findings.items() if each.setting
     } == {
@@ -501,7 +497,7 @@ def test_a_looser_setting_is_one_finding_at_its_line() -> None:
     assert len(findings['gate.block = ["newly_red"]'].cells) == 4
     assert {cell.model for cell in findings['gate.block = ["fixed"]'].cells} == {"other"}
     # A removed key has the line of its table.
-    strict = with_settings(Gate(policy=GatePolicy(actions={FindingKind.FILE_GROWN: "block"})))
+    strict = set_gate(Gate(policy=GatePolicy(actions={FindingKind.FILE_GROWN: "block"})), *specs)
     (removed,) = find_contract_changes(strict, plain)
     assert removed.setting
     assert str(removed.setting.location) == "pyproject.toml:4"

@@ -43,7 +43,6 @@ def test_every_key(tmp_path: Path) -> None:
         templates = "custom"
         store = "../shared store"
         store_size = "2GiB"
-        store_age = "4w"
         jobs = 3
         style = "text"
         command = "nox -s {} --"
@@ -65,7 +64,6 @@ def test_every_key(tmp_path: Path) -> None:
     )
     assert project.jobs == 3
     assert (project.store, project.store_size) == ("../shared store", 2 << 30)
-    assert project.store_age == 28 * 24 * 3600
     assert project.style == "text"
     assert project.command == "nox -s {} --"
     assert project.find_device("fast").providers[0] == "CUDAExecutionProvider"
@@ -142,6 +140,8 @@ def test_the_old_keys_of_a_revision_are_the_same_policy(tmp_path: Path) -> None:
         limits = { error_factor = 1 }
         """
     keys = """
+        [tool.exporter]
+        store_timeout = 5
         [tool.exporter.gate]
         file_grown = "block"
         newly_red = "warn"
@@ -183,7 +183,6 @@ def test_a_policy_without_a_model_is_rejected(tmp_path: Path) -> None:
 def test_by_default_the_store_is_in_the_build_folder_and_limited(tmp_path: Path) -> None:
     project = _load(tmp_path, "").project
     assert (project.store, project.store_size) == ("", 10 << 30)
-    assert project.store_age == 90 * 24 * 3600
 
 
 @pytest.mark.parametrize(
@@ -220,15 +219,13 @@ def test_valid_folders_of_a_store(tmp_path: Path, store: str) -> None:
         ("store = 's3://b/../p'", 'expected a URL such as "s3://bucket/prefix"'),
         ("store = 'https://user:password@host/p'", "contains a user or a password"),
         ("store = 'file://host/p'", 'expected a URL such as "file:///srv/store"'),
-        ("store_timeout = 0", "expected a number of seconds above 0"),
         ("store_key = ''", "must not be blank"),
         ("store = 'build/store'", 'is inside the folder of `build`, "build"'),
         ("store = 'reports'", 'is inside the folder of `reports`, "reports"'),
         ("store_size = 5", "expected a size of at least 1MB"),
-        ("store_age = 30", "expected an age such as"),
-        ("store_age = '0d'", "expected an age such as"),
-        ("store_age = '9999w'", "expected an age such as"),
-        ("store_agee = '9w'", "did you mean 'store_age'"),
+        ("store_sise = '9GB'", "did you mean 'store_size'"),
+        ("store_timeout = 0", "is no key of this version; remove it; a run waits at most 120 s"),
+        ("store_age = '9w'", "is no key of this version; remove it, or use `exporter gc"),
     ],
 )
 def test_invalid_settings_of_a_store(tmp_path: Path, setting: str, message: str) -> None:
@@ -237,20 +234,22 @@ def test_invalid_settings_of_a_store(tmp_path: Path, setting: str, message: str)
     assert "pyproject.toml:2: tool.exporter.store" in str(caught.value)
 
 
+@pytest.mark.parametrize("age", ["30", "'0d'", "'9999w'"])
+def test_an_invalid_age_of_evidence(tmp_path: Path, age: str) -> None:
+    with pytest.raises(ExporterError, match="expected an age such as"):
+        _load(tmp_path, f"[tool.exporter.evidence]\ncuda = {{ age = {age} }}\n")
+
+
 def test_the_settings_of_a_remote_store(tmp_path: Path) -> None:
-    text = "[tool.exporter]\nstore = 's3://b/p/'\nstore_timeout = '1m'\nstore_key = '~/key'\n"
+    text = "[tool.exporter]\nstore = 's3://b/p/'\nstore_key = '~/key'\n"
     project = _load(tmp_path, text).project
-    assert (project.store, project.store_timeout) == ("s3://b/p", 60.0)
-    assert (project.store_key, project.store_lines) == ("~/key", {"store": 2, "store_key": 4})
-    assert _load(tmp_path, "[tool.exporter]\n").project.store_timeout == 120.0
+    assert project.store == "s3://b/p"
+    assert (project.store_key, project.store_lines) == ("~/key", {"store": 2, "store_key": 3})
     assert project.environments_folder == tmp_path / "build" / ".environments"
 
 
 def load(root: Path, keys: str) -> EngineSettings:
-    net = f"format = 1\n[models.net]\n{ENTRY}"
-    settings = f"[tool.exporter.engine]\n{keys}\n"
-    files = {"manifests/net.toml": net, "pyproject.toml": settings}
-    return load_project(make_project(root, files)).project.engine
+    return _load(root, f"[tool.exporter.engine]\n{keys}\n").project.engine
 
 
 def test_the_keys_have_their_lines(tmp_path: Path) -> None:
