@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 60_205,
-    "lines of tests": 73_621,
+    "lines of the package": 60_204,
+    "lines of tests": 73_616,
     "files": 257,
     "packages": 48,
     "modules below 60 lines": 10,
@@ -54,7 +54,7 @@ def measure() -> dict[str, int]:
     lines = count_lines(files)
     return {
         "lines of the package": lines,
-        "lines of tests": 73_621count_lines(list_files("tests")),
+        "lines of tests": count_lines(list_files("tests")),
         "files": len(files),
         "packages": len(files) - len(modules),
         "modules below 60 lines": sum(count_lines([path]) < 60 for path in modules),
