@@ -125,11 +125,11 @@ ROLLOUTS = (
     ),
     _loop(
         "rollout: enough equal tokens",
-        "the same file keeps a smaller share",
+        "a file with smaller differences keeps the share",
         "Words",
         **_WORDS,
-        init={"end": 12.0},
-        tokens=0.4,
+        init={"end": 8.01},
+        tokens=0.8,
     ),
     _loop(
         "rollout: a share that a constant keeps",
