@@ -25,13 +25,13 @@ from exporter.manifest import EngineSettings, Manifest, Project
 from exporter.manifest.project_settings import read_project
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.syntax.toml_file import ProblemCollector
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning.plan import Shard, make_plan, select_shard
 from exporter.plugins.cluster.dask_engine import DaskEngine
 from exporter.processes import ForkServerStarter, make_worker_environment
+from exporter.program import run_plan
 
 CONTROL_FLOW = (
     *("loop_traced", "loop_scripted", "indexed_assignment", "indexed_assignment_ellipsis"),

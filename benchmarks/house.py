@@ -17,7 +17,6 @@ PACKAGE = Path(__file__).parents[1] / "exporter"
 #: Optional modules that are still among those of the way, as patterns of their names.
 OPTIONAL = (
     "checks.metric_checks",
-    "environments",
     "gate.contract_changes",
     "runtimes.drivers.backend_driver",
     "runtimes.drivers.load_figures",
@@ -27,7 +26,6 @@ OPTIONAL = (
     "worker.model.mapped_weights",
     "worker.torch_private.draft_export",
     "worker.torch_private.export_speedups",
-    "pipeline.environments",
 )
 #: Modules above the way: for the tests of users, and the interface of commands.
 ABOVE = ("pytest_plugin", "testing", "api.finished_file", "cli.plugin", "__main__")

@@ -16,7 +16,8 @@ import time
 import tomllib
 from pathlib import Path
 
-from exporter.environments import EnvironmentDefinition, InstallationFailure, install_environment
+from exporter.environments import EnvironmentDefinition
+from exporter.plugins.installation import InstallationFailure, install_environment
 
 ROOT = Path(__file__).parents[1]
 #: Environments and caches; ignored by git.

@@ -1,6 +1,7 @@
 """Build every ONNX file that a manifest promises, and prove each promise on the file.
 
-The core is the way from a manifest to the gate, in the order of the data:
+`program` has the way from a manifest to the tables on one screen; read it first. The core has its
+steps, in the order of the data:
 
     manifest    entries with their values, or each problem with its line
     planning    the selected cells
@@ -12,7 +13,7 @@ The core is the way from a manifest to the gate, in the order of the data:
     records     results and the accepted baseline
     report      tables and pages
     gate        the difference from the baseline
-    api, cli    the same as functions and as commands
+    api, cli    the way as functions and as commands
 
 Below it are `jobs`, `environments`, `processes` and `core`. `plugins` has everything else.
 """

@@ -119,12 +119,13 @@ def _export(items: list[CellItem]) -> dict[CellId, Record | str]:
     """Return the record of each cell, or why it has none."""
     from filelock import FileLock
 
-    from exporter.api.export_run import ExportOptions, export
     from exporter.cli.output.progress import QuietProgress
     from exporter.core.errors import ExporterError
     from exporter.pipeline.build_folder import BuildFolder
+    from exporter.pipeline.export_options import ExportOptions
     from exporter.planning import Selection
     from exporter.processes.fork_server_client import make_starter
+    from exporter.program import export
 
     project = items[0].manifest.project
     cells = [item.cell for item in items]

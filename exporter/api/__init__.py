@@ -4,7 +4,6 @@ The commands of the command line call these functions. Nothing here prints or ex
 `ExporterError` with an exit code. See docs/api.md for an example.
 """
 
-from exporter.api.export_run import BuildPlan, ExportOptions, ExportResult, export, plan
 from exporter.api.gate_run import (
     Acceptance,
     GateResult,
@@ -14,17 +13,19 @@ from exporter.api.gate_run import (
     prepare_acceptance,
     read_results,
 )
-from exporter.api.report_pages import find_stale_pages, write_reports
 from exporter.core.errors import ExitCode, ExporterError, ExportSummary, Location, Problem
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Manifest, load_project
 from exporter.pipeline.decisions import Decisions, Results
+from exporter.pipeline.export_options import ExportOptions
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning import Selection
 from exporter.planning.plan import Plan, PlannedCell, Shard
 from exporter.processes import ProcessStarter
 from exporter.processes.fork_server_client import make_starter
+from exporter.program import BuildPlan, ExportResult, export, plan
 from exporter.records.record import CellId, Record, RunRecord, Stage, Status
+from exporter.report.report_pages import find_stale_pages, write_reports
 
 __all__ = [
     "Acceptance",

@@ -14,12 +14,12 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.resolved.keys import NO_STORE
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.engine import LocalEngine
 from exporter.pipeline.environments import require_packages
 from exporter.pipeline.supervisor import BuildObserver
 from exporter.planning.plan import get_today, make_plan
 from exporter.processes import ProcessStarter
+from exporter.program import run_plan
 from exporter.records.record import Record
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.api import report_pages
 from exporter.cache.states import hash_source, read_tool_versions
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
@@ -42,6 +41,7 @@ from exporter.records.baseline import (
     write_baseline,
 )
 from exporter.records.record import CellId, RunRecord, read_run
+from exporter.report import report_pages
 from exporter.report.rows.cells import group_by_opset
 from exporter.report.rows.gate_rows import GateContext
 

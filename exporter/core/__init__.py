@@ -9,6 +9,7 @@ _PLUGINS = {
     "component": "components",
     "dask": "cluster.dask_engine",
     "diagnosis": "diagnosis.explanation",
+    "environment": "installation",
     "evidence": "verify.evidence",
     "github": "github",
     "landlock": "landlock",
@@ -19,6 +20,7 @@ _PLUGINS = {
     "review": "review.review",
     "rollout": "rollout",
     "store": "store.project_store",
+    "toolchain": "toolchains",
     "watch": "watch",
 }
 

@@ -357,10 +357,6 @@ class BuildOptions:
     """The cache of finished cells, or None."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment variables of exports with other packages."""
-    read_sizes: Callable[[], Mapping[str, int]] = dict
-    """Return the accepted nodes of each model: the order of those without earlier times."""
-    before_wait: Callable[[], object] = tuple
-    """Do work for later while the first workers start, which takes seconds."""
 
 
 DEFAULT_OPTIONS = BuildOptions()

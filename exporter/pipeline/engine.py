@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from exporter.core.files import CELL_LIMIT, empty_regular_file, read_regular_file
 from exporter.jobs import Announcement, Job, JobFolder, write_json
@@ -93,10 +93,11 @@ class Engine(Protocol):
         """
 
 
-def end_jobs(
-    results: Generator[JobResult, None, None], interrupt: KeyboardInterrupt
-) -> Iterator[JobResult]:
-    """End the running jobs of an engine and yield them, unless the engine did this itself."""
+_T = TypeVar("_T")
+
+
+def end_jobs(results: Generator[_T, None, None], interrupt: KeyboardInterrupt) -> Iterator[_T]:
+    """End the running jobs and yield their results, unless the generator did this itself."""
     with suppress(KeyboardInterrupt):
         yield results.throw(interrupt)
         yield from results

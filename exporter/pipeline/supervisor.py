@@ -17,15 +17,15 @@ import shutil
 import signal
 import sysconfig
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
 import exporter
-from exporter.cache.states import have_tools_changed, list_package_folders
-from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
+from exporter.cache.states import list_package_folders
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, open_regular_file, read_regular_file
 from exporter.core.text import (
     is_out_of_memory,
@@ -44,7 +44,12 @@ from exporter.pipeline.build_folder import (
     remove_unrecorded_files,
     repair_folder,
 )
-from exporter.pipeline.decisions import Decisions, RecordValidator, ResultCache
+from exporter.pipeline.decisions import (
+    BuildOptions,
+    Decisions,
+    RecordValidator,
+    ResultCache,
+)
 from exporter.pipeline.engine import Engine, ExitKind, JobResult, Task, end_jobs
 from exporter.pipeline.schedule import make_opset_jobs
 from exporter.planning.plan import Plan
@@ -298,70 +303,80 @@ class BuildObserver:
         """Show a message for the user."""
 
 
+#: The beginning of the line that an export for another one prints for each finished model.
+DONE = "done: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One run of a plan: what it reads, writes and reports to."""
+
+    manifest: Manifest
+    plan: Plan
+    engine: Engine
+    stored: StoredRecords
+    validator: RecordValidator
+    observer: BuildObserver
+    options: BuildOptions
+    store: ResultCache | None
+    """None if no cell needs it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The decided cells of a model, which do not replace its earlier results yet."""
+
+    model: str
+    records: FolderRecords
+    """With the earlier results that are still valid."""
+    built: tuple[Record, ...]
+    """Those of the cells that ran."""
+
+
 class Supervisor:
     """Decides the cells of ended jobs."""
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        plan: Plan,
-        stored: StoredRecords,
-        validator: RecordValidator,
-        observer: BuildObserver,
-        cache: ResultCache | None,
-    ) -> None:
-        self._project = manifest.project
-        self._planned = {planned.cell for planned in plan.cells}
-        self._selected = {planned.cell: planned for planned in plan.to_run}
-        self._stored = stored
-        self._validator = validator
-        self._observer = observer
-        self._cache = cache
-        self._split_jobs = SplitJobs(())
+    def __init__(self, build: Build, tasks: Sequence[Task]) -> None:
+        self._build = build
+        self._planned = {planned.cell for planned in build.plan.cells}
+        self._selected = {planned.cell: planned for planned in build.plan.to_run}
+        self._queue = deque(tasks)
+        self._split_jobs = SplitJobs(tasks)
         self._reported: set[CellId] = set()
-        #: The red cells of the models in place.
-        self._red: list[CellId] = []
         #: Seconds of all workers by folder: retries share the time limit of the model.
         self._used_seconds: Counter[str] = Counter()
         self._lost_folders: Counter[str] = Counter()
         self._postponed: dict[str, list[CellId]] = {}
 
-    def run(self, engine: Engine, tasks: Sequence[Task], *, fail_fast: bool = False) -> None:
-        """Run the tasks and the tasks that follow them.
+    def run(self) -> Generator[Proof, None, None]:
+        """Run the tasks and those that follow them. Yield each model when all its cells ended.
 
         Raises:
             ExporterError: ENVIRONMENT, if a worker found that its environment is unusable.
-            KeyboardInterrupt: after finished results were put in place.
-            StoppedByFailure: the same, with `fail_fast` after the first model with a red cell.
+            KeyboardInterrupt: after the finished cells of all models were yielded.
         """
-        self._split_jobs, queue = SplitJobs(tasks), deque(tasks)
-        with closing(engine.run(queue, self)) as results:
+        with closing(self._build.engine.run(self._queue, self)) as results:
             try:
                 for result in results:
-                    queue.extendleft(self._accept(result))
-                    if fail_fast and self._red:
-                        raise StoppedByFailure(str(self._red[0]))
+                    yield from self._accept(result)
             except KeyboardInterrupt as interrupt:
                 for result in end_jobs(results, interrupt):
-                    self._accept(result)
+                    yield from self._accept(result)
                 for ended in self._split_jobs.list_incomplete():
-                    self._finish(ended, interrupted=True)
+                    yield from self._finish(ended, interrupted=True)
                 raise
 
     def on_announcement(self, announcement: Announcement) -> None:
-        self._observer.on_announcement(announcement)
+        self._build.observer.on_announcement(announcement)
 
     def on_record(self, record: Record) -> None:
         """Report a finished cell once."""
         if record.cell not in self._reported and self._is_final(record):
             self._reported.add(record.cell)
-            self._observer.on_cell_done(self._validator.apply_expectations(record))
+            self._build.observer.on_cell_done(self._build.validator.apply_expectations(record))
 
-    def _accept(self, result: JobResult) -> list[Task]:
-        """Decide the cells of a job.
-
-        Returns:
-            The task for the remaining cells, if there are any.
+    def _accept(self, result: JobResult) -> Iterator[Proof]:
+        """Decide the cells of a job. The remaining cells run next.
 
         Raises:
             ExporterError: ENVIRONMENT, if the worker found that its environment is unusable.
@@ -391,10 +406,10 @@ class Supervisor:
         if result.exit_kind is not ExitKind.SERVER_END:
             self._used_seconds[job.folder] += math.ceil(result.seconds)
         if verdict.retry:
-            return [self._make_task(restrict_job(job, verdict.retry))]
-        interrupted = result.exit_kind is ExitKind.INTERRUPTED
-        ended = self._split_jobs.add_ended(job, records)
-        return self._finish(ended, interrupted=interrupted) if ended else []
+            self._add_task(restrict_job(job, verdict.retry))
+        elif ended := self._split_jobs.add_ended(job, records):
+            interrupted = result.exit_kind is ExitKind.INTERRUPTED
+            yield from self._finish(ended, interrupted=interrupted)
 
     def _handle_lost_folder(self, result: JobResult, records: FolderRecords) -> JobResult:
         """Return the end of a job whose folder was removed, by its own model or by another one."""
@@ -417,30 +432,26 @@ class Supervisor:
             record.cell.model
         )
 
-    def _make_task(self, job: Job) -> Task:
-        """Return a task with the remaining time of the model."""
+    def _add_task(self, job: Job) -> None:
+        """Run a job next, within the remaining time of the model."""
         remaining = job.spec.timeout - self._used_seconds[job.folder]
-        return Task(job=job, seconds=max(remaining, 1.0))
+        self._queue.appendleft(Task(job=job, seconds=max(remaining, 1.0)))
 
-    def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> list[Task]:
-        """Put the results of a model in place.
-
-        Returns:
-            The task for cells that cannot be carried over or were postponed, if there are any.
-        """
+    def _finish(self, ended: Sequence[_EndedJob], *, interrupted: bool) -> Iterator[Proof]:
+        """Yield the results of a model, unless cells were postponed or cannot be carried over."""
         job = ended[0][0]
         model = job.spec.id
         fresh, dropped = join_folders([records for _, records in ended])
         postponed = [] if interrupted else self._postponed.pop(model, [])
         if not fresh.by_cell and not postponed:
-            return []  # interrupted before the first cell
-        old = self._stored.get_model(model)
+            return  # interrupted before the first cell
+        old = self._build.stored.get_model(model)
         mark_flaky(old, fresh)
         built = tuple(fresh.by_cell.values())
 
         def is_kept(record: Record) -> bool:
             is_wanted = record.cell in self._planned and record.cell not in postponed
-            return is_wanted and self._validator.is_valid(record)
+            return is_wanted and self._build.validator.is_valid(record)
 
         dropped += carry_over(old, fresh, is_kept)
         cells = dict.fromkeys([*(record.cell for record in dropped), *postponed])
@@ -449,19 +460,11 @@ class Supervisor:
             folder = str(fresh.folder.path)
             if len(ended) > 1:  # the time of a part is not the time of the complete model
                 del self._used_seconds[folder]
-            opsets = make_opset_jobs(self._project, again, {})
+            opsets = make_opset_jobs(self._build.manifest.project, again, {})
             update = {"folder": folder, "opsets": opsets, "part": 0}
-            return [self._make_task(job.model_copy(update=update))]
+            self._add_task(job.model_copy(update=update))
+            return
         if count := sum(record.cell in self._planned for record in dropped):
-            self._observer.on_note(f"{model}: {count} earlier results are stale and were dropped")
-        cache = self._cache
-        self._stored.replace_model(model, fresh, cache.adopt if cache else None)
-        if cache and not have_tools_changed():
-            current = self._validator.renew()  # files may have changed since the run began
-            valid = [record for record in built if current.is_valid(record)]
-            if note := cache.put(valid, fresh.folder):
-                self._observer.on_note(note)
-        self._observer.on_model_done(model)
-        judged = map(self._validator.apply_expectations, built)
-        self._red += [record.cell for record in judged if record.status.is_red]
-        return []
+            message = f"{model}: {count} earlier results are stale and were dropped"
+            self._build.observer.on_note(message)
+        yield Proof(model=model, records=fresh, built=built)

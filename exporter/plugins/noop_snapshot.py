@@ -34,10 +34,10 @@ from exporter.core.files import PROJECT_LIMIT, read_regular_file, write_text
 from exporter.core.toml_table import SETTINGS_FILE, read_setting
 
 if TYPE_CHECKING:
-    from exporter.api.export_run import ExportResult
     from exporter.manifest import LoadedProject, Project
     from exporter.pipeline.build_folder import BuildFolder
     from exporter.pipeline.decisions import Results
+    from exporter.program import ExportResult
     from exporter.records.record import Record
 
 #: The file name in the build folder.

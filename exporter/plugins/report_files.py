@@ -24,7 +24,6 @@ from typing import Literal
 from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from exporter.api.report_pages import ReportPaths
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
@@ -39,6 +38,7 @@ from exporter.records.record import CellId, Record, RunRecord, Status
 from exporter.report.formats import LEGEND, clean_detail, clean_message
 from exporter.report.pages.page_files import MARK, OVERVIEW, PAGES
 from exporter.report.pages.templates import render_html
+from exporter.report.report_pages import ReportPaths
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,

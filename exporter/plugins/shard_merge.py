@@ -17,7 +17,6 @@ from pathlib import Path
 
 import click
 
-from exporter.api.report_pages import write_reports
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import make_summary, open_project
 from exporter.cli.output.terminal import print_error, print_line, print_summary
@@ -29,6 +28,7 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Results, drop_changed_files, filter_valid_results
 from exporter.planning.plan import Plan, ShardNote, make_plan, read_shard_note, remove_shard_note
 from exporter.records.record import Record, RunRecord, read_run
+from exporter.report.report_pages import write_reports
 from exporter.report.rows.cells import group_by_opset
 
 

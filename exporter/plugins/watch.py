@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from exporter.api.export_run import ExportOptions, ExportResult
-from exporter.api.export_run import export as run_export
 from exporter.cache.states import (
     hash_source,
     have_tools_changed,
@@ -32,8 +30,11 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.core.toml_table import SETTINGS_FILE, read_setting
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.export_options import ExportOptions
 from exporter.planning import Selection
 from exporter.processes import ProcessStarter
+from exporter.program import ExportResult
+from exporter.program import export as run_export
 
 #: How often cells run again at once because a file changed meanwhile: a model may change its own.
 _MAX_REPEATS = 2

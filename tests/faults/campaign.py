@@ -19,11 +19,11 @@ from pathlib import Path
 
 from exporter.core.errors import ExporterError
 from exporter.manifest import Manifest
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
+from exporter.program import run_plan
 from exporter.records.record import Record, read_run
 from tests.unit.factory import key_by_text, make_manifest, make_spec
 from tests.unit.pipeline.builders import BuildLog

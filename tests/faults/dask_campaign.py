@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.manifest import EngineSettings
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
 from exporter.plugins.cluster.dask_engine import DaskEngine
+from exporter.program import run_plan
 from exporter.records.record import Status
 from tests.faults import campaign
 from tests.faults.dask_cluster import Cluster

@@ -23,7 +23,6 @@ import pytest
 import torch
 
 from exporter.manifest import Manifest, load_project
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import LocalEngine
@@ -31,6 +30,7 @@ from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
 from exporter.processes import make_worker_environment
+from exporter.program import run_plan
 from exporter.records.record import read_run
 from tests.faults import campaign, corruption
 from tests.faults.lasting_server import LastingStarter, timeless

@@ -20,13 +20,13 @@ from unittest.mock import patch
 import pytest
 
 from exporter.manifest import Manifest, load_project
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import LocalEngine
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.processes import ForkServerStarter, fork_server_client, make_worker_environment
+from exporter.program import run_plan
 from exporter.records.record import read_run
 from tests.faults import campaign
 from tests.faults.changing import MODELS, PAIRS, format_entry

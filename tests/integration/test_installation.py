@@ -13,11 +13,10 @@ from exporter import environments
 from exporter.environments import (
     STAMP,
     EnvironmentDefinition,
-    InstallationFailure,
     find_environment,
-    install_environment,
     read_shared_packages,
 )
+from exporter.plugins.installation import InstallationFailure, install_environment
 
 # `find_spec("pip")` warns if an earlier test of the process imported distutils, as torch can.
 pytestmark = pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils:UserWarning")

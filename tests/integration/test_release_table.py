@@ -22,7 +22,8 @@ from exporter.core.known_names import (
     find_limits,
     format_release,
 )
-from exporter.environments import EnvironmentDefinition, InstallationFailure, install_environment
+from exporter.environments import EnvironmentDefinition
+from exporter.plugins.installation import InstallationFailure, install_environment
 
 #: The first release with a wheel for Python 3.11, and the last one to install.
 FIRST, LAST = (1, 15), (1, 32)

@@ -31,9 +31,9 @@ from exporter.planning import Selection
 from exporter.processes.fork_server_client import make_starter
 
 if TYPE_CHECKING:
-    from exporter.api.export_run import ExportResult
     from exporter.cli.options import EngineArguments
     from exporter.planning.plan import Shard
+    from exporter.program import ExportResult
 
 #: Flags with which an export without changes is more than its last summary.
 _OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch", "dynamo")
@@ -96,12 +96,13 @@ def export(
             # The first worker needs seconds to start; meanwhile the parent decides what to run.
             starter.prepare()
         # A no-op must not import the build.
-        from exporter.api import export_run
+        from exporter import program
         from exporter.cli.output.progress import ModelEvents, observe_progress
         from exporter.cli.output.tables import open_project, show_plan
         from exporter.core.device_name import CURRENT_TOOLCHAIN
+        from exporter.pipeline.export_options import ExportOptions
 
-        options = export_run.ExportOptions(
+        options = ExportOptions(
             selection=selection,
             shard=shard,
             jobs=engine.jobs,
@@ -119,13 +120,13 @@ def export(
         if flags["watch"]:
             import_plugin("watch").watch(root, options, starter, flags)
         if flags["dry_run"]:
-            show_plan(export_run.plan(open_project(root), options, os.environ))
+            show_plan(program.plan(open_project(root), options, os.environ))
             return ExitCode.OK
         if toolchain not in ("", CURRENT_TOOLCHAIN):
-            export_run.export(root, options, ModelEvents(), starter, os.environ)
+            program.export(root, options, ModelEvents(), starter, os.environ)
             return ExitCode.OK
         with observe_progress(explain=flags["explain"], quiet=flags["quiet"]) as observer:
-            result = export_run.export(root, options, observer, starter, os.environ)
+            result = program.export(root, options, observer, starter, os.environ)
         summary = print_result(result, started, flags, has_tables=not shard and not build)
         if shard:
             print_line(f"shard {shard}: `exporter merge` writes the tables of all shards")

@@ -13,7 +13,7 @@ import click
 from pydantic import Field
 
 import exporter
-from exporter.api import export_run
+from exporter import program
 from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
     json_option,
@@ -36,6 +36,7 @@ from exporter.core.text import pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.environments import require_own_checkout
+from exporter.pipeline.export_options import ExportOptions
 from exporter.planning import Selection
 from exporter.planning.plan import PlannedCell, list_all_cells, make_plan
 
@@ -88,10 +89,8 @@ def plan(
     selection: Selection, root: Path, *, no_store: bool, as_json: bool, **options_of_run: Any
 ) -> int:
     """Show the cells that an export would run, with the reasons."""
-    options = export_run.ExportOptions(
-        selection=selection, use_store=not no_store, **options_of_run
-    )
-    build_plan = export_run.plan(open_project(root), options, os.environ)
+    options = ExportOptions(selection=selection, use_store=not no_store, **options_of_run)
+    build_plan = program.plan(open_project(root), options, os.environ)
     if as_json:
         print_document(_make_plan_document(build_plan))
     else:
@@ -99,7 +98,7 @@ def plan(
     return ExitCode.OK
 
 
-def _make_plan_document(build_plan: export_run.BuildPlan) -> PlanDocument:
+def _make_plan_document(build_plan: program.BuildPlan) -> PlanDocument:
     """Return the decision for each selected cell."""
     decisions = build_plan.decisions
     cells = []

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from exporter.api.gate_run import read_results
-from exporter.api.report_pages import write_reports, write_site
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, print_result_notes
 from exporter.cli.output.terminal import print_error, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import pluralize
+from exporter.report.report_pages import write_reports, write_site
 
 
 @click.command()

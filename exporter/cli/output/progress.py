@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from exporter.cli.output.terminal import is_terminal, print_line
 from exporter.jobs import Announcement
 from exporter.manifest.syntax.values import format_opsets
-from exporter.pipeline.build import DONE
 from exporter.pipeline.decisions import Decisions
-from exporter.pipeline.supervisor import BuildObserver
+from exporter.pipeline.supervisor import DONE, BuildObserver
 from exporter.records.record import CellId, Record, Status
 from exporter.report.rows.cells import group_by_opset
 

@@ -197,8 +197,8 @@ def _format_red_groups(
 
 
 if TYPE_CHECKING:  # most commands print only some of these tables
-    from exporter.api.export_run import BuildPlan
     from exporter.api.gate_run import ValidResults
+    from exporter.program import BuildPlan
 
 
 def open_project(root: Path) -> Manifest:

@@ -28,7 +28,7 @@ from exporter.cache.states import (
 )
 from exporter.core.errors import ExporterError
 from exporter.core.files import hash_file, remove_folder
-from exporter.environments import InstallationFailure, find_environment, install_environment
+from exporter.environments import find_environment
 from exporter.jobs import Announcement, Job, JobFolder
 from exporter.manifest import Device, RuntimeEnvironment
 from exporter.pipeline.engine import JobResult, LocalEngine, Task
@@ -42,6 +42,7 @@ from exporter.plugins.cluster.archives import (
     list_results,
     unpack,
 )
+from exporter.plugins.installation import InstallationFailure, install_environment
 from exporter.processes.environment import list_shared_variables, make_worker_environment
 from exporter.processes.fork_server_client import (
     ProcessStarter,

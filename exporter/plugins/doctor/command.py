@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from exporter.api.export_run import get_default_jobs
 from exporter.cli.options import json_option, root_option
 from exporter.cli.output.terminal import print_document, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import join_lines, pluralize
+from exporter.pipeline.export_options import get_default_jobs
 from exporter.planning.plan import get_today
 from exporter.plugins.doctor.doctor import (
     Diagnosis,

@@ -23,18 +23,17 @@ from exporter.core.git import find_head
 from exporter.core.known_names import RUNTIMES
 from exporter.core.system import IS_LINUX, count_cores, describe_platform
 from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
-from exporter.environments import list_environments
 from exporter.manifest import Manifest, Project, load_project
 from exporter.manifest.syntax.values import is_in_range
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator, find_lost_proof
 from exporter.pipeline.environments import (
-    list_garbage,
     locate_environment,
     locate_environments,
     require_own_checkout,
 )
 from exporter.planning.plan import list_all_cells, make_plan
+from exporter.plugins.installation import list_environments, list_garbage
 from exporter.plugins.store import Store
 from exporter.processes import ForkServerStarter
 from exporter.processes.child_call import ChildFailure, call_in_child

@@ -17,14 +17,13 @@ from exporter.cli.output.tables import require_readable_files
 from exporter.cli.output.terminal import print_line, print_table
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import format_bytes, pluralize
-from exporter.environments import remove_environment
 from exporter.manifest import load_project
 from exporter.manifest.resolved.keys import Age
 from exporter.manifest.syntax.fields import Memory
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import list_garbage
 from exporter.planning.plan import list_all_cells
 from exporter.plugins.gc.garbage import find_garbage, remove_garbage
+from exporter.plugins.installation import list_garbage, remove_environment
 from exporter.plugins.store import StoreLimits
 from exporter.plugins.store.project_store import open_store
 from exporter.plugins.store.remote_store import RemoteStore

@@ -10,12 +10,7 @@ from exporter.api.gate_run import read_results
 from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
-from exporter.environments import (
-    EnvironmentDefinition,
-    InstallationFailure,
-    install_environment,
-    list_releases,
-)
+from exporter.environments import EnvironmentDefinition
 from exporter.manifest import FindingKind, Manifest, Project
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.syntax.values import (
@@ -24,14 +19,15 @@ from exporter.manifest.syntax.values import (
     is_in_range,
 )
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import run_nested_export
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins.installation import InstallationFailure, install_environment, list_releases
 from exporter.plugins.rehearse.upgrade_comparison import (
     UpgradeComparison,
     compare_upgrade,
     format_record,
 )
+from exporter.plugins.toolchains import run_nested_export
 from exporter.records.record import CellId, Record, RunRecord
 
 

@@ -21,7 +21,8 @@ from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.text import join_lines, pluralize
 from exporter.manifest import Device, load_project, load_settings
 from exporter.pipeline.build_folder import BuildFolder
-from exporter.pipeline.environments import create_environments, require_packages
+from exporter.pipeline.environments import require_packages
+from exporter.plugins.installation import create_environments
 from exporter.plugins.publish.published_folder import GENAI_CONFIG
 from exporter.plugins.verify.client import (
     COMPARE_TOKENS,

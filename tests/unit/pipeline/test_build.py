@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from exporter import program
 from exporter.cache.states import hash_source, read_package_state
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Device, Expectation, Manifest, RuntimeEnvironment, Skip
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import (
     BuildOptions,
@@ -24,6 +24,7 @@ from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
+from exporter.program import run_plan
 from exporter.records.record import Record, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
@@ -70,11 +71,14 @@ def test_every_cell_of_every_model_is_recorded_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "build/a/18.onnx").exists()
 
 
-def test_work_before_the_wait_is_done_only_if_a_cell_runs(tmp_path: Path) -> None:
-    project, done = manifest(tmp_path, spec("a")), list[int]()
+def test_templates_are_loaded_only_if_a_cell_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, loaded = manifest(tmp_path, spec("a")), list[str]()
+    monkeypatch.setattr(program, "preload_pages", lambda of: loaded.append(of.reports))
     for _ in range(2):
-        export(project, FakeEngine(finish), before_wait=lambda: done.append(1))
-    assert done == [1]
+        export(project, FakeEngine(finish))
+    assert loaded == ["reports"]
 
 
 def test_a_record_that_is_stale_after_its_own_export_is_reported_as_a_bug(tmp_path: Path) -> None:

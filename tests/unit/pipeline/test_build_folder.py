@@ -14,7 +14,6 @@ import pytest
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import list_inaccessible, make_accessible, remove_folder
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import (
     BuildFolder,
     FolderRecords,
@@ -28,6 +27,7 @@ from exporter.planning.plan import make_plan, remove_shard_note
 from exporter.plugins.doctor.doctor import examine_build
 from exporter.plugins.gc.garbage import find_garbage, remove_garbage
 from exporter.plugins.store import Store, StoreLimits
+from exporter.program import run_plan
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -17,12 +17,12 @@ from exporter.checks.protocol import hash_sample
 from exporter.core.errors import ExporterError
 from exporter.jobs import Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
+from exporter.program import run_plan
 from exporter.records.record import Status, read_run
 from tests.faults.corruption import cut, flip
 from tests.unit.pipeline.builders import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import date
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -13,18 +14,18 @@ import pytest
 
 from exporter.cache import states
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
+from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Device, Manifest, RuntimeEnvironment
 from exporter.pipeline import environments
-from exporter.pipeline.build import run_plan
+from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
-from exporter.pipeline.environments import (
-    _require_versions,
-    require_own_checkout,
-    require_packages,
-)
+from exporter.pipeline.environments import require_own_checkout, require_packages
 from exporter.planning.plan import make_plan
+from exporter.plugins import installation, toolchains
+from exporter.plugins.installation import InstallationFailure
 from exporter.plugins.store.store_entry import make_lookup_key
+from exporter.plugins.toolchains import run_nested_export
+from exporter.program import run_plan
 from exporter.records.record import CellId
 from tests.unit.factory import make_run
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec
@@ -70,8 +71,9 @@ class FakeInstaller:
         self.packages: Mapping[str, str] = PACKAGES
         self.created: list[EnvironmentDefinition] = []
         self._error = error
-        monkeypatch.setattr(environments, "find_environment", self.find)
-        monkeypatch.setattr(environments, "install_environment", self.install)
+        for module in (environments, installation):
+            monkeypatch.setattr(module, "find_environment", self.find)
+        monkeypatch.setattr(installation, "install_environment", self.install)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
         if definition not in self.created:
@@ -173,19 +175,23 @@ def test_the_store_finds_cells_before_the_environment_is_created(
     assert make_lookup_key(CELL, before) == make_lookup_key(CELL, after)
 
 
-def require(used: dict[str, str], installed: dict[str, str]) -> None:
-    environment = InstalledEnvironment(folder=Path(), packages=installed)
-    _require_versions(make_run(tools=used), environment)
-
-
-def test_the_export_must_use_the_installed_versions() -> None:
-    with pytest.raises(ExporterError, match=r"used onnx 1\.21\.0 instead of 1\.22\.0") as caught:
-        require({"onnx": "1.21.0", "torch": "2.13.0"}, {"onnx": "1.22.0", "torch": "2.13.0"})
-    assert caught.value.exit_code is ExitCode.ENVIRONMENT
-
-
-def test_packages_that_are_no_tools_have_no_known_version() -> None:
-    require({"onnx": "1.22.0"}, {"onnx": "1.22.0", "timm": "1.0.0"})
+@pytest.mark.parametrize(
+    ("used", "problem"),
+    [
+        ({"onnx": "1.22.0"}, ""),  # timm is no tool
+        ({"onnx": "1.21.0", "torch": "2.13.0"}, r"used onnx 1\.21\.0 instead of 1\.22\.0"),
+    ],
+)
+def test_the_export_must_use_the_installed_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: dict[str, str], problem: str
+) -> None:
+    packages = {"onnx": "1.22.0", "torch": "2.13.0", "timm": "1.0.0"}
+    environment = InstalledEnvironment(folder=Path(), packages=packages)
+    monkeypatch.setattr(toolchains, "run_program", lambda *_: 0)
+    monkeypatch.setattr(toolchains, "read_run", lambda _: make_run(tools=used))
+    folder = BuildFolder(tmp_path)
+    with pytest.raises(ExporterError, match=problem) if problem else nullcontext():
+        run_nested_export(project(tmp_path).project, environment, folder, (), {}, print)
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,13 @@ from exporter.cache.states import (
 )
 from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
+from exporter.program import run_plan
 from exporter.records.record import Record, Source, read_run
 from tests.unit.pipeline.builders import (
     BuildLog,

@@ -8,11 +8,11 @@ import pytest
 
 from exporter.jobs import Job, JobFolder, write_json
 from exporter.manifest import Manifest
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import JobResult
 from exporter.planning.plan import make_plan
+from exporter.program import run_plan
 from exporter.records.record import Status, read_run
 from tests.unit.pipeline.builders import (
     BuildLog,

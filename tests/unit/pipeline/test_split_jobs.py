@@ -9,12 +9,12 @@ import pytest
 
 from exporter.jobs import Announcement, Job, JobFolder, Reference, Sample, write_json
 from exporter.manifest import Manifest, ModelSpec, Tolerance
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder, FolderRecords, carry_over
 from exporter.pipeline.decisions import BuildOptions
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.pipeline.supervisor import join_folders
 from exporter.planning.plan import make_plan
+from exporter.program import run_plan
 from exporter.records.record import Record, Stage, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (

@@ -11,12 +11,12 @@ import pytest
 
 from exporter.jobs import Job, JobFolder
 from exporter.manifest import Manifest, Tolerance
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, decide
 from exporter.pipeline.engine import ExitKind, JobResult
 from exporter.planning.plan import make_plan
 from exporter.plugins.store import Store, StoreLimits
+from exporter.program import run_plan
 from exporter.records.record import Record, Source, Status, read_run
 from tests.unit.factory import key_by_text
 from tests.unit.pipeline.builders import (

@@ -12,16 +12,17 @@ import pytest
 
 from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.environments import EnvironmentDefinition, InstallationFailure, InstalledEnvironment
+from exporter.environments import EnvironmentDefinition, InstalledEnvironment
 from exporter.manifest import Manifest, Project, Toolchain
-from exporter.pipeline import build as build_steps
 from exporter.pipeline import decisions
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, Results
-from exporter.pipeline.environments import require_toolchain
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins import installation, toolchains
+from exporter.plugins.installation import InstallationFailure
+from exporter.plugins.toolchains import require_toolchain
+from exporter.program import run_plan
 from exporter.records.record import CellId, Record, RunRecord, Status
 from tests.unit.factory import make_artifact
 from tests.unit.pipeline.builders import (
@@ -48,11 +49,11 @@ class FakeToolchain:
         self.version = "0.6.2"
         self.exports: list[list[str]] = []
         self.environment: Mapping[str, str] = {}
-        for module in (decisions, build_steps):
+        for module in (decisions, installation):
             monkeypatch.setattr(module, "find_environment", self.find)
-        monkeypatch.setattr(build_steps, "install_environment", self.install)
-        monkeypatch.setattr(build_steps, "mark_as_used", lambda _: None)
-        monkeypatch.setattr(build_steps, "run_nested_export", self.export)
+        monkeypatch.setattr(installation, "install_environment", self.install)
+        monkeypatch.setattr(installation, "mark_as_used", lambda _: None)
+        monkeypatch.setattr(toolchains, "run_nested_export", self.export)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
         return self._environment(definition, folder) if self.is_installed else None
@@ -213,7 +214,7 @@ def test_a_failed_export_leaves_cells_without_a_result(
     def fail(*_: object) -> RunRecord:
         raise ExporterError(ExitCode.ENVIRONMENT, "the export exited with code 70")
 
-    monkeypatch.setattr(build_steps, "run_nested_export", fail)
+    monkeypatch.setattr(toolchains, "run_nested_export", fail)
     _, log, results = build(toolchain.manifest)
     assert "toolchain old: the export exited with code 70" in log.notes
     assert results.missing == {CELL: "it has not been exported yet"}

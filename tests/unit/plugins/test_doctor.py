@@ -14,7 +14,6 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.manifest import Device, Manifest
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
 from exporter.plugins.doctor import doctor
@@ -35,6 +34,7 @@ from exporter.plugins.doctor.doctor import (
     is_older,
 )
 from exporter.plugins.store import Store, StoreLimits
+from exporter.program import run_plan
 from exporter.records.record import Status, read_run
 from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import BuildLog, FakeEngine, finish, manifest, spec

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.environments import (
-    STAMP,
-    EnvironmentDefinition,
+from exporter.environments import STAMP, EnvironmentDefinition
+from exporter.manifest import load_settings
+from exporter.pipeline.environments import locate_environments
+from exporter.plugins.installation import (
     list_environments,
+    list_garbage,
     mark_as_used,
     remove_environment,
 )
-from exporter.manifest import load_settings
-from exporter.pipeline.environments import list_garbage, locate_environments
 
 DAY = 24 * 3600
 ORT117 = """

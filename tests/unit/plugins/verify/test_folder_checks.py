@@ -456,7 +456,7 @@ def test_the_environment_of_a_device_is_created(
         (folder / definition.key / "environment.json").touch()
         return InstalledEnvironment(folder=Path(sys.prefix), packages={})
 
-    monkeypatch.setattr("exporter.pipeline.environments.install_environment", install)
+    monkeypatch.setattr("exporter.plugins.installation.install_environment", install)
     arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
     result = CliRunner().invoke(exporter, arguments)
     assert "creating the environment own: onnxruntime" in result.stderr

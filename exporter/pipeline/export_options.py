@@ -1,51 +1,29 @@
-"""Plan and export: decide about the selected cells, build and prove them, and write the reports."""
+"""The options of an export: which cells it selects, and where they run."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from exporter.api.report_pages import list_page_inputs, preload_pages, write_reports
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.frozen_model import FrozenModel
 from exporter.core.git import check_out, list_changed_files
 from exporter.core.system import count_cores
-from exporter.manifest import EngineSettings, Manifest, Project, load_layers, load_project
+from exporter.manifest import EngineSettings, Manifest, Project, load_project
 from exporter.manifest.resolved.keys import EngineKind
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import select_exporter
-from exporter.pipeline.build import run_plan
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
-from exporter.pipeline.decisions import BuildOptions, Decisions, RecordValidator, Results, decide
+from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
-from exporter.pipeline.environments import (
-    require_own_checkout,
-    require_packages,
-    require_toolchain,
-)
-from exporter.pipeline.supervisor import BuildObserver
+from exporter.pipeline.environments import require_own_checkout
 from exporter.planning import EVERYTHING, Selection
-from exporter.planning.plan import (
-    Plan,
-    Shard,
-    get_today,
-    list_cells,
-    make_plan,
-    remove_shard_note,
-    select_shard,
-    write_shard_note,
-)
+from exporter.planning.plan import Plan, Shard, get_today, list_cells, make_plan, select_shard
 from exporter.processes import ProcessStarter
-from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, Record
 
 
@@ -79,20 +57,16 @@ class ExportOptions:
     exporter: ExporterName | None = None
     """Export every model by this exporter. None for the manifests' choice."""
 
-    def make_build_options(
-        self, manifest: Manifest, environment: Mapping[str, str]
-    ) -> BuildOptions:
+    def make_build_options(self, project: Project, environment: Mapping[str, str]) -> BuildOptions:
         store = None
         if self.use_store:
-            store = import_plugin("store").open_store(manifest.project, environment)
+            store = import_plugin("store").open_store(project, environment)
         return BuildOptions(
-            before_wait=partial(preload_pages, manifest.project),
             force=self.force,
             thorough=self.thorough,
             fail_fast=self.fail_fast,
             store=store,
             environment=environment,
-            read_sizes=partial(_count_accepted_nodes, manifest),
         )
 
     def adapt(self, manifest: Manifest) -> Manifest:
@@ -104,7 +78,7 @@ class ExportOptions:
         """
         require_own_checkout(Path(manifest.project.root))
         if self.toolchain:
-            require_toolchain(manifest.project, self.toolchain)
+            import_plugin("toolchain").require_toolchain(manifest.project, self.toolchain)
             manifest = manifest.select_toolchain(self.toolchain)
         if self.exporter:
             manifest = select_exporter(manifest, self.exporter)
@@ -204,44 +178,6 @@ def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:
     return replace(plan, selected=tuple(each for each in plan.selected if each.cell in cells))
 
 
-def _count_accepted_nodes(manifest: Manifest) -> Counter[str]:
-    """Return the nodes of all accepted files of each model; none if there is no baseline."""
-    from exporter.api.report_pages import ReportPaths  # loads the pages
-
-    sizes: Counter[str] = Counter()
-    with suppress(ExporterError):
-        for outcome in read_baseline(ReportPaths(manifest.project).baseline).cells:
-            sizes[outcome.cell.model] += outcome.figures.nodes if outcome.figures else 0
-    return sizes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildPlan:
-    """The selected cells, and the decision for each."""
-
-    plan: Plan
-    decisions: Decisions
-    notes: tuple[str, ...] = ()
-    """Messages about the remote store."""
-
-
-def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, str]) -> BuildPlan:
-    """Return the decisions of an export that starts now.
-
-    Raises:
-        ExporterError: NOTHING_SELECTED if no cell is selected.
-    """
-    manifest = options.adapt(manifest)
-    selected = options.make_plan(manifest, environment)
-    stored = StoredRecords(BuildFolder.from_project(manifest.project))
-    validator = RecordValidator(manifest, get_today())
-    build_options = options.make_build_options(manifest, environment)
-    decisions = decide(selected, stored, validator, build_options)
-    store = build_options.store if decisions.to_run or decisions.hits else None
-    notes = tuple(store.take_notes()) if store else ()
-    return BuildPlan(plan=selected, decisions=decisions, notes=notes)
-
-
 _DASK = "dask"
 
 
@@ -276,92 +212,26 @@ def select_engine(project: Project, options: ExportOptions) -> EngineSettings:
 _MEMORY_PER_JOB = 3 * 1024**3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportResult:
-    """The results of an export."""
-
-    manifest: Manifest
-    plan: Plan
-    results: Results
-    shard: Shard | None = None
-    noop_inputs: Any = None
-    """All inputs, if every cell was up to date, for the plugin `noop`."""
-    statistics: FrozenModel | None = None
-    """The use of the store, or None if there is none."""
-    started: int = 0
-    """The time of the build folder's file system before the first input was read."""
-    has_tables: bool = True
-    """Whether tables were written; not for a part of the cells if others have no result."""
-
-    @property
-    def is_green(self) -> bool:
-        """Whether all manifests are valid, and all selected cells have a result that is not red."""
-        if self.manifest.problems:
-            return False
-        records = self.results.run.by_cell()
-        selected = [records.get(planned.cell) for planned in self.plan.selected]
-        return all(record is not None and not record.status.is_red for record in selected)
-
-
-def export(
-    root: Path,
+def make_engine(
+    project: Project,
     options: ExportOptions,
-    observer: BuildObserver,
     starter: ProcessStarter,
     environment: Mapping[str, str],
-) -> ExportResult:
-    """Build and prove the selected cells; write the reports.
-
-    There are no reports of a shard, or of another build folder than the project's. The caller
-    closes the starter.
+    on_note: Callable[[str], None],
+) -> Engine:
+    """Return the engine of the project or of the options.
 
     Raises:
-        ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.
-        KeyboardInterrupt: after the finished cells were stored.
-        StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
+        ExporterError: MANIFEST if the options contradict each other, ENVIRONMENT without Dask.
     """
-    noop = import_plugin("noop")
-    started = 0 if options.build else noop.read_filesystem_clock(root)
-    loaded = load_layers(root, keep_invalid=True)
-    manifest = options.adapt(loaded.manifest)
-    project = manifest.project
-    plan = options.make_plan(manifest, environment)
-    build_options = options.make_build_options(manifest, environment)
-    require_packages()
     jobs = options.jobs or project.jobs or get_default_jobs()
     settings = select_engine(project, options)
-    engine: Engine = LocalEngine(jobs, starter, keeps_starter=options.keeps_starter)
-    if settings.kind != "local":
-        engine = import_plugin(settings.kind).DaskEngine(
-            project, settings, environment, observer.on_note, jobs
-        )
-    build = BuildFolder.from_project(project).path
-    remove_shard_note(build)
-    today = get_today()
-    results = run_plan(manifest, plan, engine, observer, today, build_options)
-    inputs = None
-    # The tables of a part would lack the results of all other cells.
-    has_tables = options.selection.is_everything or not results.missing
-    if options.shard:
-        write_shard_note(build, options.shard, make_plan(manifest, options.selection))
-    elif not options.build and has_tables:
-        for warning in write_reports(manifest, results.run):
-            observer.on_note(warning)
-        # An edit of another file, such as a missing source, can repair an invalid entry.
-        is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
-        is_complete = is_valid and options.selection.is_everything and not results.missing
-        if is_complete and results.unchanged:
-            inputs = noop.collect_inputs(loaded, results, list_page_inputs(project), today)
-    return ExportResult(
-        manifest=manifest,
-        plan=plan,
-        results=results,
-        shard=options.shard,
-        noop_inputs=inputs,
-        statistics=build_options.store.make_statistics() if build_options.store else None,
-        started=started,
-        has_tables=has_tables and not options.shard and not options.build,
+    if settings.kind == "local":
+        return LocalEngine(jobs, starter, keeps_starter=options.keeps_starter)
+    engine: Engine = import_plugin(settings.kind).DaskEngine(
+        project, settings, environment, on_note, jobs
     )
+    return engine
 
 
 def get_default_jobs() -> int:

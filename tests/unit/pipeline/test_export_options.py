@@ -8,13 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from exporter.api import export_run
-from exporter.api.export_run import ExportOptions, select_engine
 from exporter.cache.states import read_source_state
 from exporter.cli import entry_point
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.manifest import EngineSettings, Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
+from exporter.pipeline.export_options import ExportOptions, select_engine
 from exporter.planning import Selection
 from exporter.planning.plan import Shard, make_plan
 from exporter.records.record import Source, Status
@@ -23,13 +22,6 @@ from tests.unit.factory import make_manifest, make_record, make_spec
 
 MANIFEST = make_manifest(make_spec("a", opsets=(17, 18)))
 PLAN = make_plan(MANIFEST)
-
-
-def test_templates_are_loaded_before_the_build_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-    monkeypatch.setattr(export_run, "preload_pages", lambda project: loaded.append(project.reports))
-    ExportOptions(use_store=False).make_build_options(MANIFEST, {}).before_wait()
-    assert loaded == ["reports"]
 
 
 def test_another_build_folder_uses_the_environments_of_the_project(tmp_path: Path) -> None:

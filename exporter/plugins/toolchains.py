@@ -1,0 +1,180 @@
+"""Export the cells of `cpu@NAME`: another environment delivers the results of such a device.
+
+Each toolchain has a process with its packages, and a part of the build folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from exporter.core.device_name import CURRENT_TOOLCHAIN
+from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
+from exporter.core.text import join_lines, pluralize
+from exporter.environments import STAMP, InstalledEnvironment
+from exporter.manifest import Project, Toolchain
+from exporter.pipeline.build_folder import BuildFolder
+from exporter.pipeline.decisions import Decisions
+from exporter.pipeline.supervisor import DONE, Build
+from exporter.planning.plan import PlannedCell
+from exporter.plugins.installation import InstallationFailure, create_environment
+from exporter.processes.fork_server_client import run_program
+from exporter.records.record import Record, RunRecord, Status, read_run
+
+#: Overrides the store of the project.
+_STORE_VARIABLE = "EXPORTER_STORE"
+
+
+def export_toolchains(build: Build, decisions: Decisions) -> None:
+    """Export the cells of each toolchain that has cells to run."""
+    project, on_note = build.manifest.project, build.observer.on_note
+    by_toolchain: dict[str, list[PlannedCell]] = {}
+    for planned in decisions.to_run:
+        if not build.stored.build.owns(planned.cell):
+            name = planned.cell.device.toolchain
+            by_toolchain.setdefault(name, []).append(planned)
+    for name, cells in by_toolchain.items():
+        toolchain = project.find_toolchain(name)
+        try:
+            installed = create_environment(
+                toolchain.definition, project.environments_folder, f"toolchain {name}", on_note
+            )
+        except InstallationFailure as error:
+            message = f"{toolchain.location}: the toolchain {name} cannot be created: {error}"
+            _write_unavailable(build, cells, join_lines(message))
+            continue
+        build.validator.fingerprints.forget_devices()
+        try:
+            _export_toolchain(build, toolchain, installed, cells)
+        except ExporterError as error:
+            for problem in error.problems:
+                on_note(f"toolchain {name}: {problem}")
+        finally:
+            build.stored.discard_toolchains()
+
+
+def _export_toolchain(
+    build: Build,
+    toolchain: Toolchain,
+    installed: InstalledEnvironment,
+    cells: Sequence[PlannedCell],
+) -> None:
+    """Run the export of one toolchain and report its results.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the export fails as a whole.
+    """
+    options, observer, stored = build.options, build.observer, build.stored
+    observer.on_note(f"toolchain {toolchain.name}: exporting {pluralize(len(cells), 'cell')}")
+    arguments = [f"--toolchain={toolchain.name}", f"--jobs={build.engine.local_workers}"]
+    arguments += ["--force"] if options.force else []
+    arguments += ["--thorough"] if options.thorough else []
+    environment = dict(options.environment)
+    if build.store:
+        environment[_STORE_VARIABLE] = str(build.store.path)
+    else:
+        arguments.append("--no-store")
+    arguments += ["--", *(str(planned.cell) for planned in cells)]
+
+    def handle_line(line: str) -> None:
+        if not line.startswith(DONE):
+            observer.on_note(f"toolchain {toolchain.name}: {line}")
+            return
+        model = line.removeprefix(DONE)
+        stored.discard_toolchains()
+        _report_model(build, model, cells)
+
+    run_nested_export(
+        build.manifest.project,
+        installed,
+        stored.build.find_part(cells[0].cell),
+        arguments,
+        environment,
+        handle_line,
+    )
+
+
+def _report_model(build: Build, model: str, cells: Iterable[PlannedCell]) -> None:
+    red = []
+    for planned in cells:
+        if planned.cell.model == model and (record := build.stored.get(planned.cell)):
+            record = build.validator.apply_expectations(record)
+            build.observer.on_cell_done(record)
+            red += [record.cell] if record.status.is_red else []
+    build.observer.on_model_done(model)
+    if build.options.fail_fast and red:
+        raise StoppedByFailure(str(red[0]))
+
+
+def _write_unavailable(build: Build, cells: Sequence[PlannedCell], message: str) -> None:
+    """Store and report that the toolchain of these cells cannot be installed."""
+    build.observer.on_note(message)
+    for planned in cells:
+        record = Record(
+            cell=planned.cell,
+            status=Status.UNAVAILABLE,
+            message=message,
+            route=planned.route,
+            fingerprint=build.validator.fingerprints.get_cell_parts(planned.cell),
+        )
+        build.stored.write_to_toolchain(record)
+    for model in dict.fromkeys(planned.cell.model for planned in cells):
+        _report_model(build, model, cells)
+
+
+def run_nested_export(
+    project: Project,
+    installed: InstalledEnvironment,
+    build: BuildFolder,
+    arguments: Iterable[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+) -> RunRecord:
+    """Export with other packages and return the results.
+
+    Raises:
+        ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
+    """
+    command = [str(installed.python), "-P", "-m", "exporter", "export"]
+    command += ["--root", project.root, "--build", str(build.path)]
+    command += ["--engine", "local", *arguments]
+    code = run_program(command, environment, on_line)
+    if code not in (ExitCode.OK, ExitCode.RED):
+        message = f"the export with the other packages exited with code {code}; see its output"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)
+    run = read_run(build.results)
+    # A variable such as `PYTHONPATH` could hide the packages, and nothing would differ.
+    problems = [
+        f"{name} {run.tools[name]} instead of {version}"
+        for name, version in installed.packages.items()
+        if run.tools.get(name, version) != version
+    ]
+    if problems:
+        used, fix = ", ".join(problems), "remove the other versions from PYTHONPATH"
+        raise ExporterError(ExitCode.ENVIRONMENT, f"the export used {used}; {fix}")
+    return run
+
+
+def require_toolchain(project: Project, name: str) -> None:
+    """Raise if this process lacks the packages of a toolchain.
+
+    Raises:
+        ExporterError: MANIFEST if the project has no such toolchain, else ENVIRONMENT.
+    """
+    if name == CURRENT_TOOLCHAIN:
+        return
+    try:
+        toolchain = project.find_toolchain(name)
+    except KeyError:
+        message = f"--toolchain: no toolchain has the name '{name}'"
+        raise ExporterError(ExitCode.MANIFEST, message) from None
+    try:
+        stamp = json.loads((Path(sys.prefix) / STAMP).read_text())
+    except (OSError, ValueError):
+        stamp = {}
+    if stamp.get("requirements") != list(toolchain.requirements):
+        message = f"--toolchain: {sys.prefix} lacks the packages of the toolchain {name}; run "
+        message += "`exporter export` without --toolchain"
+        raise ExporterError(ExitCode.ENVIRONMENT, message)

@@ -1,0 +1,319 @@
+"""The way from a manifest to the tables: read, select, decide, prove, record, report.
+
+`export` has the way on one screen, and `run_plan` the part of it that holds the build folder. The
+last step, `exporter gate`, reads the results that they write: `exporter.api.gate`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from exporter.cache.states import have_tools_changed
+from exporter.core import import_plugin
+from exporter.core.errors import ExporterError, StoppedByFailure
+from exporter.core.files import read_regular_file, write_text
+from exporter.core.frozen_model import FrozenModel
+from exporter.manifest import Manifest, Project, load_layers
+from exporter.pipeline.build_folder import BuildFolder, StoredRecords, recover_killed_runs
+from exporter.pipeline.decisions import (
+    DEFAULT_OPTIONS,
+    BuildOptions,
+    Decisions,
+    RecordValidator,
+    Results,
+    collect_results,
+    decide,
+)
+from exporter.pipeline.engine import Engine, end_jobs
+from exporter.pipeline.environments import require_packages
+from exporter.pipeline.export_options import ExportOptions, make_engine
+from exporter.pipeline.schedule import Cost, estimate_costs, make_jobs, make_tasks
+from exporter.pipeline.supervisor import Build, BuildObserver, Proof, Supervisor
+from exporter.planning.plan import (
+    Plan,
+    Shard,
+    get_today,
+    make_plan,
+    remove_shard_note,
+    write_shard_note,
+)
+from exporter.processes import ProcessStarter
+from exporter.records.baseline import read_baseline
+from exporter.records.record import CellId, RunRecord
+from exporter.report.report_pages import (
+    ReportPaths,
+    list_page_inputs,
+    preload_pages,
+    write_reports,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """The results of an export."""
+
+    manifest: Manifest
+    plan: Plan
+    results: Results
+    shard: Shard | None = None
+    noop_inputs: Any = None
+    """All inputs, if every cell was up to date, for the plugin `noop`."""
+    statistics: FrozenModel | None = None
+    """The use of the store, or None if there is none."""
+    started: int = 0
+    """The time of the build folder's file system before the first input was read."""
+    has_tables: bool = True
+    """Whether tables were written; not for a part of the cells if others have no result."""
+
+    @property
+    def is_green(self) -> bool:
+        """Whether all manifests are valid, and all selected cells have a result that is not red."""
+        if self.manifest.problems:
+            return False
+        records = self.results.run.by_cell()
+        selected = [records.get(planned.cell) for planned in self.plan.selected]
+        return all(record is not None and not record.status.is_red for record in selected)
+
+
+def export(
+    root: Path,
+    options: ExportOptions,
+    observer: BuildObserver,
+    starter: ProcessStarter,
+    environment: Mapping[str, str],
+) -> ExportResult:
+    """Build and prove the selected cells; write the reports.
+
+    There are no reports of a shard, or of another build folder than the project's. The caller
+    closes the starter.
+
+    Raises:
+        ExporterError: MANIFEST, NOTHING_SELECTED or ENVIRONMENT.
+        KeyboardInterrupt: after the finished cells were stored.
+        StoppedByFailure: the same, if `fail_fast` is set and a cell is red.
+    """
+    noop = import_plugin("noop")
+    started = 0 if options.build else noop.read_filesystem_clock(root)
+    # Read.
+    loaded = load_layers(root, keep_invalid=True)
+    manifest = options.adapt(loaded.manifest)
+    project, today = manifest.project, get_today()
+    # Select.
+    plan = options.make_plan(manifest, environment)
+    # Decide, prove and record.
+    build_options = options.make_build_options(project, environment)
+    require_packages()
+    engine = make_engine(project, options, starter, environment, observer.on_note)
+    build = BuildFolder.from_project(project).path
+    remove_shard_note(build)
+    results = run_plan(manifest, plan, engine, observer, today, build_options)
+    # Report. The tables of a part would lack the results of all other cells.
+    inputs, has_tables = None, options.selection.is_everything or not results.missing
+    if options.shard:
+        write_shard_note(build, options.shard, make_plan(manifest, options.selection))
+    elif not options.build and has_tables:
+        for warning in write_reports(manifest, results.run):
+            observer.on_note(warning)
+        # An edit of another file, such as a missing source, can repair an invalid entry.
+        is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
+        is_complete = is_valid and options.selection.is_everything and not results.missing
+        if is_complete and results.unchanged:
+            inputs = noop.collect_inputs(loaded, results, list_page_inputs(project), today)
+    return ExportResult(
+        manifest=manifest,
+        plan=plan,
+        results=results,
+        shard=options.shard,
+        noop_inputs=inputs,
+        statistics=build_options.store.make_statistics() if build_options.store else None,
+        started=started,
+        has_tables=has_tables and not options.shard and not options.build,
+    )
+
+
+def run_plan(
+    manifest: Manifest,
+    plan: Plan,
+    engine: Engine,
+    observer: BuildObserver,
+    today: date,
+    options: BuildOptions = DEFAULT_OPTIONS,
+) -> Results:
+    """Run the selected cells without a valid result, and collect the results of all cells.
+
+    Each record of the build folder is read once. `StoredRecords` keeps it in memory.
+
+    Raises:
+        ExporterError: ENVIRONMENT, if workers cannot run, another run has locked the build folder,
+            or a folder is a symlink.
+        KeyboardInterrupt: after finished results were put in place and written to `results.json`.
+        StoppedByFailure: the same, with `fail_fast` after the first model with a red cell.
+    """
+    folder = BuildFolder.from_project(manifest.project)
+    with folder.lock():
+        stored, validator = StoredRecords(folder), RecordValidator(manifest, today)
+        planned = {planned.cell for planned in plan.cells}
+        notes = recover_killed_runs(
+            stored, lambda record: record.cell in planned and validator.is_valid(record)
+        )
+        decisions = decide(plan, stored, validator, options)
+        costs = _estimate_costs(decisions, stored)  # stale records, too; the store replaces them
+        store = options.store if decisions.to_run or decisions.hits else None
+        if store and decisions.hits:
+            decisions = store.get(decisions, plan, stored, validator)
+        observer.on_decisions(decisions)
+        if decisions.to_run:
+            preload_pages(manifest.project)  # the first workers need seconds to start
+        _report(observer, (*notes, *(store.take_notes() if store else ())))
+        build = Build(
+            manifest=manifest,
+            plan=plan,
+            engine=engine,
+            stored=stored,
+            validator=validator,
+            observer=observer,
+            options=options,
+            store=store,
+        )
+        try:
+            with closing(_prove(build, decisions, costs)) as proofs:
+                try:
+                    for proof in proofs:
+                        red = _record(build, proof)
+                        if red and options.fail_fast:
+                            raise StoppedByFailure(str(red[0]))
+                except KeyboardInterrupt as interrupt:
+                    for proof in end_jobs(proofs, interrupt):
+                        _record(build, proof)
+                    raise
+            _report(observer, store.finish() if store else ())
+        finally:
+            folder.remove_misplaced_folders()
+            results = collect_results(plan, stored, validator)
+            _write_if_changed(results.run, folder.results)
+    _report(observer, _explain_lost_results(decisions, results, stored, validator))
+    unchanged = not (decisions.to_run or decisions.hits)
+    return replace(results, unchanged=unchanged, restored=frozenset(decisions.hits))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """The selected cells, and the decision for each."""
+
+    plan: Plan
+    decisions: Decisions
+    notes: tuple[str, ...] = ()
+    """Messages about the remote store."""
+
+
+def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, str]) -> BuildPlan:
+    """Return the decisions of an export that starts now.
+
+    Raises:
+        ExporterError: NOTHING_SELECTED if no cell is selected.
+    """
+    manifest = options.adapt(manifest)
+    selected = options.make_plan(manifest, environment)
+    stored = StoredRecords(BuildFolder.from_project(manifest.project))
+    validator = RecordValidator(manifest, get_today())
+    build_options = options.make_build_options(manifest.project, environment)
+    decisions = decide(selected, stored, validator, build_options)
+    store = build_options.store if decisions.to_run or decisions.hits else None
+    notes = tuple(store.take_notes()) if store else ()
+    return BuildPlan(plan=selected, decisions=decisions, notes=notes)
+
+
+def _prove(
+    build: Build, decisions: Decisions, costs: Mapping[str, Cost]
+) -> Generator[Proof, None, None]:
+    """Run the cells, and yield each model whose cells have ended."""
+    stored, fingerprints = build.stored, build.validator.fingerprints
+    to_build = tuple(planned for planned in decisions.to_run if stored.build.owns(planned.cell))
+    if to_build:
+        devices = {planned.cell.device for planned in to_build}
+        create = import_plugin("environment").create_environments
+        project = create(build.manifest.project, devices, build.observer.on_note)
+        fingerprints.forget_devices()
+        models = build.manifest.models
+        if build.options.thorough:
+            models = tuple(each.model_copy(update={"thorough": True}) for each in models)
+        # A copy would keep the cached index of the other models.
+        manifest = Manifest(project=project, models=models, problems=build.manifest.problems)
+        build = replace(build, manifest=manifest)
+        jobs = make_jobs(manifest, replace(decisions, to_run=to_build), stored.build, fingerprints)
+        count_nodes = partial(_count_accepted_nodes, project)
+        tasks = make_tasks(jobs, costs, stored.build, build.engine.workers, count_nodes)
+        yield from Supervisor(build, tasks).run()
+    if len(to_build) < len(decisions.to_run):
+        import_plugin("toolchain").export_toolchains(build, decisions)
+
+
+def _record(build: Build, proof: Proof) -> list[CellId]:
+    """Put the results of a model in place, and add them to the store. Return its red cells."""
+    store, validator = build.store, build.validator
+    build.stored.replace_model(proof.model, proof.records, store.adopt if store else None)
+    if store and not have_tools_changed():
+        current = validator.renew()  # files may have changed since the run began
+        valid = [record for record in proof.built if current.is_valid(record)]
+        if note := store.put(valid, proof.records.folder):
+            build.observer.on_note(note)
+    build.observer.on_model_done(proof.model)
+    judged = map(validator.apply_expectations, proof.built)
+    return [record.cell for record in judged if record.status.is_red]
+
+
+def _estimate_costs(decisions: Decisions, stored: StoredRecords) -> dict[str, Cost]:
+    names = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
+    return estimate_costs({name: stored.get_model(name).by_cell for name in names})
+
+
+def _count_accepted_nodes(project: Project) -> Counter[str]:
+    """Return the nodes of all accepted files of each model; none if there is no baseline."""
+    sizes: Counter[str] = Counter()
+    with suppress(ExporterError):
+        for outcome in read_baseline(ReportPaths(project).baseline).cells:
+            sizes[outcome.cell.model] += outcome.figures.nodes if outcome.figures else 0
+    return sizes
+
+
+def _report(observer: BuildObserver, notes: Iterable[str]) -> None:
+    for note in notes:
+        observer.on_note(note)
+
+
+def _write_if_changed(run: RunRecord, path: Path) -> None:
+    """Write the results. An unchanged file keeps its timestamp, which the no-op check compares."""
+    text = run.to_json()
+    content = text.encode()
+    try:
+        is_same = read_regular_file(path, len(content)) == content
+    except OSError:
+        is_same = False
+    if not is_same:
+        write_text(path, text)
+
+
+def _explain_lost_results(
+    decisions: Decisions, results: Results, stored: StoredRecords, validator: RecordValidator
+) -> Iterator[str]:
+    """Yield one line for each reason why cells have no result although they ran."""
+    reasons: dict[str, list[CellId]] = {}
+    for planned in decisions.to_run:
+        if planned.cell in results.missing:
+            reasons.setdefault(results.missing[planned.cell], []).append(planned.cell)
+    for reason, (first, *others) in reasons.items():
+        cells = f"{first} and {len(others)} more" if others else first
+        fix = "the next export rebuilds it"
+        record = stored.get(first)
+        # The worker read these states in the same run.
+        if record is not None and (differences := validator.list_differences(record)):
+            values = ", ".join(differences)
+            fix = f"recorded as {values}; unless it changed in this run, report this as a bug"
+        yield f"{cells}: no result, since {reason}; {fix}"
