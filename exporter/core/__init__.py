@@ -21,7 +21,9 @@ _PLUGINS = {
     "rollout": "rollout",
     "store": "store.project_store",
     "toolchain": "toolchains",
+    "tracer": "access_tracer",
     "watch": "watch",
+    "weights": "mapped_weights",
 }
 
 

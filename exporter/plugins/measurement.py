@@ -31,7 +31,7 @@ from exporter.runtimes import (
     measure_file_load,
     open_session,
 )
-from exporter.runtimes.drivers.load_figures import LoadFigures
+from exporter.runtimes.drivers.driver import LoadFigures
 from exporter.runtimes.session import Array
 from exporter.worker.export.attempts import ExportContext
 from exporter.worker.model.source_loader import Model

@@ -22,13 +22,14 @@ from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,
     FileRequest,
+    LoadFigures,
     Placement,
     from_bits,
     load_file,
+    measure_load,
     name_module,
     to_bits,
 )
-from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 from exporter.runtimes.graph_walk import format_dtype, iter_graphs, iter_tensors, normalize_domain
 from exporter.runtimes.session import (
     NO_KERNELS,

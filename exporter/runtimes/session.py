@@ -18,8 +18,14 @@ from onnx.reference.op_run import OpRun
 from exporter.core.import_object import load_attribute, prepend_to_path
 from exporter.manifest import Device, ModelSpec
 from exporter.runtimes.drivers import DRIVER_FOLDER
-from exporter.runtimes.drivers.driver import Driver, DriverFailure, FileRequest, Placement, Value
-from exporter.runtimes.drivers.load_figures import LoadFigures
+from exporter.runtimes.drivers.driver import (
+    Driver,
+    DriverFailure,
+    FileRequest,
+    LoadFigures,
+    Placement,
+    Value,
+)
 from exporter.runtimes.drivers.server import read_message, write_message
 
 Array = np.ndarray[Any, Any]

@@ -21,11 +21,12 @@ from exporter.runtimes.drivers.driver import (
     Bits,
     DriverFailure,
     FileRequest,
+    LoadFigures,
     Value,
     load_file,
+    measure_load,
     name_module,
 )
-from exporter.runtimes.drivers.load_figures import LoadFigures, measure_load
 
 _LENGTH = struct.Struct("<Q")
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from exporter.core import import_plugin
 from exporter.core.files import QUIET_FLAG
 from exporter.core.import_object import SEARCHED, RecordingFinder
-from exporter.core.system import find_open_path
+from exporter.core.system import IS_LINUX, find_open_path
 from exporter.processes.child_call import CALL_MODULE
 from exporter.processes.environment import CACHES, OFFLINE, WITHHELD, hash_variable, is_fixed
 from exporter.runtimes.drivers import DRIVER_FOLDER
-from exporter.worker.dependencies.access_tracer import Access, AccessTracer
 from exporter.worker.dependencies.executed_code import EXECUTED
 
 #: The folders of the standard library and of this package.
@@ -132,6 +132,34 @@ class FileAccesses:
     """Dependencies that cannot be tracked, in words."""
 
 
+#: A file without a name in a folder, as `tempfile.TemporaryFile` creates it; only Linux has it.
+_UNNAMED = os.O_TMPFILE if IS_LINUX else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A path that the process opened for the first time with these flags."""
+
+    path: str
+    """Absolute; "" if the tracer could not read it."""
+    flags: int
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the call replaces the content or only writes."""
+        only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
+        is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # the latter creates the file
+        return only_writes or is_emptied or self._is_unnamed_file
+
+    @property
+    def is_folder(self) -> bool:
+        return bool(self.flags & os.O_DIRECTORY) and not self._is_unnamed_file
+
+    @property
+    def _is_unnamed_file(self) -> bool:
+        return self.flags & _UNNAMED == _UNNAMED
+
+
 class OpenedFiles:
     """The files that are used during `watch`.
 
@@ -140,7 +168,7 @@ class OpenedFiles:
 
     def __init__(self, *, trace: bool = False) -> None:
         self._trace = trace
-        self._tracer: AccessTracer | None = None
+        self._tracer: Any = None
         self._accesses: dict[Access, None] = {}
         self._tested: dict[str, None] = {}
         self._listings: dict[Caller, dict[str, None]] = {caller: {} for caller in Caller}
@@ -152,7 +180,7 @@ class OpenedFiles:
         """Record the files that are used inside."""
         _HOOK.install()
         if self._trace:
-            self._tracer = AccessTracer.start()
+            self._tracer = import_plugin("tracer").AccessTracer.start()
         _HOOK.watchers.append(self)
         try:
             yield

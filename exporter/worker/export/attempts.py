@@ -34,7 +34,7 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, find_source_line, format_message, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.reference.python_state import ModelSnapshot
-from exporter.worker.torch_private.draft_export import (
+from exporter.worker.torch_private.capture import (
     DraftFailure,
     defers_guards,
     export_draft,

@@ -27,10 +27,11 @@ from exporter.manifest import ModelSpec, StateNames
 from exporter.records.record import Stage, Status
 from exporter.runtimes.session import Array
 from exporter.worker.model.exported_program import convert_to_module
-from exporter.worker.model.mapped_weights import map_weights
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.fork_call import can_fork, compute_in_fork
 from exporter.worker.process.setup import seed_generators
+
+map_weights = import_plugin("weights").map_weights  # the fork server loads it before it forks
 
 #: torch's message for a pickle that calls another function than those for tensors.
 _UNSAFE = re.compile(r"(?:Unsupported (?:global: GLOBAL|class)|GLOBAL) (\S+)")

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from exporter.checks.comparison.compare_outputs import find_compared_positions
 from exporter.checks.comparison.tolerance import is_float
+from exporter.core import import_plugin
 from exporter.core.text import is_out_of_resources, pluralize
 from exporter.manifest import ModelSpec
 from exporter.manifest.resolved.model import has_steps
@@ -35,7 +36,6 @@ from exporter.worker.inputs.input_sets import (
 from exporter.worker.inputs.input_tensors import draw_inputs
 from exporter.worker.model.call_objects import record_object_outputs, register_output_classes
 from exporter.worker.model.exported_program import build_float64_module, find_program
-from exporter.worker.model.mapped_weights import copy_in_float64
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_error, wrap_errors
 from exporter.worker.process.fork_call import compute_in_fork
@@ -304,7 +304,7 @@ def build_float64_model(model: Model) -> tuple[Model | None, str]:
         is_large = _has_large_weights(model)
         if is_large and any(isinstance(each, torch.jit.ScriptModule) for each in model.modules()):
             return Float64Wrapper(model), ""  # its copy is made by C++, in memory
-        duplicate = copy_in_float64 if is_large else copy.deepcopy
+        duplicate = import_plugin("weights").copy_in_float64 if is_large else copy.deepcopy
         if program is not None:
             return build_float64_module(program, duplicate), ""
         copied = duplicate(model).double()

@@ -16,9 +16,9 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from exporter.worker.model import mapped_weights
+from exporter.plugins import mapped_weights
+from exporter.plugins.mapped_weights import copy_in_float64, map_weights
 from exporter.worker.model.exported_program import convert_to_module
-from exporter.worker.model.mapped_weights import copy_in_float64, map_weights
 from exporter.worker.model.source_loader import digest_weights, load_model
 from exporter.worker.process.fork_call import compute_in_fork
 from exporter.worker.reference import eager_run

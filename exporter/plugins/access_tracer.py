@@ -24,6 +24,7 @@ from typing import Any
 
 from exporter.core.system import IS_LINUX
 from exporter.processes.lifetime import die_with_parent
+from exporter.worker.dependencies.opened_files import Access
 
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_PTRACER = 0x59616D61
@@ -198,38 +199,12 @@ def _raise_error() -> None:
     raise OSError(number, os.strerror(number))
 
 
-#: A file without a name in a folder, as `tempfile.TemporaryFile` creates it; only Linux has it.
-_UNNAMED = os.O_TMPFILE if IS_LINUX else -1
 #: The length of a message precedes it.
 _LENGTH = struct.Struct("=Q")
 #: Requests: report the new paths; remember the known ones; forget all others.
 _REPORT, _MARK, _FORGET = b"r", b"m", b"f"
 #: The response to the last two.
 _DONE = b"d"
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A path that the process opened for the first time with these flags."""
-
-    path: str
-    """Absolute; "" if the tracer could not read it."""
-    flags: int
-
-    @property
-    def is_write(self) -> bool:
-        """Whether the call replaces the content or only writes."""
-        only_writes = self.flags & os.O_ACCMODE == os.O_WRONLY
-        is_emptied = bool(self.flags & (os.O_TRUNC | os.O_EXCL))  # the latter creates the file
-        return only_writes or is_emptied or self._is_unnamed_file
-
-    @property
-    def is_folder(self) -> bool:
-        return bool(self.flags & os.O_DIRECTORY) and not self._is_unnamed_file
-
-    @property
-    def _is_unnamed_file(self) -> bool:
-        return self.flags & _UNNAMED == _UNNAMED
 
 
 class AccessTracer:

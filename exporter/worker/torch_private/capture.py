@@ -1,4 +1,4 @@
-"""The draft export of torch, and its report, which is not public.
+"""The patches around a capture, and the draft export with its report, which is not public.
 
 A draft export goes on where `torch.export.export` fails: it replaces values that decide by those of
 the example, and reports each place. Its log files go to a folder that is removed.
