@@ -270,7 +270,10 @@ class _ClusterRun:
             for attempt in self._running.values():
                 yield attempt.make_result(ExitKind.INTERRUPTED)
             raise
-        except (ClosedClientError, CommClosedError):
+        except (ClosedClientError, CommClosedError, ExporterError) as error:
+            yield from self._ended  # jobs whose end was reported together with the error
+            if isinstance(error, ExporterError):
+                raise
             self._end_unfinished(f"{self._label}: the scheduler is lost")
         finally:
             self._hosts.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.pipeline.engine import ExitKind, Task
 from exporter.plugins.cluster import archives, dask_engine
 from exporter.plugins.cluster.archives import HostReply
@@ -112,6 +113,32 @@ def test_an_archive_of_another_size_or_digest_is_refused() -> None:
         receive(b"0123456789", limit=5)
     with pytest.raises(ValueError, match="another digest"):
         receive(b"0123456789", sha256="0" * 64)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_job_that_ends_together_with_an_error_keeps_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    comm = pytest.importorskip("distributed.comm")
+    error = comm.CommClosedError() if is_lost else ExporterError(ExitCode.ENVIRONMENT, "no host")
+    result = make_attempt(tmp_path).make_result(ExitKind.EXITED)
+    run = object.__new__(_ClusterRun)
+    run._ended, run._waiting, run._running, run._count = deque(), deque(), {}, 0
+    run._label, run._context = "dask", SimpleNamespace(run="exporter-1")  # type: ignore[assignment]
+    run._client = SimpleNamespace(subscribe_topic=lambda *_: None)
+    run._hosts = SimpleNamespace(watch=lambda: None, close=lambda: None)  # type: ignore[assignment]
+
+    def handle_news(_: float) -> None:
+        run._ended.append(result)
+        raise error
+
+    monkeypatch.setattr(run, "_submit_waiting", lambda: None)
+    monkeypatch.setattr(run, "_handle_news", handle_news)
+    monkeypatch.setattr(run, "_end_run", lambda: SimpleNamespace(join=lambda _: None))
+    results = run.run(deque([make_attempt(tmp_path).task]))
+    assert next(results) is result
+    with pytest.raises(ExporterError, match="is lost, and 1 job did not" if is_lost else "no host"):
+        next(results)
 
 
 def test_a_host_with_invalid_replies_is_refused_after_three(tmp_path: Path) -> None:
