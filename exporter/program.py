@@ -258,7 +258,7 @@ def _prove(
 def _record(build: Build, proof: Proof) -> list[CellId]:
     """Put the results of a model in place, and add them to the store. Return its red cells."""
     store, validator = build.store, build.validator
-    build.stored.replace_model(proof.model, proof.records, store.adopt if store else None)
+    build.stored.replace_model(proof.model, proof.records)
     if store and not have_tools_changed():
         current = validator.renew()  # files may have changed since the run began
         valid = [record for record in proof.built if current.is_valid(record)]

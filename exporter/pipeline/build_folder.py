@@ -197,12 +197,8 @@ class BuildFolder:
         _refuse_symlink(self.model_folder(model).path)
         return JobFolder(Path(tempfile.mkdtemp(prefix=f"{model}-", dir=self._private)))
 
-    def replace_model(
-        self, model: str, fresh: JobFolder, before_removal: Callable[[Path], None] | None = None
-    ) -> None:
+    def replace_model(self, model: str, fresh: JobFolder) -> None:
         """Rename `fresh` to `build/<model>` and remove the previous folder.
-
-        `before_removal` receives the previous folder, with only the files that the new one lacks.
 
         Raises:
             ExporterError: ENVIRONMENT, if `build/<model>` is a symlink.
@@ -230,11 +226,6 @@ class BuildFolder:
         if not old.is_dir():
             old.unlink()  # a file that no export wrote
             return
-        if before_removal:
-            for path in old.iterdir():
-                if not path.is_symlink() and path.is_file() and (final / path.name).exists():
-                    path.unlink()  # the second name of a file that was carried over
-            before_removal(old)
         remove_folder(old)
 
 
@@ -330,14 +321,9 @@ class StoredRecords:
             self._models[model] = FolderRecords(self.build.model_folder(model))
         return self._models[model]
 
-    def replace_model(
-        self,
-        model: str,
-        fresh: FolderRecords,
-        before_removal: Callable[[Path], None] | None = None,
-    ) -> None:
+    def replace_model(self, model: str, fresh: FolderRecords) -> None:
         """Replace the folder of a model; see `BuildFolder.replace_model`."""
-        self.build.replace_model(model, fresh.folder, before_removal)
+        self.build.replace_model(model, fresh.folder)
         fresh.folder = self.build.model_folder(model)
         self._models[model] = fresh
 

@@ -330,9 +330,6 @@ class ResultCache(Protocol):
     def put(self, records: Collection[Record], folder: JobFolder) -> str:
         """Add valid results. Return why nothing is added from now on, once, or ""."""
 
-    def adopt(self, folder: Path) -> None:
-        """Take the files that the cache needs from a folder that will be deleted."""
-
     def take_notes(self) -> list[str]:
         """Return the messages since the last call."""
 

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,8 +117,6 @@ class Store(ResultCache):
         path: The store's folder. The first write creates it.
         limits: The limits for the eviction.
         is_read_only: True if the store is never written.
-        build: The build folder that owns the store, or None if the store is shared. With an owner,
-            external data exists either in the build folder or in the store.
         remote: A remote store. Its results fill this store, and new results are uploaded to it.
     """
 
@@ -129,7 +126,6 @@ class Store(ResultCache):
         limits: StoreLimits,
         *,
         is_read_only: bool = False,
-        build: Path | None = None,
         remote: RemoteStore | None = None,
     ) -> None:
         self.path = path
@@ -140,7 +136,7 @@ class Store(ResultCache):
         self._entries = path / "entries"
         self._scratch = path / "tmp"
         self._last_eviction = path / "bounded"
-        self._blobs = Blobs(path / "blobs", self._scratch, build, is_read_only=is_read_only)
+        self._blobs = Blobs(path / "blobs", self._scratch)
         self._is_writable = not is_read_only
         self._warning = f"{path}: results are not stored: the store is read-only"
         self._growth = 0
@@ -248,7 +244,6 @@ class Store(ResultCache):
                 cells = (record.cell for record in dropped)
                 problems |= dict.fromkeys(cells, "its store entry is from another run")
         if not main.by_cell:
-            self.adopt(main.folder.path)
             return problems
         write_json(main.folder.job, job)
         old = stored.get_model(model)
@@ -260,10 +255,9 @@ class Store(ResultCache):
 
         dropped = carry_over(old, main, has_valid_file)
         if any(each.cell in planned and validator.is_valid(each) for each in dropped):
-            self.adopt(main.folder.path)
             message = "its store entry does not match the other results of the model"
             return dict.fromkeys(job.cells(), message)
-        stored.replace_model(model, main, self.adopt)
+        stored.replace_model(model, main)
         return problems
 
     def find_all(
@@ -293,7 +287,7 @@ class Store(ResultCache):
         missing: dict[str, StoredFile] = {}
         remote_entries = []
         for entry in entries:
-            files = [f for f in entry.files if not self._blobs.has_file(f, entry.record.cell.model)]
+            files = [f for f in entry.files if not self._blobs.has_file(f)]
             is_too_large = sum(file.size for file in entry.files) > self.limits.size
             if is_too_large or (not files and self.locate_entry(entry.record).exists()):
                 continue
@@ -302,7 +296,7 @@ class Store(ResultCache):
         self._growth += self.remote.download(missing.values(), self._scratch, self._blobs.locate)
         for entry in remote_entries:
             self.remote.refresh(self._name_remote(entry.record))
-            if all(self._blobs.has_file(file, entry.record.cell.model) for file in entry.files):
+            if all(self._blobs.has_file(file) for file in entry.files):
                 with suppress(OSError):  # the next run finds the entry in the remote store again
                     self._write_entry(entry)
 
@@ -319,7 +313,7 @@ class Store(ResultCache):
                 continue
             if entry.record.cell != cell or not is_valid(entry.record):
                 continue
-            if all(self._blobs.has_file(file, cell.model) for file in entry.files):
+            if all(self._blobs.has_file(file) for file in entry.files):
                 return StoreResult(entry=entry)
             problem = "the store has lost one of its files"
         return StoreResult(problem=problem)
@@ -337,7 +331,7 @@ class Store(ResultCache):
                 if not file.path.startswith("logs/") and hash_source(target) != file.sha256:
                     return f"its {file.path} in the store differs from that of the other cells"
                 continue
-            if problem := self._blobs.restore(file, entry.record.cell.model, target):
+            if problem := self._blobs.restore(file, target):
                 # The next run can store the cell again.
                 self._remove(self.locate_entry(entry.record))
                 self._remove(self._blobs.locate(file.sha256))
@@ -376,11 +370,6 @@ class Store(ResultCache):
                     return f"{self.path}: results are not stored: {problem}"
                 problem = f"{record.cell.model}: results are not stored: {error}; remove that path"
         return problem
-
-    def adopt(self, folder: Path) -> None:
-        if self._is_writable:
-            with suppress(OSError):  # a later export creates the data again
-                self._blobs.adopt(folder)
 
     def evict_if_needed(self) -> EvictionResult | None:
         """Run an eviction if this run stored enough or the last eviction is old.
@@ -472,8 +461,7 @@ class Store(ResultCache):
             self._blobs.put(paths[file.path], file)
         self._write_entry(entry)
         if self.remote:
-            locate = partial(self._blobs.find_path, record.cell.model)
-            self.remote.upload(self._name_remote(record), entry, locate)
+            self.remote.upload(self._name_remote(record), entry, self._blobs.locate)
         return ""
 
     def _write_entry(self, entry: StoreEntry) -> None:

@@ -76,7 +76,7 @@ def open_store(
     default_folder = build / ".store"  # the id of a model cannot begin with a dot
     if is_remote(setting):
         remote = _open_remote(project, setting, environment, is_read_only=is_read_only)
-        return Store(default_folder, limits, build=build, remote=remote)
+        return Store(default_folder, limits, remote=remote)
     git = find_git_folder(Path(project.root))
     if git and os.access(git, os.W_OK):
         default_folder = git / GIT_STORE
@@ -85,12 +85,7 @@ def open_store(
     except RuntimeError:
         message = f"{setting}: the user has no home directory; write the full path"
         raise ExporterError(ExitCode.MANIFEST, message) from None
-    return Store(
-        folder,
-        limits,
-        is_read_only=is_read_only,
-        build=build if folder.parent == build else None,
-    )
+    return Store(folder, limits, is_read_only=is_read_only)
 
 
 def _open_remote(

@@ -181,7 +181,7 @@ class RemoteStore:
         )
         return size
 
-    def upload(self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]) -> None:
+    def upload(self, name: str, entry: StoreEntry, locate: Callable[[str], Path]) -> None:
         if not self.is_read_only:
             self._uploads.append(self._writes.submit(partial(self._send, name, entry, locate)))
 
@@ -298,14 +298,14 @@ class RemoteStore:
             move_into_place(path, target)
         return True
 
-    def _send(self, name: str, entry: StoreEntry, locate: Callable[[StoredFile], Path]) -> None:
+    def _send(self, name: str, entry: StoreEntry, locate: Callable[[str], Path]) -> None:
         files = self._get_files()
         for file in entry.files:
             target = _name_blob(file)
             with self._lock:
                 is_damaged = file.sha256 in self._damaged
             if is_damaged or files.find_size(target) != file.size:
-                source = locate(file)
+                source = locate(file.sha256)
                 if hash_source(source) != file.sha256:
                     raise OSError(f"{source} changed since the export")
                 files.upload(source, target, self._writes.note_response)

@@ -220,71 +220,46 @@ _MAX_ATTEMPTS = 20
 
 
 # Files are hard links if the file system supports them, to save disk space. External data is an
-# exception: onnx rejects a file with two names. If one build folder owns the store, its external
-# data stays there, and moves to the store before it would be deleted. If the store is shared, the
-# kernel copies external data and shares the blocks if the file system can (btrfs, XFS).
+# exception, because onnx rejects a file with two names. The kernel copies it, and shares the blocks
+# if the file system can (btrfs, XFS).
 class Blobs:
-    """The files of a store.
+    """The files of a store, by their hashes.
 
     Args:
         path: The folder of the files.
         scratch: A folder on the same file system, for incomplete files.
-        build: The build folder that owns the store, or None if the store is shared.
-        is_read_only: True if no file may be moved out of the store.
     """
 
-    def __init__(
-        self, path: Path, scratch: Path, build: Path | None = None, *, is_read_only: bool = False
-    ) -> None:
+    def __init__(self, path: Path, scratch: Path) -> None:
         self._path = path
         self._scratch = scratch
-        self._build = build
-        self._is_read_only = is_read_only
 
-    def has_file(self, file: StoredFile, model: str) -> bool:
+    def has_file(self, file: StoredFile) -> bool:
         """Return True if a file of this size exists. Its hash is compared by `restore`."""
-        return any(_has_size(path, file) for path in self._list_candidates(file, model))
-
-    def find_path(self, model: str, file: StoredFile) -> Path:
-        """Return the current path of a file, in the store or in the build folder.
-
-        Raises:
-            FileNotFoundError: if it does not exist.
-        """
-        for path in self._list_candidates(file, model):
-            if _has_size(path, file):
-                return path
-        raise FileNotFoundError(f"{file.path} of {model} is not in the store any more")
+        return _has_size(self.locate(file.sha256), file)
 
     def put(self, source: Path, file: StoredFile) -> None:
-        """Store the file, unless it exists or belongs in the build folder.
+        """Store the file, unless it exists.
 
         Raises:
             OSError: if the store cannot be written.
         """
-        if _has_size(self.locate(file.sha256), file) or self._belongs_in_build(file):
-            return
-        with create_scratch_file(self._scratch) as path:
-            link_or_copy(source, path, may_link=not file.is_weights)
-            move_into_place(path, self.locate(file.sha256))
+        if not self.has_file(file):
+            with create_scratch_file(self._scratch) as path:
+                link_or_copy(source, path, may_link=not file.is_weights)
+                move_into_place(path, self.locate(file.sha256))
 
-    def restore(self, file: StoredFile, model: str, target: Path) -> str:
+    def restore(self, file: StoredFile, target: Path) -> str:
         """Create the file at `target`.
 
         Returns:
             Why that is impossible, or "" if the file was restored and its hash is right.
         """
-        candidates = [p for p in self._list_candidates(file, model) if _has_size(p, file)]
-        if not candidates:
+        if not self.has_file(file):
             return "missing"
-        source = candidates[0]
-        is_in_store = source == self.locate(file.sha256)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if is_in_store and self._belongs_in_build(file) and not self._is_read_only:
-                source.replace(target)
-            else:
-                link_or_copy(source, target, may_link=not file.is_weights)
+            link_or_copy(self.locate(file.sha256), target, may_link=not file.is_weights)
         except OSError as error:
             target.unlink(missing_ok=True)
             return f"unreadable ({error.strerror})"
@@ -294,27 +269,8 @@ class Blobs:
         target.unlink(missing_ok=True)
         return "damaged"
 
-    def adopt(self, folder: Path) -> None:
-        """Move the external data of a model's folder into the store before it is deleted.
-
-        Raises:
-            OSError: if the store cannot be written.
-        """
-        for path in list_folder(folder) if self._build else ():
-            # A file with two names is in use elsewhere.
-            if is_weights(path.name) and path.is_file() and path.stat().st_nlink == 1:
-                move_into_place(path, self.locate(hash_source(path)))
-
-    def _list_candidates(self, file: StoredFile, model: str) -> tuple[Path, ...]:
-        stored = self.locate(file.sha256)
-        if self._build is None or not file.is_weights:
-            return (stored,)
-        return (stored, self._build / model / file.path)
-
-    def _belongs_in_build(self, file: StoredFile) -> bool:
-        return self._build is not None and file.is_weights
-
     def locate(self, sha256: str) -> Path:
+        """Return the path of a file; it need not exist."""
         return self._path / sha256[:2] / sha256
 
 

@@ -421,10 +421,7 @@ def nest(folder: Path, name: str = "n" * 250, levels: int = 20) -> None:
 
 def test_nested_folders_of_a_model_end_no_export(root: Path) -> None:
     of = manifest(root)
-    store = Store(
-        root / "build/.store", StoreLimits(size=1 << 30, age=3600.0), build=root / "build"
-    )
-
+    store = Store(root / "build/.store", StoreLimits(size=1 << 30, age=3600.0))
     nest(store.path / "blobs")
 
     def nest_and_work(of: Job) -> JobResult:

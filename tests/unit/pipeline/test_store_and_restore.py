@@ -35,11 +35,10 @@ from tests.unit.pipeline.test_increments import STATE, Project
 LIMITS = StoreLimits(size=1 << 30, age=3600.0)
 
 
-def start(root: Path, store: Path | None = None, *, is_own: bool = False) -> Project:
-    """Return an exported checkout. `is_own`: its build folder owns the store."""
+def start(root: Path, store: Path | None = None) -> Project:
+    """Return an exported checkout."""
     root.mkdir(exist_ok=True)
-    build = root / "build" if is_own else None
-    project = Project(root, Store(store or root / "store", LIMITS, build=build))
+    project = Project(root, Store(store or root / "store", LIMITS))
     project.put("torch", STATE["torch"])
     project.export()
     return project
@@ -62,9 +61,8 @@ def without_jobs(results: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in results.items() if not name.endswith("job.json")}
 
 
-@pytest.mark.parametrize("is_own", [False, True])
-def test_an_undone_edit_builds_nothing(tmp_path: Path, is_own: bool) -> None:
-    project = start(tmp_path, is_own=is_own)
+def test_an_undone_edit_builds_nothing(tmp_path: Path) -> None:
+    project = start(tmp_path)
     first = files(tmp_path)
     project.put("net.py", "2")
     project.export()
@@ -211,41 +209,6 @@ def test_the_plan_has_the_same_decisions_and_changes_nothing(tmp_path: Path) -> 
     assert files(tmp_path) == before
 
 
-def weights(root: Path) -> list[str]:
-    """Return the content of every file with weights, in the build folder and in the store."""
-    files = [path for path in root.rglob("*") if path.is_file()]
-    return sorted(t for t in (path.read_text() for path in files) if t.startswith("weights of"))
-
-
-def test_an_own_store_contains_no_second_copy_of_weights(tmp_path: Path) -> None:
-    project = start(tmp_path, is_own=True)
-    first = weights(tmp_path)
-    assert len(first) == len(set(first)) == 2
-    for state, count in (("2", 3), ("1", 3), ("3", 4), ("2", 4)):
-        project.put("net.py", state)
-        project.export()
-        assert len(weights(tmp_path)) == len(set(weights(tmp_path))) == count
-    assert list_built(project) == []
-
-
-def test_removed_weights_are_rebuilt(tmp_path: Path) -> None:
-    project = start(tmp_path, is_own=True)
-    expected = project.export()
-    shutil.rmtree(tmp_path / "build/a")
-    assert project.export() == expected
-    assert list_built(project) == ["a/17/cpu", "a/18/cpu"]
-    assert "the store has lost one of its files" in project.on_note.reasons["a/17/cpu"]
-
-
-def test_weights_of_the_build_folder_restore_a_lost_cell(tmp_path: Path) -> None:
-    project = start(tmp_path, is_own=True)
-    expected = project.export()
-    (tmp_path / "build/a/17.onnx").unlink()
-    (tmp_path / "build/a/records/18.cpu.json").unlink()
-    assert project.export() == expected
-    assert list_built(project) == []
-
-
 # --- results that are not stored
 
 
@@ -328,7 +291,7 @@ def test_nothing_is_stored_if_a_source_changed_during_the_job(tmp_path: Path, wh
 def test_nothing_is_stored_if_a_tool_changed_during_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exporter.pipeline.supervisor.have_tools_changed", lambda: True)
+    monkeypatch.setattr("exporter.program.have_tools_changed", lambda: True)
     start(tmp_path)
     assert entries(tmp_path) == []
 

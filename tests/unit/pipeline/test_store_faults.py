@@ -112,12 +112,11 @@ def actions() -> st.SearchStrategy[Any]:
 
 
 @settings(max_examples=500 if os.environ.get("FAULTS") == "long" else 8, deadline=None)
-@given(st.lists(actions(), min_size=2, max_size=8), st.booleans())
-def test_any_sequence_of_edits_checkouts_and_corruptions(sequence: list[Any], is_own: bool) -> None:
+@given(st.lists(actions(), min_size=2, max_size=8))
+def test_any_sequence_of_edits_checkouts_and_corruptions(sequence: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as top:
         roots = Path(top)
-        # Another user of an own store is not allowed, but only costs time.
-        projects = [start(roots / "one", roots / "store", is_own=is_own)]
+        projects = [start(roots / "one", roots / "store")]
         for number, (name, *rest) in enumerate(sequence):
             project = projects[-1]
             if name == "corruption":

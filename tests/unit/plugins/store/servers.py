@@ -107,7 +107,7 @@ def make_remote(
 
 def make_machine(root: Path, remote: RemoteStore) -> Store:
     """Return the store of a build folder of its own."""
-    return Store(root / "build" / ".store", WIDE, build=root / "build", remote=remote)
+    return Store(root / "build" / ".store", WIDE, remote=remote)
 
 
 def open_folder(path: Path) -> RemoteFiles:
