@@ -112,25 +112,42 @@ def test_the_site_has_each_page() -> None:
     assert {page for page in pages if f": {page}\n" not in navigation} == set()
 
 
-#: Files of projects of users, in comments.
-EXAMPLES = {"ID.py", "NAME_driver.py", "bert.py", "models.py", "net.py", "sitecustomize.py"}
-#: `gate/finding.py` or `rules/`, in backticks.
-FILE_NAME = re.compile(r"`((?:[\w-]+/)*(?:[\w-]+\.py|[\w-]+/))`")
+#: Files of projects of users and of other packages, in comments.
+EXAMPLES = {"FILE.py", "ID.py", "NAME_driver.py", "bert.py", "file.py", "generate.py", "loops.py"}
+EXAMPLES |= {"models.py", "net.py", "sitecustomize.py", "test_pytorch_onnx_onnxruntime.py"}
+#: `rules/` in backticks, `gate/finding.py` or `repro.py.jinja` anywhere.
+FILE_NAME = re.compile(r"(?<=`)(?:[\w-]+/)+(?=`)|(?<![\w./-])(?:[\w-]+/)*[\w-]+\.py(?:\.jinja)?\b")
+#: `exporter.gate.finding`, also with the name of a function; not `[tool.exporter.gate]`.
+MODULE_NAME = re.compile(r"(?<![\w./])(?:exporter|tests|benchmarks)(?:\.[a-z_]+)+\b(?!\.json)")
 
 
-def find_lost_names(text: str, files: set[str]) -> list[str]:
-    """Return the names of files and folders in a text that the repository does not have."""
+def find_lost_names(text: str, files: str) -> list[str]:
+    """Return the names of files and modules in a text that are not in the list `/FILE/\\n`."""
     names = {name for name in FILE_NAME.findall(text) if name.rpartition("/")[2] not in EXAMPLES}
-    return sorted(name for name in names if not any(f"/{name}" in f"/{file}/" for file in files))
+    lost = {name for name in names if f"/{name.rstrip('/')}/" not in files}
+    for module in MODULE_NAME.findall(text):
+        paths = (module.replace(".", "/"), module.rpartition(".")[0].replace(".", "/"))
+        ends = (".py/", "/__init__.py/")
+        if not any(f"/{path}{end}" in files for path in paths for end in ends):
+            lost.add(module)
+    return sorted(lost)
 
 
 def test_comments_and_the_architecture_name_files_that_exist() -> None:
-    folders = (ROOT / each for each in ("exporter", "tests", "benchmarks", "templates"))
-    paths = (path for folder in folders for path in folder.rglob("*"))
-    files = {path.relative_to(ROOT).as_posix() for path in paths}
-    texts = {name(path): file_text(path) for path in PACKAGE.rglob("*.py")}
-    for page in ("docs/architecture.md", "docs/style.md", "CONTRIBUTING.md"):
-        texts[page] = (ROOT / page).read_text("utf-8")
+    command = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names = result.stdout.splitlines()
+    files = "".join(f"/{name}/\n" for name in names)
+    pages = {"docs/architecture.md", "docs/style.md", "CONTRIBUTING.md"}
+    texts = {each: (ROOT / each).read_text("utf-8") for each in pages}
+    for name in names:
+        if name.endswith(".py") and name.startswith(("exporter/", "tests/", "benchmarks/")):
+            # Most sources have no such name at all, also not in a value.
+            if find_lost_names((ROOT / name).read_text("utf-8"), files):
+                texts[name] = file_text(ROOT / name)
+        elif name.startswith("templates/"):
+            comments = re.findall(r"\{#.*?#\}", (ROOT / name).read_text("utf-8"), re.DOTALL)
+            texts[name] = "\n".join(comments)
     lost = {key: names for key, text in texts.items() if (names := find_lost_names(text, files))}
     assert not lost, "name the file that has it now"
 
@@ -138,13 +155,14 @@ def test_comments_and_the_architecture_name_files_that_exist() -> None:
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
-        ("see `gate/finding.py` and `finding.py`", []),
-        ("see `gate/findings.py` in `gates/`", ["gate/findings.py", "gates/"]),
-        ("`net.py` of a project, `finding.py:8`, gates/lost.py", []),
+        ("see `gate/finding.py`, `finding.py:8` and exporter.gate.finding.read_change", []),
+        ("see gate/findings.py in `gates/`", ["gate/findings.py", "gates/"]),
+        ("`net.py` of a project, and [tool.exporter.gates.net]", []),
+        ("see exporter.gates.finding", ["exporter.gates.finding"]),
     ],
 )
 def test_a_lost_file_is_found(text: str, lost: list[str]) -> None:
-    assert find_lost_names(text, {"exporter/gate/finding.py"}) == lost
+    assert find_lost_names(text, "/exporter/gate/finding.py/\n") == lost
 
 
 def find_at_import(module: str, seen: dict[str, str]) -> None:
