@@ -108,7 +108,7 @@ def export(
     # Select.
     plan = options.make_plan(manifest, environment)
     # Decide, prove and record.
-    build_options = options.make_build_options(project, environment)
+    build_options = options.make_build_options(manifest, environment)
     require_packages()
     engine = make_engine(project, options, starter, environment, observer.on_note)
     build = BuildFolder.from_project(project).path
@@ -164,7 +164,9 @@ def run_plan(
             stored, lambda record: record.cell in planned and validator.is_valid(record)
         )
         decisions = decide(plan, stored, validator, options)
-        costs = _estimate_costs(decisions, stored)  # stale records, too; the store replaces them
+        models = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
+        # Before stale records are replaced by those of the store.
+        costs = estimate_costs({model: stored.get_model(model).by_cell for model in models})
         store = options.store if decisions.to_run or decisions.hits else None
         if store and decisions.hits:
             decisions = store.get(decisions, plan, stored, validator)
@@ -223,7 +225,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     selected = options.make_plan(manifest, environment)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
     validator = RecordValidator(manifest, get_today())
-    build_options = options.make_build_options(manifest.project, environment)
+    build_options = options.make_build_options(manifest, environment)
     decisions = decide(selected, stored, validator, build_options)
     store = build_options.store if decisions.to_run or decisions.hits else None
     notes = tuple(store.take_notes()) if store else ()
@@ -267,11 +269,6 @@ def _record(build: Build, proof: Proof) -> list[CellId]:
     build.observer.on_model_done(proof.model)
     judged = map(validator.apply_expectations, proof.built)
     return [record.cell for record in judged if record.status.is_red]
-
-
-def _estimate_costs(decisions: Decisions, stored: StoredRecords) -> dict[str, Cost]:
-    names = dict.fromkeys(planned.cell.model for planned in decisions.to_run)
-    return estimate_costs({name: stored.get_model(name).by_cell for name in names})
 
 
 def _count_accepted_nodes(project: Project) -> Counter[str]:

@@ -57,10 +57,12 @@ class ExportOptions:
     exporter: ExporterName | None = None
     """Export every model by this exporter. None for the manifests' choice."""
 
-    def make_build_options(self, project: Project, environment: Mapping[str, str]) -> BuildOptions:
+    def make_build_options(
+        self, manifest: Manifest, environment: Mapping[str, str]
+    ) -> BuildOptions:
         store = None
         if self.use_store:
-            store = import_plugin("store").open_store(project, environment)
+            store = import_plugin("store").open_store(manifest.project, environment)
         return BuildOptions(
             force=self.force,
             thorough=self.thorough,

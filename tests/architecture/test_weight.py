@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 60_204,
-    "lines of tests": 73_616,
-    "files": 257,
+    "lines of the package": 60_168,
+    "lines of tests": 73_602,
+    "files": 258,
     "packages": 48,
     "modules below 60 lines": 10,
     "lines of imports in 1,000 lines": 77,

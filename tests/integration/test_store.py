@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import onnx
 import pytest
 
 from tests.integration.project import make_project, read_cells, run_exporter
@@ -94,16 +93,6 @@ def test_after_an_undone_edit_the_same_bytes_are_restored(first: Path) -> None:
     assert "4 cells: 2 pass, 2 error, 2 of them restored from the store" in undone.stdout
     assert read_files(first) == before
     assert read_cells(first) == restored
-
-
-def test_onnx_loads_restored_files(first: Path) -> None:
-    for opset in (17, 18):
-        path = first / f"build/wide/{opset}.onnx"
-        onnx.checker.check_model(path, full_check=True)
-        assert len(onnx.load(path).graph.initializer) == 3
-    weights = list((first / "build/wide").glob("weights-*.safetensors"))
-    assert weights
-    assert all(path.stat().st_nlink == 1 for path in weights)
 
 
 def test_another_checkout_restores_all_cells(first: Path) -> None:

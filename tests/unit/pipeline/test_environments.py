@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
 from datetime import date
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from exporter.planning.plan import make_plan
 from exporter.plugins import installation, toolchains
 from exporter.plugins.installation import InstallationFailure
 from exporter.plugins.store.store_entry import make_lookup_key
-from exporter.plugins.toolchains import run_nested_export
 from exporter.program import run_plan
 from exporter.records.record import CellId
 from tests.unit.factory import make_run
@@ -175,23 +174,20 @@ def test_the_store_finds_cells_before_the_environment_is_created(
     assert make_lookup_key(CELL, before) == make_lookup_key(CELL, after)
 
 
-@pytest.mark.parametrize(
-    ("used", "problem"),
-    [
-        ({"onnx": "1.22.0"}, ""),  # timm is no tool
-        ({"onnx": "1.21.0", "torch": "2.13.0"}, r"used onnx 1\.21\.0 instead of 1\.22\.0"),
-    ],
-)
 def test_the_export_must_use_the_installed_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: dict[str, str], problem: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages = {"onnx": "1.22.0", "torch": "2.13.0", "timm": "1.0.0"}
-    environment = InstalledEnvironment(folder=Path(), packages=packages)
+    installed = InstalledEnvironment(folder=Path(), packages={"onnx": "1.22.0", "timm": "1.0.0"})
+    runs = [
+        make_run(tools={"onnx": version, "torch": "2.13.0"}) for version in ("1.22.0", "1.21.0")
+    ]
     monkeypatch.setattr(toolchains, "run_program", lambda *_: 0)
-    monkeypatch.setattr(toolchains, "read_run", lambda _: make_run(tools=used))
-    folder = BuildFolder(tmp_path)
-    with pytest.raises(ExporterError, match=problem) if problem else nullcontext():
-        run_nested_export(project(tmp_path).project, environment, folder, (), {}, print)
+    monkeypatch.setattr(toolchains, "read_run", lambda _: runs.pop(0))
+    export = partial(toolchains.run_nested_export, project(tmp_path).project, installed)
+    assert export(BuildFolder(tmp_path), (), {}, print).tools["onnx"] == "1.22.0"
+    with pytest.raises(ExporterError, match=r"used onnx 1\.21\.0 instead of 1\.22\.0") as caught:
+        export(BuildFolder(tmp_path), (), {}, print)
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT
 
 
 @pytest.mark.parametrize(

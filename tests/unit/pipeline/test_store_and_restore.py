@@ -110,11 +110,6 @@ def test_another_checkout_builds_nothing(tmp_path: Path) -> None:
     assert list_built(first) == []
 
 
-def test_an_own_store_is_not_shared_with_another_checkout(tmp_path: Path) -> None:
-    start(tmp_path / "one")
-    assert len(list_built(start(tmp_path / "two"))) == 4
-
-
 def test_missing_cells_are_built_and_others_restored(tmp_path: Path) -> None:
     project = start(tmp_path)
     project.put("net.py", "2")

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,26 +118,22 @@ def test_an_archive_of_another_size_or_digest_is_refused() -> None:
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_job_that_ends_together_with_an_error_keeps_its_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+    tmp_path: Path, is_lost: bool
 ) -> None:
     comm = pytest.importorskip("distributed.comm")
     error = comm.CommClosedError() if is_lost else ExporterError(ExitCode.ENVIRONMENT, "no host")
-    result = make_attempt(tmp_path).make_result(ExitKind.EXITED)
-    run = object.__new__(_ClusterRun)
+    attempt = make_attempt(tmp_path)
+    run: Any = object.__new__(_ClusterRun)
     run._ended, run._waiting, run._running, run._count = deque(), deque(), {}, 0
-    run._label, run._context = "dask", SimpleNamespace(run="exporter-1")  # type: ignore[assignment]
-    run._client = SimpleNamespace(subscribe_topic=lambda *_: None)
-    run._hosts = SimpleNamespace(watch=lambda: None, close=lambda: None)  # type: ignore[assignment]
+    run._label, run._context, run._client, run._hosts = "dask", Mock(), Mock(), Mock()
+    run._submit_waiting = run._end_run = Mock()
+    run._handle_news = lambda _: (run._ended.append(attempt.make_result(ExitKind.EXITED)), fail())
 
-    def handle_news(_: float) -> None:
-        run._ended.append(result)
+    def fail() -> None:
         raise error
 
-    monkeypatch.setattr(run, "_submit_waiting", lambda: None)
-    monkeypatch.setattr(run, "_handle_news", handle_news)
-    monkeypatch.setattr(run, "_end_run", lambda: SimpleNamespace(join=lambda _: None))
-    results = run.run(deque([make_attempt(tmp_path).task]))
-    assert next(results) is result
+    results = run.run(deque([attempt.task]))
+    assert next(results).job is attempt.task.job
     with pytest.raises(ExporterError, match="is lost, and 1 job did not" if is_lost else "no host"):
         next(results)
 
