@@ -95,7 +95,7 @@ COMMON_KEYS: Mapping[type[Table], tuple[str, ...]] = {
 }
 
 #: Title and class of each section, in order.
-_SECTIONS: tuple[tuple[str, type[Table]], ...] = (
+SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("The file", entry.Document),
     ("[models.ID] and [defaults]", entry.ModelEntry),
     ("inputs", tables.InputTable),
@@ -145,7 +145,7 @@ def format_reference(*, common: bool = True) -> str:
     nodes = {**project["$defs"], **document["$defs"], "Document": document, "ProjectTable": project}
     sections = (
         _format_section(title, table, nodes[table.__name__], keys, common=common)
-        for title, table in _SECTIONS
+        for title, table in SECTIONS
         if (
             keys := [
                 key
@@ -192,14 +192,14 @@ def _format_section(
 
 def _explain(table: type[Table], key: str, field: Mapping[str, Any]) -> str:
     """Return the meaning of a key, or a link if an earlier section has the same key."""
-    tables = [each for _, each in _SECTIONS]
-    for title, earlier in _SECTIONS[: tables.index(table)]:
-        if _get_owner(earlier, key) is _get_owner(table, key) is not None:
+    tables = [each for _, each in SECTIONS]
+    for title, earlier in SECTIONS[: tables.index(table)]:
+        if get_owner(earlier, key) is get_owner(table, key) is not None:
             return f"As in [{title}](#{_get_anchor(title)})."
     return field.get("description", "")
 
 
-def _get_owner(table: type[Table], key: str) -> type | None:
+def get_owner(table: type[Table], key: str) -> type | None:
     """Return the class that declares the key of a table."""
     return next((base for base in table.__mro__ if key in get_annotations(base)), None)
 
@@ -225,7 +225,7 @@ def _format_type(node: Any, common: bool) -> str:
 
 def _format_link(name: str, common: bool) -> str:
     """Return a link to the section of a class, by GitHub's rule for headings."""
-    for title, table in _SECTIONS:
+    for title, table in SECTIONS:
         if name in (table.__name__, *(base.__name__ for base in table.__bases__ if base != Table)):
             is_here = any(_is_common(table, key) for key in table.model_fields) or not common
             page = "" if is_here else _OTHER_PAGE

@@ -14,6 +14,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+import tomli
+
+from benchmarks.documents import SECTIONS, get_owner
+from exporter.cli.entry_point import exporter
+
 PACKAGE = Path(__file__).parents[1] / "exporter"
 #: Optional modules in packages of the way.
 OPTIONAL = (
@@ -60,9 +66,31 @@ def _list_imports(source: str, known: object) -> Iterator[str]:
             yield from (name if name in known else base for name in inner)  # type: ignore[operator]
 
 
+def list_keys() -> set[tuple[type | None, str]]:
+    """Return each key of the reference with the class that declares it."""
+    return {(get_owner(table, key), key) for _, table in SECTIONS for key in table.model_fields}
+
+
+def list_used_keys() -> set[str]:
+    """Return the names of all keys in the TOML files of the repository, except test data."""
+    names, root = set[str](), PACKAGE.parent
+    folders = ("manifests", "docs", "benchmarks", "tests/features", "tests/traps")
+    files = [path for folder in folders for path in (root / folder).rglob("*.toml")]
+    values: list[object] = [tomli.loads(path.read_text("utf-8")) for path in files]
+    values.append(tomli.loads((root / "pyproject.toml").read_text("utf-8")).get("tool"))
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            names |= value.keys()
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+    return names
+
+
 def measure() -> dict[str, int]:
     """Return the figures by their names."""
-    modules = list_modules()
+    modules, used_keys = list_modules(), list_used_keys()
     way = {name: source for name, source in modules.items() if is_on_the_way(name)}
     uses = defaultdict[str, set[str]](set)
     for name, source in modules.items():
@@ -79,6 +107,9 @@ def measure() -> dict[str, int]:
         "lines of the way": sum(len(source.splitlines()) for source in way.values()),
         "modules of the way": len(way),
         "lines of the package": sum(len(source.splitlines()) for source in modules.values()),
+        "keys": len(list_keys()),
+        "keys in no TOML file": sum(key not in used_keys for _, key in list_keys()),
+        "commands": len(exporter.list_commands(click.Context(exporter))),
         **{f"modules with `{word}`": len(uses[word]) for word in IDENTIFIERS},
     }
 

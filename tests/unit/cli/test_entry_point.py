@@ -82,7 +82,6 @@ def test_every_error_has_its_code(
         (["--version"], 0, "exporter"),
         (["--help"], 0, "baseline"),
         (["export", "--help"], 0, "--dry-run"),
-        (["exprot"], 2, "did you mean 'export'?"),
         (["export", "--jobs", "0"], 2, "--jobs"),
         (["export", "--opset", "x"], 2, "--opset"),
         (["list", "--root", "/nowhere/at/all"], 2, "--root"),

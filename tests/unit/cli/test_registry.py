@@ -28,6 +28,7 @@ def test_the_help_has_a_full_sentence_for_each_command_and_every_exit_code() -> 
     [
         ("exprot", "there is no command 'exprot'; did you mean 'export'?"),
         ("xyzzy", "there is no command 'xyzzy'"),
+        ("ops", "lists each operator that the exporter of a red cell lacks"),
     ],
 )
 def test_an_unknown_command_has_a_suggestion(word: str, message: str) -> None:
