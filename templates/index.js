@@ -318,10 +318,13 @@ function panelOf(row, cell) {
   close.addEventListener("click", closePanel);
   const message = ["message", outcome.reason === mark.meaning ? "" : outcome.reason];
   const isRed = family(cell) === "bad";
+  const codes = document.body.dataset.codes;  // only a site has the page of the codes
+  const code = outcome.code && codes
+    ? create("a", { href: `${codes}#${outcome.code.toLowerCase()}` }, outcome.code) : outcome.code;
   const facts = [
     ...(isRed ? [message] : []),
     ["status", `${mark.symbol} ${mark.word}: ${mark.meaning}`],
-    ["code", outcome.code], ["stage", outcome.stage], ["check", outcome.check], ["promised at", isRed && row.location],
+    ["code", code], ["stage", outcome.stage], ["check", outcome.check], ["promised at", isRed && row.location],
     ["in the model", outcome.lines], [cell.is_changed ? "changed, before" : "accepted before", outcome.acceptance],
     ...(isRed ? [] : [message]),
     ["foreseen", outcome.expected_reason],

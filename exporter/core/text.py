@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import cache, lru_cache
 from pathlib import Path
 
+_PACKAGE = Path(__file__).parents[1]
 #: The name of this package for pip.
 DISTRIBUTION = "onnx-exporter-matrix"
 _ESCAPES = re.compile(
@@ -278,3 +279,9 @@ def format_requirement(extra: str, *, is_shared: bool = False) -> str:
     if not url or (is_shared and url.startswith("file:")):
         return name
     return f"{name} @ git+{url}@{commit}" if commit else f"{name} @ {url}"
+
+
+def find_packaged_folder(name: str) -> Path:
+    """Return the folder inside the wheel, or next to the package in a checkout."""
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name

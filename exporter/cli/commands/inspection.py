@@ -12,7 +12,6 @@ from typing import Any, Literal
 import click
 from pydantic import Field
 
-import exporter
 from exporter import program
 from exporter.api.gate_run import find_inconsistencies
 from exporter.cli.options import (
@@ -32,7 +31,7 @@ from exporter.cli.output.terminal import print_document, print_error, print_line
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.known_names import FAILURE_CODES
-from exporter.core.text import pluralize
+from exporter.core.text import find_packaged_folder, pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.manifest.syntax.values import format_opsets, join_words
 from exporter.pipeline.environments import require_own_checkout
@@ -243,9 +242,7 @@ def guide(code: str | None) -> int:
 
     CODE is the code of a red cell, such as E-axis-fixed.
     """
-    package = Path(exporter.__path__[0])
-    inside = package / "docs"
-    folder = inside if inside.is_dir() else package.parent / "docs"
+    folder = find_packaged_folder("docs")
     if code is None:
         click.echo((folder / "start.md").read_text(encoding="utf-8"), nl=False)
         return ExitCode.OK

@@ -22,12 +22,16 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from pydantic import ValidationError
 
-import exporter
 from exporter.cache.states import hash_source
 from exporter.core.errors import ExitCode, ExporterError, Location, Problem
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel
-from exporter.core.text import DEFAULT_COMMAND, format_command, remove_controls
+from exporter.core.text import (
+    DEFAULT_COMMAND,
+    find_packaged_folder,
+    format_command,
+    remove_controls,
+)
 from exporter.jobs import write_json
 from exporter.manifest import Style
 from exporter.report import formats
@@ -47,10 +51,7 @@ class _Note(FrozenModel):
 
 
 def find_packaged_templates() -> Path:
-    """Return the folder inside the wheel, or next to the package in a checkout."""
-    package = Path(exporter.__path__[0])
-    inside = package / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
+    return find_packaged_folder("templates")
 
 
 def compute_key(texts: Iterable[str], folders: Iterable[Path]) -> str:
@@ -150,6 +151,9 @@ def render_site(
     """
     from markdown_it import MarkdownIt
 
+    codes = (find_packaged_folder("docs") / "failures.md").read_text("utf-8")
+    # The page of the codes is the only document of the site, so its links to others are texts.
+    pages = {**pages, "failures.md": re.sub(r"\[([^\]\n]+)\]\([^)]+\)", r"\1", codes)}
     parser, site = MarkdownIt("commonmark", {"html": True}).enable("table"), {**pages}
     for name in sorted(name for name in pages if name.endswith(".md")):
         tokens = parser.parse(str(site.pop(name)))
@@ -171,6 +175,7 @@ def render_site(
             stamp=stamp,
         )
     index = str(site["index.html"])
+    index = index.replace("<body>", '<body data-codes="failures.html">', 1)
     site["index.html"] = re.sub(r'((?:href=|"page": ?)"[^":]+)\.md"', r'\1.html"', index)
     return site
 

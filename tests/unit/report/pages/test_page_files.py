@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.core.known_names import FAILURE_CODES
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Axis, Case, Constant, Device, Fill, Input, Manifest, Output, Project
@@ -263,7 +264,10 @@ def test_each_link_of_the_site_has_a_target() -> None:
     site = render_site(render_with_index(MANIFEST, make_run(*records)), "commit abc of 2026-11-24")
     assert not [name for name in site if name.endswith(".md")]
     assert '.md"' not in str(site["index.html"])
-    for name in ("COMPATIBILITY.html", "models/dcgan.html"):
+    assert '<body data-codes="failures.html">' in str(site["index.html"])
+    codes = str(site["failures.html"])
+    assert not [code for code in FAILURE_CODES if f'id="{code.lower()}"' not in codes]
+    for name in ("COMPATIBILITY.html", "models/dcgan.html", "failures.html"):
         page = str(site[name])
         assert "<footer>commit abc of 2026-11-24</footer>" in page
         assert "<script>" not in page
