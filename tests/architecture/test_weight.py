@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 60_168,
-    "lines of tests": 73_602,
+    "lines of the package": 60_177,
+    "lines of tests": 73_606,
     "files": 258,
     "packages": 48,
     "modules below 60 lines": 10,
