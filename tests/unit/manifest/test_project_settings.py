@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from exporter.core.errors import ExporterError
-from exporter.manifest import EngineSettings, FindingKind, Manifest, load_project
+from exporter.manifest import FindingKind, Manifest, load_project
 from tests.unit.manifest.projects import ENTRY, make_project
 
 NET = f"format = 1\n[models.net]\n{ENTRY}"
@@ -85,7 +84,7 @@ def test_another_folder_of_manifests(tmp_path: Path) -> None:
         tmp_path,
         {
             "pyproject.toml": "[tool.exporter]\nmanifests = 'contracts/onnx'\n",
-            "contracts/onnx/net.toml": f"format = 1\n[models.net]\n{ENTRY}",
+            "contracts/onnx/net.toml": NET,
             "contracts/onnx/models/vision.py": "class AlexNet:\n    pass\n",
         },
     )
@@ -162,15 +161,6 @@ def test_the_old_keys_of_a_revision_are_the_same_policy(tmp_path: Path) -> None:
         load_project(root)
 
 
-@pytest.mark.parametrize(
-    "names", ['block = ["fixed", "fixed"]', 'block = ["fixed"]\nignore = ["fixed"]']
-)
-@pytest.mark.parametrize("table", ["", ".models.net"])
-def test_a_finding_is_in_one_list(tmp_path: Path, table: str, names: str) -> None:
-    with pytest.raises(ExporterError, match='"fixed" is also in `block`; remove one of the two'):
-        _load(tmp_path, f"[tool.exporter.gate{table}]\n{names}\n")
-
-
 def test_a_policy_without_a_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ExporterError) as caught:
         _load(tmp_path, '[tool.exporter.gate.models."nett*"]\nwarn = ["missing"]\n')
@@ -204,42 +194,6 @@ def test_valid_folders_of_a_store(tmp_path: Path, store: str) -> None:
     assert _load(tmp_path, f"[tool.exporter]\nstore = {store!r}\n").project.store == store
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("store = ''", "must not be blank"),
-        ("store = 'a//b'", "expected a folder such as"),
-        ("store = 'C:/x'", "expected a folder such as"),
-        ("store = '~other/x'", "expected a folder such as"),
-        ("store = true", "expected"),
-        ("store = 's4://b/p'", 'unknown scheme "s4"; possible are s3://'),
-        ("store = 's3a://b/p'", "did you mean 's3'"),
-        ("store = 's3://'", 'expected a URL such as "s3://bucket/prefix"'),
-        ("store = 's3://b//p'", 'expected a URL such as "s3://bucket/prefix"'),
-        ("store = 's3://b/../p'", 'expected a URL such as "s3://bucket/prefix"'),
-        ("store = 'https://user:password@host/p'", "contains a user or a password"),
-        ("store = 'file://host/p'", 'expected a URL such as "file:///srv/store"'),
-        ("store_key = ''", "must not be blank"),
-        ("store = 'build/store'", 'is inside the folder of `build`, "build"'),
-        ("store = 'reports'", 'is inside the folder of `reports`, "reports"'),
-        ("store_size = 5", "expected a size of at least 1MB"),
-        ("store_sise = '9GB'", "did you mean 'store_size'"),
-        ("store_timeout = 0", "is no key of this version; remove it; a run waits at most 120 s"),
-        ("store_age = '9w'", "is no key of this version; remove it, or use `exporter gc"),
-    ],
-)
-def test_invalid_settings_of_a_store(tmp_path: Path, setting: str, message: str) -> None:
-    with pytest.raises(ExporterError, match=re.escape(message)) as caught:
-        _load(tmp_path, f"[tool.exporter]\n{setting}\n")
-    assert "pyproject.toml:2: tool.exporter.store" in str(caught.value)
-
-
-@pytest.mark.parametrize("age", ["30", "'0d'", "'9999w'"])
-def test_an_invalid_age_of_evidence(tmp_path: Path, age: str) -> None:
-    with pytest.raises(ExporterError, match="expected an age such as"):
-        _load(tmp_path, f"[tool.exporter.evidence]\ncuda = {{ age = {age} }}\n")
-
-
 def test_the_settings_of_a_remote_store(tmp_path: Path) -> None:
     text = "[tool.exporter]\nstore = 's3://b/p/'\nstore_key = '~/key'\n"
     project = _load(tmp_path, text).project
@@ -248,31 +202,59 @@ def test_the_settings_of_a_remote_store(tmp_path: Path) -> None:
     assert project.environments_folder == tmp_path / "build" / ".environments"
 
 
-def load(root: Path, keys: str) -> EngineSettings:
-    return _load(root, f"[tool.exporter.engine]\n{keys}\n").project.engine
-
-
-def test_the_keys_have_their_lines(tmp_path: Path) -> None:
-    engine = load(tmp_path, 'kind = "dask"\nscheduler = "tls://10.0.0.1:8786"')
+def test_the_keys_of_the_engine_have_their_lines(tmp_path: Path) -> None:
+    keys = 'kind = "dask"\nscheduler = "tls://10.0.0.1:8786"'
+    engine = _load(tmp_path, f"[tool.exporter.engine]\n{keys}\n").project.engine
     assert (engine.kind, engine.scheduler) == ("dask", "tls://10.0.0.1:8786")
     assert engine.lines == {"kind": 2, "scheduler": 3}
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("table", "keys", "message"),
     [
-        ('kind = "daks"', "engine.kind: expected 'local' or 'dask', got "),
-        ('scheduler = "10.0.0.1"', "engine.scheduler: expected the address of a scheduler"),
-        ('scheduler = "tcp://me@host:1"', "engine.scheduler: expected the address of a scheduler"),
-        ('cluster = "make"', "engine.cluster: expected a function of the project, such"),
-        ('cluster = "../c.py:make"', "engine.cluster: expected a function of the project"),
-        ("workers = 2", "engine.workers: is not valid here; use `jobs` of [tool.exporter]"),
-        ('sheduler = "tcp://h:1"', "scheduler"),
-        ('scheduler = "tcp://h:1"\ncluster = "c.py:m"', "engine.cluster: `scheduler` selects"),
+        ("", "store = ''", "must not be blank"),
+        ("", "store = 'a//b'", "expected a folder such as"),
+        ("", "store = 'C:/x'", "expected a folder such as"),
+        ("", "store = '~other/x'", "expected a folder such as"),
+        ("", "store = true", "expected"),
+        ("", "store = 's4://b/p'", 'unknown scheme "s4"; possible are s3://'),
+        ("", "store = 's3a://b/p'", "did you mean 's3'"),
+        ("", "store = 's3://'", 'expected a URL such as "s3://bucket/prefix"'),
+        ("", "store = 's3://b//p'", 'expected a URL such as "s3://bucket/prefix"'),
+        ("", "store = 's3://b/../p'", 'expected a URL such as "s3://bucket/prefix"'),
+        ("", "store = 'https://user:password@host/p'", "contains a user or a password"),
+        ("", "store = 'file://host/p'", 'expected a URL such as "file:///srv/store"'),
+        ("", "store_key = ''", "must not be blank"),
+        ("", "store = 'build/store'", 'is inside the folder of `build`, "build"'),
+        ("", "store = 'reports'", 'is inside the folder of `reports`, "reports"'),
+        ("", "store_size = 5", "expected a size of at least 1MB"),
+        ("", "store_sise = '9GB'", "did you mean 'store_size'"),
+        (
+            "",
+            "store_timeout = 0",
+            "is no key of this version; remove it; a run waits at most 120 s",
+        ),
+        ("", "store_age = '9w'", "is no key of this version; remove it, or use `exporter gc"),
+        (".engine", 'kind = "daks"', "expected 'local' or 'dask', got "),
+        (".engine", 'scheduler = "10.0.0.1"', "expected the address of a scheduler"),
+        (".engine", 'scheduler = "tcp://me@host:1"', "expected the address of a scheduler"),
+        (".engine", 'cluster = "make"', "expected a function of the project, such"),
+        (".engine", 'cluster = "../c.py:make"', "expected a function of the project"),
+        (".engine", "workers = 2", "is not valid here; use `jobs` of [tool.exporter]"),
+        (".engine", 'sheduler = "tcp://h:1"', "scheduler"),
+        (".engine", 'scheduler = "tcp://h:1"\ncluster = "c.py:m"', "`scheduler` selects"),
+        (".evidence", "cuda = { age = 30 }", "expected an age such as"),
+        (".evidence", "cuda = { age = '0d' }", "expected an age such as"),
+        (".evidence", "cuda = { age = '9999w' }", "expected an age such as"),
+        (".gate", 'warn = ["fixed", "fixed"]', '"fixed" is also in `warn`; remove one'),
+        (".gate", 'block = ["fixed"]\nwarn = ["fixed"]', '"fixed" is also in `block`; remove one'),
+        (".gate.models.net", 'block = ["fixed"]\nignore = ["fixed"]', "is also in `block`; remove"),
     ],
 )
-def test_wrong_values_are_reported_with_their_line(tmp_path: Path, keys: str, message: str) -> None:
-    with pytest.raises(ExporterError) as error:
-        load(tmp_path, keys)
-    assert message in str(error.value)
-    assert str(error.value).startswith("pyproject.toml:")
+def test_the_last_key_is_rejected(tmp_path: Path, table: str, keys: str, message: str) -> None:
+    lines = [f"[tool.exporter{table}]", *keys.splitlines()]
+    with pytest.raises(ExporterError) as caught:
+        _load(tmp_path, "\n".join(lines))
+    key = f"tool.exporter{table}.{lines[-1].split()[0]}"
+    assert str(caught.value).startswith(f"pyproject.toml:{len(lines)}: {key}")
+    assert message in str(caught.value)
