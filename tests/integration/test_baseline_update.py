@@ -21,24 +21,16 @@ from exporter.pipeline import build_folder
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status, read_run
 from tests.integration.project import ROOT, make_project, run_exporter
-from tests.integration.results import MANIFEST, make_green_project, write_results
+from tests.integration.results import MANIFEST, write_results
 from tests.unit.factory import key_by_text
 
 
-@pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def red(green_project: Path, tmp_path: Path) -> Path:
     """Return a project with two accepted cells that are red now."""
-    root = make_green_project(tmp_path_factory.mktemp("accepted") / "project")
-    command = run_exporter(root, "baseline")
-    assert (command.returncode, "accepted 2 cells: " in command.stdout) == (0, True)
+    root = Path(shutil.copytree(green_project, tmp_path / "project"))
     write_results(root, Status.FAIL)
     return root
-
-
-@pytest.fixture
-def red(accepted: Path, tmp_path: Path) -> Path:
-    """Return a copy of the accepted project."""
-    return Path(shutil.copytree(accepted, tmp_path / "project"))
 
 
 def read_reasons(root: Path) -> dict[str, tuple[str, str]]:

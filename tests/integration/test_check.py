@@ -11,34 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.records.record import Status
 from tests.integration.project import ROOT, run_exporter, write_project
-from tests.integration.test_gate_output import write_uniform_results
-
-MANIFEST = """format = 1
-[models.net]
-source = "net.py:Net"
-inputs = [{ name = "x", shape = ["batch", 4] }]
-outputs = [{ name = "y", shape = ["batch", 3] }]
-opsets = [17, 18]
-"""
-
-
-@pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with one model, its results, tables and a baseline."""
-    root = tmp_path_factory.mktemp("accepted") / "project"
-    write_project(root, {"net.py": "class Net: ...\n", "net.toml": MANIFEST})
-    write_uniform_results(root, Status.PASS)
-    for name in ("baseline", "report"):
-        assert run_exporter(root, name).returncode == 0
-    return root
+from tests.integration.results import MANIFEST, write_results
 
 
 @pytest.fixture
-def project(accepted: Path, tmp_path: Path) -> Path:
+def project(green_project: Path, tmp_path: Path) -> Path:
     """Return a copy of the project."""
-    return Path(shutil.copytree(accepted, tmp_path / "project"))
+    return Path(shutil.copytree(green_project, tmp_path / "project"))
 
 
 def change(project: Path, before: str, after: str) -> None:
@@ -106,7 +86,7 @@ def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
     entry = MANIFEST.partition("\n")[2].replace("[17, 18]", '"7..26"')
     entries = (entry.replace("models.net", f"models.net{index}") for index in range(50))
     (tmp_path / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
-    write_uniform_results(tmp_path, Status.PASS)
+    write_results(tmp_path)
     for name in ("baseline", "report"):
         assert run_exporter(tmp_path, name).returncode == 0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -9,22 +9,15 @@ import pytest
 
 from exporter.records.record import Status, read_run
 from tests.integration.project import run_exporter
-from tests.integration.results import make_green_project, write_results
-
-
-@pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with equal `old.json`, results and baseline."""
-    root = make_green_project(tmp_path_factory.mktemp("accepted") / "project")
-    assert run_exporter(root, "baseline").returncode == 0
-    shutil.copy(root / "build/results.json", root / "old.json")
-    return root
+from tests.integration.results import write_results
 
 
 @pytest.fixture
-def root(accepted: Path, tmp_path: Path) -> Path:
-    """Return a copy of the project."""
-    return Path(shutil.copytree(accepted, tmp_path / "project"))
+def root(green_project: Path, tmp_path: Path) -> Path:
+    """Return a project with equal `old.json`, results and baseline."""
+    root = Path(shutil.copytree(green_project, tmp_path / "project"))
+    shutil.copy(root / "build/results.json", root / "old.json")
+    return root
 
 
 NEW, ACCEPTED = "build/results.json", "reports/baseline"
