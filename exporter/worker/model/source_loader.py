@@ -325,11 +325,11 @@ def load_model_twice(spec: ModelSpec, root: Path) -> LoadedModel:
     names = dict.fromkeys((*first, *(other or ())))
     changed = [name for name in names if first.get(name) != (other or {}).get(name)]
     has_weights = isinstance(model, torch.nn.Module) and any(True for _ in model.parameters())
-    lost = "the process of the second build ended early, or has threads or uses a GPU"
+    reason = "the process of the second build ended early, or has threads or uses a GPU"
     return LoadedModel(
         model=model,
         change=f"{BUILD_PREFIX} {join_names(changed, _MAX_NAMES)}" if changed else "",
-        unproved=(f"the same weights in each build: {lost}",) if other is None else (),
+        unproved=(f"the same weights in each build: {reason}",) if other is None else (),
         has_initial_weights=is_drawn and not loads and has_weights,
     )
 
