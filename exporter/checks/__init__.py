@@ -5,7 +5,7 @@ from exporter.checks.protocol import RuntimeCheck, StructureCheck
 from exporter.checks.sample_checks import SAMPLE_CHECKS, LookupTableCheck
 from exporter.checks.structure_checks import check_opset, check_signature, check_wellformed
 from exporter.checks.validity_checks import DeterminismCheck, PlacementCheck, PowerCheck
-from exporter.core.known_names import CHECKS
+from exporter.core.check_table import CHECKS
 
 #: Checks that read the file without running it.
 STRUCTURE_CHECKS: tuple[StructureCheck, ...] = (check_opset, check_wellformed, check_signature)

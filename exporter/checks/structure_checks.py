@@ -18,9 +18,9 @@ from exporter.checks.model_file import (
     read_model,
 )
 from exporter.checks.protocol import CheckContext, StructureCheck, find_weight_input_problems
-from exporter.core.known_names import find_first_release, find_limits, format_release
 from exporter.core.text import join_lines, join_names, truncate
 from exporter.manifest import Device, Dim, Input, ModelSpec, Output
+from exporter.manifest.syntax.releases import find_first_release, find_limits, format_release
 from exporter.manifest.syntax.values import find_lowest_release, format_key
 from exporter.runtimes.graph_walk import (
     find_needed_names,

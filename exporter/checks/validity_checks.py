@@ -9,7 +9,7 @@ import numpy as np
 from exporter.checks.comparison.compare_outputs import compare_by, get_overflow
 from exporter.checks.comparison.tolerance import Limit, OutputContext, compute_limit, is_float
 from exporter.checks.protocol import CheckContext
-from exporter.core.known_names import SOFTWARE
+from exporter.core.check_table import SOFTWARE
 from exporter.records.record import CheckResult, Status
 from exporter.runtimes import Placement, Session
 from exporter.runtimes.session import Array, list_items

@@ -17,6 +17,8 @@ IS_WINDOWS = sys.platform == "win32"
 _IS_MAC = sys.platform == "darwin"
 #: A locale that each installation has; macOS has no `C.UTF-8`.
 UTF8_LOCALE = "en_US.UTF-8" if _IS_MAC else "C.UTF-8"
+#: The variables of processes with a GPU of NVIDIA.
+NVIDIA_VARIABLES = {"NVIDIA_TF32_OVERRIDE": "0"}
 #: F_GETPATH of `fcntl` on macOS, and the bytes of its longest path.
 _GET_PATH, _PATH_LENGTH = 50, 1024
 

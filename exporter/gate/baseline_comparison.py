@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from exporter.core.device_name import DeviceName
-from exporter.core.known_names import Release, find_first_release, format_release
 from exporter.core.text import join_lines, shorten, truncate
 from exporter.gate.contract_changes import (
     ContractHashes,
@@ -32,6 +31,7 @@ from exporter.gate.finding import (
     GateFinding,
 )
 from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GateLimits, GatePolicy, Manifest
+from exporter.manifest.syntax.releases import Release, find_first_release, format_release
 from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
     AcceptedModel,

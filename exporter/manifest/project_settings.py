@@ -14,7 +14,6 @@ from typing import Any
 
 from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
 from exporter.core.errors import Problem, suggest_name, suggest_nearest
-from exporter.core.known_names import PLUGIN, RUNTIMES, Release
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
 from exporter.manifest.resolved.keys import DEFAULT_STORE_SIZE, REMOVED_KEYS
@@ -40,6 +39,8 @@ from exporter.manifest.rules.validation import validate
 from exporter.manifest.schema.entry import ID_PATTERN, Settings
 from exporter.manifest.schema.settings import DeviceTable, GateTable, ModelGateTable, ProjectTable
 from exporter.manifest.syntax.fields import FLOATS
+from exporter.manifest.syntax.releases import Release
+from exporter.manifest.syntax.runtimes import PLUGIN, RUNTIMES
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile, read_toml
 from exporter.manifest.syntax.values import (
     KeyPath,

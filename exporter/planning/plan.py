@@ -12,12 +12,13 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from exporter.core.check_table import CHECKS
 from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_name, suggest_nearest
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import CHECKS, format_release
 from exporter.jobs import write_json
 from exporter.manifest import Condition, Expectation, Manifest, ModelSpec
+from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import find_lowest_release, format_opsets, is_in_range
 from exporter.planning import EVERYTHING, Selection
 from exporter.records.record import CellId, Record, Route, Stage, Status

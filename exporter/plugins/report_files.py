@@ -28,9 +28,9 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
 from exporter.core.git import list_versions
-from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import join_lines, pluralize, remove_controls, truncate
 from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest.syntax.releases import find_first_release, format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.planning.plan import list_all_cells
 from exporter.plugins.browser import INDEX, build_index_data, render_index

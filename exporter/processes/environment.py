@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
-from exporter.core.known_names import NVIDIA_VARIABLES
-from exporter.core.system import SWITCH, UTF8_LOCALE
+from exporter.core.system import NVIDIA_VARIABLES, SWITCH, UTF8_LOCALE
 
 #: Switches private functions of torch off: `none`, or a list of the groups that remain on.
 TORCH_PRIVATE = "EXPORTER_TORCH_PRIVATE"

@@ -12,11 +12,11 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 from typing_extensions import override
 
+from exporter.core.check_table import COMPARISON_CHECKS, DETERMINISM_CHECK, FAILURE_CODES
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
-from exporter.core.known_names import COMPARISON_CHECKS, DETERMINISM_CHECK, FAILURE_CODES
 
 
 class Latency(FrozenModel):

@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from onnx import FunctionProto, NodeProto, TypeProto, defs
 
 from exporter.core.import_object import RUNTIME_GROUP, PluginError, find_plugins, load_plugin
-from exporter.core.known_names import RUNTIMES
 from exporter.core.text import join_lines, redact
 from exporter.manifest import Device
+from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.runtimes.drivers.driver import (
     Driver,
     DriverFailure,

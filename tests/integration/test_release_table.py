@@ -15,14 +15,14 @@ import onnx
 import pytest
 from onnx import parser
 
-from exporter.core.known_names import (
+from exporter.environments import EnvironmentDefinition
+from exporter.manifest.syntax.releases import (
     RELEASES,
     ReleaseLimits,
     find_first_release,
     find_limits,
     format_release,
 )
-from exporter.environments import EnvironmentDefinition
 from exporter.plugins.installation import InstallationFailure, install_environment
 
 #: The first release with a wheel for Python 3.11, and the last one to install.

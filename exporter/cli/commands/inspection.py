@@ -28,9 +28,9 @@ from exporter.cli.output.tables import (
     show_plan,
 )
 from exporter.cli.output.terminal import print_document, print_error, print_line, print_table
+from exporter.core.check_table import FAILURE_CODES
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import FAILURE_CODES
 from exporter.core.text import find_packaged_folder, pluralize
 from exporter.manifest import Manifest, load_project
 from exporter.manifest.syntax.values import format_opsets, join_words

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from exporter.core import known_names
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
 from exporter.core.errors import Problem
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import Release, find_limits
+from exporter.core.system import NVIDIA_VARIABLES
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
@@ -23,6 +22,14 @@ from exporter.manifest.resolved.keys import (
 )
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.resolved.policy import DEFAULT_GATE, Gate
+from exporter.manifest.syntax.releases import Release, find_limits
+from exporter.manifest.syntax.runtimes import (
+    NVIDIA,
+    PLUGIN,
+    PROVIDER_SETTINGS,
+    RUNTIMES,
+    RuntimeRow,
+)
 from exporter.manifest.syntax.table import without_notation
 from exporter.manifest.syntax.values import (
     find_pinned_release,
@@ -97,9 +104,9 @@ class Device(DeviceKeys):
     """The toolchain of its cells; None: the project's own packages."""
 
     @property
-    def row(self) -> known_names.RuntimeRow:
+    def row(self) -> RuntimeRow:
         """The properties of its runtime."""
-        return known_names.RUNTIMES.get(self.runtime, known_names.PLUGIN)
+        return RUNTIMES.get(self.runtime, PLUGIN)
 
     @property
     def pinned_release(self) -> Release | None:
@@ -129,7 +136,7 @@ class Device(DeviceKeys):
     @property
     def provider_settings(self) -> dict[str, dict[str, str]]:
         """The options of its providers: those of every proof, and then its own."""
-        common = {name: known_names.PROVIDER_SETTINGS.get(name, {}) for name in self.providers}
+        common = {name: PROVIDER_SETTINGS.get(name, {}) for name in self.providers}
         names = dict.fromkeys((*common, *self.provider_options))
         return {n: {**common.get(n, {}), **self.provider_options.get(n, {})} for n in names}
 
@@ -139,8 +146,8 @@ class Device(DeviceKeys):
         tables = self.provider_settings.items()
         options = {f"{name}.{key}": table[key] for name, table in tables for key in table}
         names = (*self.providers, self.device)
-        is_nvidia = any(name.startswith(known_names.NVIDIA) for name in names)
-        variables = {**(known_names.NVIDIA_VARIABLES if is_nvidia else {}), **self.variables}
+        is_nvidia = any(name.startswith(NVIDIA) for name in names)
+        variables = {**(NVIDIA_VARIABLES if is_nvidia else {}), **self.variables}
         values = {"optimization": self.optimization or "", **options, **variables}
         texts = (
             "1 thread" if key.lower().endswith("threads") and value == 1 else f"{key}={value}"

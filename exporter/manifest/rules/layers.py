@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import Location, Problem, suggest_nearest
 from exporter.core.frozen_model import Plain
-from exporter.core.known_names import Release
 from exporter.manifest.resolved.model import Bound, Expectation, Override, Skip, Tolerance
 from exporter.manifest.schema.entry import (
     ConditionTable,
@@ -37,6 +36,7 @@ from exporter.manifest.schema.entry import (
 from exporter.manifest.schema.tables import AxisTable, ToleranceTable
 from exporter.manifest.syntax import python_source
 from exporter.manifest.syntax.fields import FLOATS
+from exporter.manifest.syntax.releases import Release
 from exporter.manifest.syntax.table import Table, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (

@@ -19,7 +19,7 @@ from pydantic import (
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import FrozenModel, Items, Plain
 from exporter.core.import_object import RUNTIME_GROUP, find_plugins
-from exporter.core.known_names import RUNTIMES
+from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.manifest.syntax.values import (
     DATA_SUFFIXES,
     IMAGE_SUFFIXES,

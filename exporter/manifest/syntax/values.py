@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from exporter.core.check_table import CHECKS
 from exporter.core.errors import suggest_nearest
-from exporter.core.known_names import CHECKS, Release, find_limits
+from exporter.manifest.syntax.releases import Release, find_limits
 
 #: A path through tables and arrays: keys and indices.
 KeyPath = tuple[str | int, ...]

@@ -13,8 +13,8 @@ import onnx_ir as ir
 import torch
 
 from exporter.checks.protocol import CheckContext
+from exporter.core.check_table import DETERMINISM_CHECK
 from exporter.core.device_name import DeviceName
-from exporter.core.known_names import DETERMINISM_CHECK
 from exporter.core.text import pluralize
 from exporter.manifest import Device
 from exporter.planning.plan import FIRST_DYNAMO_OPSET

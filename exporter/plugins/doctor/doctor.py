@@ -20,10 +20,10 @@ from exporter.core.errors import ExporterError
 from exporter.core.files import describe_owner, list_inaccessible
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.git import find_head
-from exporter.core.known_names import RUNTIMES
 from exporter.core.system import IS_LINUX, count_cores, describe_platform
 from exporter.core.text import format_byte_limit, format_bytes, format_requirement, pluralize
 from exporter.manifest import Manifest, Project, load_project
+from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.manifest.syntax.values import is_in_range
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import RecordValidator, find_lost_proof

@@ -24,10 +24,10 @@ from exporter.core.files import (
     write_text,
 )
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import Release, find_first_release
 from exporter.core.text import join_lines
 from exporter.jobs import is_weights_name
 from exporter.manifest import Device, ModelSpec
+from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.store.store_entry import link_or_copy
 from exporter.records.record import Artifact, CellId, Record, Status

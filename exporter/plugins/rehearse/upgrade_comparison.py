@@ -9,12 +9,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exporter.core.known_names import find_first_release, format_release
 from exporter.core.text import DEFAULT_COMMAND, pluralize
 from exporter.gate.baseline_comparison import compare_baselines
 from exporter.gate.finding import NO_RESULT, GateFinding
 from exporter.manifest import FindingKind, Gate
 from exporter.manifest.resolved.model import ExporterName
+from exporter.manifest.syntax.releases import find_first_release, format_release
 from exporter.records.baseline import make_baseline
 from exporter.records.record import Artifact, CellId, Record, RunRecord, Status, format_outcome
 from exporter.report.formats import clean_message

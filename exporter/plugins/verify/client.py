@@ -17,10 +17,10 @@ from pydantic import AwareDatetime, Field
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import CELL_LIMIT, hash_file, read_regular_file
 from exporter.core.frozen_model import ChecksummedModel, FrozenModel, Items
-from exporter.core.known_names import format_release
 from exporter.core.system import IS_LINUX, describe_platform
 from exporter.core.text import join_lines
 from exporter.manifest import Device, Manifest, ModelSpec
+from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.table import list_functions
 from exporter.plugins.publish.published_folder import (
     CONTRACT,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.core.device_name import SEPARATOR
-from exporter.core.known_names import find_first_release, find_older_release, format_release
 from exporter.core.text import format_bytes
 from exporter.manifest import ModelSpec
+from exporter.manifest.syntax.releases import find_first_release, find_older_release, format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record, Stage, Status
 from exporter.report import formats

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.frozen_model import FrozenModel, Items
-from exporter.core.known_names import format_release
 from exporter.core.text import format_bytes, format_command, join_lines, join_names, pluralize
 from exporter.gate.baseline_comparison import find_first_releases
 from exporter.gate.finding import (
@@ -24,6 +23,7 @@ from exporter.gate.finding import (
     GateFinding,
 )
 from exporter.manifest import FindingKind, Gate, Manifest, Project
+from exporter.manifest.syntax.releases import format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import Baseline, CellOutcome, Figures, extract_outcome
 from exporter.records.record import CellId, Record

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from exporter.cache.fingerprint import extract_tool_versions
-from exporter.core import known_names
+from exporter.core.check_table import SOFTWARE
 from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_bytes
 from exporter.manifest import Axis, Case, Dim, Fill, Manifest, ModelSpec, Output, Override
 from exporter.manifest.resolved.project import Device
+from exporter.manifest.syntax.releases import Release, find_first_release, format_release
 from exporter.manifest.syntax.table import read_keys
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
@@ -331,10 +332,8 @@ def format_runtime(device: Device, record: Record, tools: Mapping[str, str]) -> 
         plugin = device.provider_library.partition(":")[0].replace("_", "-")
         text = f"{name} {versions.get(tool, '')}".strip() if tool else record.runtime
         text += f", {plugin} {versions[plugin]}" if plugin in versions else ""
-        is_software = any(
-            each.metrics.get("hardware") == known_names.SOFTWARE for each in record.checks
-        )
-        return f"{text} ({known_names.SOFTWARE})" if is_software else text
+        is_software = any(each.metrics.get("hardware") == SOFTWARE for each in record.checks)
+        return f"{text} ({SOFTWARE})" if is_software else text
     # A package that is no tool of every cell is a dependency of the record.
     loaded = record.packages.get(tool, "").split(" ")[0]
     has_toolchain = bool(record.cell.device.toolchain)
@@ -345,13 +344,11 @@ def format_runtime(device: Device, record: Record, tools: Mapping[str, str]) -> 
 
 def _describe_releases(passing: Iterable[Record]) -> str:
     """Return the first release that loads one of the files, and the first that loads all."""
-    opsets: dict[known_names.Release | None, list[int]] = {}
+    opsets: dict[Release | None, list[int]] = {}
     domains: set[str] = set()
     for record in passing:
         if artifact := record.artifact:
-            release = known_names.find_first_release(
-                artifact.opset_imports.get("", 0), artifact.ir_version
-            )
+            release = find_first_release(artifact.opset_imports.get("", 0), artifact.ir_version)
             opsets.setdefault(release, []).append(record.cell.opset)
             domains.update(domain for domain in artifact.opset_imports if domain)
     unknown = opsets.pop(None, [])
@@ -367,9 +364,9 @@ def _describe_releases(passing: Iterable[Record]) -> str:
     return "; ".join(texts) + kernels
 
 
-def _format_since(release: known_names.Release, opsets: Sequence[int]) -> str:
+def _format_since(release: Release, opsets: Sequence[int]) -> str:
     suffix = f" ({_format_opsets(opsets)})" if opsets else ""
-    return f"{known_names.format_release(release)} and later{suffix}"
+    return f"{format_release(release)} and later{suffix}"
 
 
 def _format_opsets(opsets: Sequence[int]) -> str:

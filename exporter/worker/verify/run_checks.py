@@ -16,8 +16,8 @@ from exporter.checks.protocol import CheckContext, RuntimeCheck, SampleCache, ha
 from exporter.checks.sample_checks import NOTE_PREFIX, describe_masked_samples
 from exporter.checks.structure_checks import explain_missing_kernel
 from exporter.checks.validity_checks import DeterminismCheck
+from exporter.core.check_table import LOAD_CHECK
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
-from exporter.core.known_names import LOAD_CHECK
 from exporter.jobs import Job, JobFolder, OpsetJob, Reference, list_groups
 from exporter.manifest import Bound, Device, ModelSpec, select_bound
 from exporter.manifest.resolved.model import has_steps

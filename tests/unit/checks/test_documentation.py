@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from exporter.checks import RUNTIME_CHECKS, STRUCTURE_CHECKS
-from exporter.core.known_names import CHECKS, LOAD_CHECK
+from exporter.core.check_table import CHECKS, LOAD_CHECK
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "checks.md"
 

@@ -38,7 +38,7 @@ from pathlib import Path
 import exporter
 from exporter.cache.fingerprint import compute_fingerprint
 from exporter.checks import STRUCTURE_CHECKS
-from exporter.core.known_names import FAILURE_CODES
+from exporter.core.check_table import FAILURE_CODES
 from exporter.gate.contract_changes import find_contract_changes
 from tests.unit.checks.contexts import contract, make_subject
 from tests.unit.factory import make_manifest

@@ -19,8 +19,8 @@ import pytest
 from onnx import TensorProto, parser
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from exporter.core.known_names import RUNTIMES
 from exporter.manifest import Device, RuntimeEnvironment
+from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.runtimes import (
     NO_KERNELS,
     LoadFailure,

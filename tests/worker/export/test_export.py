@@ -17,11 +17,11 @@ from torch.onnx import _constants
 from torch.onnx._internal.exporter import _constants as dynamo
 
 from exporter.checks.protocol import CheckContext
-from exporter.core.known_names import RELEASES, ReleaseLimits, find_first_release
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Axis, Constant, ModelSpec
 from exporter.manifest.rules.sources import EXPORTER_OPTIONS
 from exporter.manifest.schema.entry import REMOVED_OPTIONS, OptionsTable
+from exporter.manifest.syntax.releases import RELEASES, ReleaseLimits, find_first_release
 from exporter.manifest.syntax.values import (
     FIRST_OPSET,
     LAST_OPSET,

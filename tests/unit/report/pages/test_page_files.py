@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.core.check_table import FAILURE_CODES
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.known_names import FAILURE_CODES
 from exporter.gate.baseline_comparison import compare_results
 from exporter.gate.finding import GateFinding
 from exporter.manifest import Axis, Case, Constant, Device, Fill, Input, Manifest, Output, Project

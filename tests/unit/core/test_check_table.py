@@ -16,9 +16,8 @@ from onnx import TensorShapeProto
 
 from exporter.checks.structure_checks import _compare_dimension
 from exporter.cli.entry_point import exporter, run
-from exporter.core.known_names import (
-    CHECKS,
-    FAILURE_CODES,
+from exporter.core.check_table import CHECKS, FAILURE_CODES
+from exporter.manifest.syntax.releases import (
     RELEASES,
     ReleaseLimits,
     find_first_release,
