@@ -100,7 +100,7 @@ _EXPORTED = (
         + _entries('name = "custom_ops::foo", symbolic = "custom_operators.py:symbolic_of_onnx"'),
         rest=_BOTH,
         support=Support.TORCHSCRIPT,
-        note="Needs no kernel.",
+        note="It needs no kernel.",
     ),
     Feature(
         name="a symbolic function for some opsets",

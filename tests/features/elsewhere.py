@@ -43,7 +43,7 @@ ARGUMENTS = (
         "2.5+, dynamo",
         "options.verify = true",
         "the checks verify every file",
-        "On every device of `devices`.",
+        "They run it on every device of `devices`.",
     ),
     _refused(
         "another exporter if one fails",
@@ -75,7 +75,7 @@ ARGUMENTS = (
         "1.5-1.10",
         "options.use_external_data_format = true",
         "are external data by default",
-        "And once for all opsets that share them.",
+        "All opsets share one file of them.",
     ),
     _refused(
         "names of parameters kept",

@@ -156,7 +156,7 @@ DEFAULT_NAMES = Feature(
     model="names.py:Scaled",
     lines='inputs = [{ shape = ["batch", 4] }, { shape = ["batch", 4] }]',
     facts={"both files have the names of the parameters": lambda p: _inputs(p, "x", "scale")},
-    note="Those of `forward`, which are read from the source without running it.",
+    note="They are those of `forward`, read from the source without running it.",
 )
 FIRST_NAMES = Feature(
     name="names of the first inputs only",
@@ -173,7 +173,7 @@ PARAMETERS = Feature(
     model="names.py:Affine",
     lines='parameters = "learned_{}"',
     facts={"the weights have the names": lambda p: _weights(p, "learned_0", "learned_1")},
-    note="In the order of `named_parameters`, under both exporters.",
+    note="They have the order of `named_parameters`, under both exporters.",
 )
 PARAMETERS_TABLE = Feature(
     name="names of some parameters",

@@ -177,7 +177,7 @@ INLINED = Feature(
     model="options.py:Swish",
     lines=_TORCHSCRIPT,
     facts={"the function is replaced by its operators": lambda p: "Sigmoid" in p.operators(17)},
-    note="The default.",
+    note="This is the default.",
 )
 NOT_INLINED = Feature(
     name="autograd functions left alone",

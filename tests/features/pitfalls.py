@@ -196,7 +196,7 @@ outputs = [
   { name = "half", shape = ["batch", 4] },
 ]
 """,
-        note="In the order of its values.",
+        note="The outputs have the order of its values.",
     ),
     Feature(
         name="dict with numbers for keys as an output",

@@ -147,7 +147,7 @@ _ROWS = (
         model="large.py:Wide",
         lines="options.external_data = true",
         facts={"the weights are external": _is_outside},
-        note="By default, external from 1 MB on, once for all opsets.",
+        note="By default, weights are external from 1 MB on, once for all opsets.",
     ),
     Feature(
         name="weights inside the file",
@@ -156,7 +156,7 @@ _ROWS = (
         model="large.py:Wide",
         lines="options.external_data = false",
         facts={"the weights are in the ONNX file": lambda proof: not _is_outside(proof)},
-        note="Up to 2 GB, the limit of such a file.",
+        note="Such a file has at most 2 GB.",
     ),
 )
 

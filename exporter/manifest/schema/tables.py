@@ -140,8 +140,8 @@ class OutputTable(Table):
     shape: Items[fields.DimField]
     """Sizes and axis names, as for inputs. An axis that only an output has is allowed."""
     dtype: fields.Dtype | None = None
-    """Checked, not cast. Without it: the model's `precision`, else float32. Complex numbers are
-    pairs in the file, as for inputs."""
+    """The exporter checks it and never converts a tensor. Without it: the model's `precision`, else
+    float32. Complex numbers are pairs in the file, as for inputs."""
     kind: Kind = "tensor"
     """`sequence` is a list of tensors with this `shape` and `dtype`; an axis that no tensor has may
     differ between them. It needs `capture = "script"` and opset 11, because a trace and dynamo
