@@ -31,6 +31,7 @@ from tests.traps.trap import (
     make_fill,
     parity,
     refused,
+    structure,
 )
 
 _WORDS = make_fill("randint", high=64)
@@ -106,12 +107,12 @@ def _prefill(size: int, *masks: Input) -> _Signature:
     return inputs, (declare_output("logits", "batch", "length", 64), *caches)
 
 
-def decode(size: int, *masks: Input, positions: object = _WORDS) -> _Signature:
+def decode(size: int, *masks: Input) -> _Signature:
     inputs = (
         _tokens("input_ids", "batch", 1),
         *masks,
         *(declare_input(*each) for each in _cache("input.", size, "past")),
-        _tokens("position_ids", "batch", 1, fill=positions),
+        _tokens("position_ids", "batch", 1),
     )
     caches = (declare_output(*each) for each in _cache("output.", size, "total"))
     return inputs, (declare_output("logits", "batch", 1, 64), *caches)
@@ -138,7 +139,7 @@ def _decoder(
     size: int,
     verdict: Verdict = SOUND,
     *,
-    loop: Rollout | None = None,
+    steps: int = 32,
     **fields: object,
 ) -> Trap:
     """Return the trap of an entry with `generate`, whose prompts begin with an empty cache."""
@@ -156,10 +157,10 @@ def _decoder(
         ),
     )
     feeds = {f"present.{n}": f"past_key_values.{n}" for n, *_ in caches}
-    usual = Rollout(steps=32, feeds={"logits": "input_ids", **feeds})
+    loop = Rollout(steps=steps, feeds={"logits": "input_ids", **feeds})
     trap = _component(
         name, story, source, Component(name="decoder"), signature, verdict,
-        rollout=loop or usual, generate=Generate(), **fields,
+        rollout=loop, generate=Generate(steps=steps), **fields,
     )  # fmt: skip
     return replace(trap, spec=trap.spec.model_copy(update={"axes": _grow(trap.spec.axes)}))
 
@@ -228,6 +229,7 @@ def _change_weight(path: Path) -> None:
 _LEFT = make_fill("mask", side="left")
 _PREFILL, _DECODE = Component(name="prefill"), Component(name="decode")
 _FILE = "tests/traps/models/components.py"
+_IGNORED = structure("signature", "the graph ignores input 'position_ids'")
 _PADDED = Component(name="decode", prompt=f"{_FILE}:padded")
 GPT2_LOOP = Rollout(steps=32, feeds=_feeds("input_ids"))
 #: Loops that are not those of `generate`: keys as values, and no cache.
@@ -315,24 +317,6 @@ COMPONENTS = (
         rollout=TOKENS_LOOP,
     ),
     _component(
-        "transformers: decode of GPT-2 with another late token",
-        "only a loop reaches the positions at which the file is wrong",
-        "gpt2",
-        _DECODE,
-        decode(8, positions=_EARLY),
-        parity("rollout", "of 32: the file selects token"),
-        init={"kind": "late"},
-        rollout=GPT2_LOOP,
-    ),
-    _component(
-        "transformers: decode of GPT-2 at early positions",
-        "the same loop of a right file",
-        "gpt2",
-        _DECODE,
-        decode(8, positions=_EARLY),
-        rollout=GPT2_LOOP,
-    ),
-    _component(
         "transformers: decode of GPT-2 with a condition on its cache",
         "the file keeps the branch of one size",
         "gpt2",
@@ -413,6 +397,12 @@ COMPONENTS = (
         4,
     ),
     _decoder(
+        "transformers: the decoder of GPT-2",
+        "every position has a vector of its own",
+        "gpt2",
+        8,
+    ),
+    _decoder(
         "transformers: the decoder of GPT-2 with another late token",
         "only the loop reaches the positions at which the file is wrong",
         "gpt2",
@@ -420,23 +410,26 @@ COMPONENTS = (
         parity("rollout", "of 96: the file selects token"),
         init={"kind": "late"},
     ),
-    _decoder(
-        "transformers: the decoder of GPT-2 without positions",
-        "every token has the position of the first one",
-        "gpt2",
-        8,
-        failed(Stage.SOURCE, "prompt 2 x 5, step 2 has other logits than `generate`"),
-        loop=Rollout(
+    *(
+        _decoder(
+            f"transformers: the decoder of {name}, {kind}",
+            story,
+            source,
+            8 if source == "gpt2" else 4,
+            parity(check, "output '") if check else _IGNORED,
+            init={"kind": kind},
             steps=8,
-            feeds={
-                "logits": "input_ids",
-                **{
-                    f"present.{n}.{kind}": f"past_key_values.{n}.{kind}"
-                    for n in _LAYERS
-                    for kind in ("key", "value")
-                },
-            },
-        ),
+        )
+        for name, source, kind, check, story in (
+            ("GPT-2", "gpt2", "shifted", "parity", "the file counts positions from 1"),
+            ("GPT-2", "gpt2", "unpadded", "", "the file counts padding as positions"),
+            ("Llama", "llama", "unmasked", "parity", "the file reads the padding"),
+            ("Llama", "llama", "forgetful", "parity", "the file does not read the cache"),
+            ("Llama", "llama", "swapped", "parity", "the file takes keys of the cache as values"),
+            ("Llama", "llama", "heads", "parity", "the file takes the cache of the other head"),
+            ("Mistral", "mistral", "endless", "axes", "the file has no sliding window"),
+            ("Mistral", "mistral", "narrow", "axes", "the window of the file has 12 tokens"),
+        )
     ),
     _pair("transformers: the decoder of BART", "the cache of the encoder is an input"),
     _pair("transformers: the encoder of BART", "the cache of `generate`", part="encoder"),

@@ -20,16 +20,74 @@ def _scale(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
     return model
 
 
-class LateGPT2(transformers.GPT2LMHeadModel):
-    """Its file selects other tokens at positions that no declared input has."""
+def _change_call(model: Any, kind: str, call: dict[str, Any]) -> None:
+    """Change the call of an export, so that the file has one of the usual mistakes."""
+    positions, caches = call["position_ids"], call["past_key_values"].layers
+    mask, (rows, length), past = call["attention_mask"], positions.shape, caches[0].keys.shape[2]
+    old = torch.arange(past + length) < past
+    match kind:
+        case "shifted":
+            call["position_ids"] = (positions + 1).clamp(max=63)
+        case "unpadded":  # as if no row had padding
+            call["position_ids"] = torch.arange(past, past + length).expand(rows, length)
+        case "unmasked":
+            call["attention_mask"] = torch.ones_like(mask)
+        case "forgetful":
+            call["attention_mask"] = mask * ~old
+        case "swapped":
+            for layer in caches:
+                layer.keys, layer.values = layer.values, layer.keys
+        case "heads":
+            for layer in caches:
+                layer.keys = layer.keys.flip(1)
+        case "endless":
+            model.config.sliding_window = None
+        case "narrow":
+            model.config.sliding_window = 12
+
+
+class ChangedGPT2(transformers.GPT2LMHeadModel):
+    """Its file has another call, or other tokens at positions that no declared input has."""
+
+    kind = ""
 
     @wraps(transformers.GPT2LMHeadModel.forward)  # `generate` reads the parameters
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        returned = super().forward(*args, **kwargs)
         if is_exporting():
+            _change_call(self, self.kind, kwargs)
+        returned = super().forward(*args, **kwargs)
+        if is_exporting() and self.kind == "late":
             is_late = kwargs["position_ids"][..., None] > 24
             returned["logits"] = torch.where(is_late, -returned["logits"], returned["logits"])
         return returned
+
+
+class ChangedLlama(transformers.LlamaForCausalLM):
+    """Its file has another call."""
+
+    kind = ""
+
+    @wraps(transformers.LlamaForCausalLM.forward)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if is_exporting():
+            _change_call(self, self.kind, kwargs)
+        return super().forward(*args, **kwargs)
+
+
+class ChangedMistral(transformers.MistralForCausalLM):
+    """Its file has another sliding window."""
+
+    kind = ""
+
+    @wraps(transformers.MistralForCausalLM.forward)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        window = self.config.sliding_window
+        if is_exporting():
+            _change_call(self, self.kind, kwargs)
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            self.config.sliding_window = window
 
 
 class LimitedGPT2(transformers.GPT2LMHeadModel):
@@ -48,26 +106,31 @@ def gpt2(kind: str = "") -> transformers.PreTrainedModel:
         vocab_size=64, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0,
         eos_token_id=0, pad_token_id=0,
     )  # fmt: skip
-    kinds = {"late": LateGPT2, "limited": LimitedGPT2}
-    return _scale(kinds.get(kind, transformers.GPT2LMHeadModel)(config))
+    model = LimitedGPT2(config) if kind == "limited" else ChangedGPT2(config)
+    model.kind = kind
+    return _scale(model)
 
 
-def llama() -> transformers.PreTrainedModel:
+def llama(kind: str = "") -> transformers.PreTrainedModel:
     config = transformers.LlamaConfig(
         vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
     )  # fmt: skip
-    return _scale(transformers.LlamaForCausalLM(config))
+    model = ChangedLlama(config)
+    model.kind = kind
+    return _scale(model)
 
 
-def mistral() -> transformers.PreTrainedModel:
+def mistral(kind: str = "") -> transformers.PreTrainedModel:
     """Return a model with a sliding window, whose cache also has scalars."""
     config = transformers.MistralConfig(
         vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
         sliding_window=16,
     )  # fmt: skip
-    return _scale(transformers.MistralForCausalLM(config))
+    model = ChangedMistral(config)
+    model.kind = kind
+    return _scale(model)
 
 
 class ChangedBart(transformers.BartForConditionalGeneration):
