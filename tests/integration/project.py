@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from exporter.records.record import Record, read_run
 from tests.integration.program_server import can_run, run_command
@@ -31,6 +32,13 @@ class Good(nn.Module):
 
     def forward(self, x):
         return self.linear(x)
+
+
+class Baked(Good):
+    '''Scales by a constant from the example.'''
+
+    def forward(self, x):
+        return super().forward(x * float(x.detach().abs().max()))
 
 
 class SegfaultsOnce(Good):
@@ -81,19 +89,31 @@ timeout = "{timeout}"
 """
 
 
-def make_project(root: Path, **sources: str) -> Path:
-    """Create a project with a model for each `id="Source"`; `Sleeps` has a short timeout."""
+def make_project(
+    root: Path,
+    *,
+    more_models: str = "",
+    settings: str = "[tool.exporter]\n",
+    opsets: str = "[16, 17]",
+    **sources: str,
+) -> Path:
+    """Create a project with a model for each `id="Source"`; `Sleeps` has a short timeout.
+
+    Args:
+        root: The project.
+        more_models: Code with classes beside those of `MODELS`.
+        settings: The content of pyproject.toml.
+        opsets: The opsets of each model.
+        sources: The class of each model.
+    """
     entries = [
         ENTRY.format(
-            id=id,
-            source=source,
-            opsets="[16, 17]",
-            timeout="10s" if source == "Sleeps" else "5m",
+            id=id, source=source, opsets=opsets, timeout="10s" if source == "Sleeps" else "5m"
         )
         for id, source in sources.items()
     ]
     manifest = "format = 1\n" + "".join(entries)
-    return write_project(root, {"models.py": MODELS, "tiny.toml": manifest})
+    return write_project(root, {"models.py": MODELS + more_models, "tiny.toml": manifest}, settings)
 
 
 def write_project(
@@ -108,23 +128,48 @@ def write_project(
 
 
 def run_exporter(
-    root: Path, *arguments: str, **environment: str
+    root: Path, *arguments: str, code: int | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in the project; its output is not a terminal."""
+    """Run the command in the project and require its exit code; its output is not a terminal."""
     inherited = {name: value for name, value in os.environ.items() if "GITHUB" not in name}
     inherited.pop("COLUMNS", None)  # lines are not wrapped
     environment = {**inherited, "PYTHONPATH": str(ROOT), **environment}
     if can_run(environment):
-        return run_command(arguments, root, environment)
+        ended = run_command(arguments, root, environment)
+    else:
+        ended = subprocess.run(
+            [sys.executable, "-m", "exporter", *arguments],
+            cwd=root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert code in (None, ended.returncode), ended.stdout + ended.stderr
+    return ended
+
+
+def run_python(
+    root: Path, *arguments: str, input: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, in a process of its own with the modules of this checkout."""
     return subprocess.run(
-        [sys.executable, "-m", "exporter", *arguments],
+        [sys.executable, *arguments],
         cwd=root,
-        env=environment,
-        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        input=input,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def start_exporter(root: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start the command in a process of its own; `options` are those of `Popen`."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    command = [sys.executable, "-u", "-m", "exporter", *arguments]
+    return subprocess.Popen(command, cwd=root, env=environment, text=True, **options)
 
 
 def run_git(root: Path, *arguments: str) -> str:
