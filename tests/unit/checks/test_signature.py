@@ -34,11 +34,6 @@ def message(folder: Path, text: str, spec: ModelSpec) -> str:
     return result.message
 
 
-def test_the_declared_signature_passes(tmp_path: Path) -> None:
-    assert message(tmp_path, DOUBLE, contract()) == ""
-    assert message(tmp_path, TWO, two()) == ""
-
-
 @pytest.mark.parametrize(
     ("declared", "actual", "expected"),
     [
@@ -147,6 +142,8 @@ def test_dtypes_have_the_names_of_pytorch(word: str, dtype: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "spec", "expected"),
     [
+        (DOUBLE, contract(), ""),
+        (TWO, two(), ""),
         (
             TWO.replace(", int64[batch] b)", ")").replace("d = Neg(b)", "d = Shape(a)"),
             two(),
@@ -274,25 +271,15 @@ def test_listed_initializers_pass_if_requested_or_needed(
     assert (result.status, result.message) == (Status.PASS, "")
 
 
-@pytest.mark.parametrize(
-    ("count", "names"),
-    [(1, "w0"), (5, "w0, w1, w2, w3, w4"), (6, "w0, w1, w2, w3, w4 and 1 more")],
-)
-def test_listed_initializers_are_counted(count: int, names: str, tmp_path: Path) -> None:
+def test_listed_initializers_are_counted(tmp_path: Path) -> None:
     model = parser.parse_model(DOUBLE)
     model.ir_version = 4
-    for name in (f"w{n}" for n in range(count)):
+    for name in (f"w{n}" for n in range(6)):
         model.graph.initializer.append(helper.make_tensor(name, TensorProto.FLOAT, [1], [0.0]))
         model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]))
     result = check_signature(make_subject(tmp_path, model))
     assert result.status is Status.FAIL
-    assert result.message == f"{count} initializers are listed as inputs: {names}"
-
-
-def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
-    subject = make_subject(tmp_path)
-    subject.path.write_bytes(b"no model")
-    assert check_signature(subject).message == "18.onnx: is not an ONNX file, cannot be parsed"
+    assert result.message == "6 initializers are listed as inputs: w0, w1, w2, w3, w4 and 1 more"
 
 
 PAIRS = f"""{HEAD} g (float[n, 4, 2] z) => (double[n, 2] w) <int64[1] k = {{1}}>

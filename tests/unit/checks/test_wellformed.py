@@ -82,12 +82,6 @@ def test_an_unknown_ir_version_fails(tmp_path: Path) -> None:
     assert "ir_version 99" in result.message
 
 
-def test_a_file_that_is_no_onnx_fails(tmp_path: Path) -> None:
-    subject = make_subject(tmp_path)
-    subject.path.write_bytes(b"no model")
-    assert check_wellformed(subject).status is Status.FAIL
-
-
 def with_external_data(folder: Path, **entries: str | None) -> CheckContext:
     """Return `y = x + w`, with `w` in `w.data`; `entries` replace those of its external data."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -264,22 +258,6 @@ def test_external_data_must_be_an_ordinary_file(
     assert result.status is Status.FAIL
     assert problem in result.message
     assert not problem or result.message == f"external data 'inner/w.data' {problem}"
-
-
-def test_external_data_of_a_constant_in_a_branch_is_checked(tmp_path: Path) -> None:
-    graph = """g (bool c, float[2] x) => (float[2] y) { y = If(c)
-    <then_branch = t () => (float[2] a)
-       { k = Constant<value = float[2] {1.0, 2.0}>() a = Add(x, k) },
-     else_branch = e () => (float[2] b) { b = Neg(x) }> }"""
-    model = parser.parse_model(HEAD + graph)
-    constant = model.graph.node[0].attribute[0].g.node[0].attribute[0].t
-    constant.ClearField("float_data")
-    constant.ClearField("raw_data")
-    constant.data_location = TensorProto.EXTERNAL
-    constant.external_data.add(key="location", value="k.data")
-    subject = make_subject(tmp_path)
-    subject.path.write_bytes(model.SerializeToString())
-    assert check_wellformed(subject).message == "external data 'k.data' is missing"
 
 
 def test_data_beyond_the_limit_of_protobuf_is_checked_and_not_read(tmp_path: Path) -> None:

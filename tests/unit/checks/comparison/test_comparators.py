@@ -307,8 +307,7 @@ def test_a_function_receives_other_counts_of_a_free_axis(tmp_path: Path) -> None
         axes = (BATCH, Axis(name=axis, example=None))
         spec = contract(outputs=(output,), axes=axes)
         context = make_subject(tmp_path, spec=spec, reference=make_reference(sample))
-        session = ConstantSession(draw(1, (4, 4)))
-        result = compare_samples("parity", (sample,), context, session, "cpu")
+        result = parity(context, draw(1, (4, 4)))
         assert result.status is (Status.PASS if axis == "found" else Status.FAIL)
 
 
@@ -318,16 +317,12 @@ def test_nan_is_wrong_for_every_comparator(compare: Comparator, tmp_path: Path) 
     context = make_output(tmp_path, compare, declared)
     broken = declared.copy()
     broken[0, 0] = np.nan
-    result = compare_samples(
-        "parity", context.reference.samples, context, ConstantSession(broken), "cpu"
-    )
-    assert "NaN or Inf differ" in result.message
+    assert "NaN or Inf differ" in parity(context, broken).message
 
 
 def test_the_error_of_a_comparator_is_a_figure_of_drift(tmp_path: Path) -> None:
     declared = draw(1, (2, 9))
     context = make_output(tmp_path, Comparator(sqnr=20), declared, tolerance=Tolerance())
-    session = ConstantSession(declared * np.float32(1.05))
-    result = compare_samples("parity", context.reference.samples, context, session, "cpu")
+    result = parity(context, declared * np.float32(1.05))
     assert result.status is Status.PASS
     assert 0.4 < float(result.metrics["of_limit"]) < 0.8
