@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from exporter.records.record import Blame, CheckResult, Culprit, Source, Status
+from exporter.records.record import Blame, CheckResult, Culprit, Record, Source, Status
 from exporter.report.formats import MARKS, NOT_RUN
 from exporter.report.pages.page_files import build_model_page, render_pages
 from exporter.report.rows.cells import AcceptanceHistory, Row, collect_cells
@@ -13,6 +13,11 @@ def page_of(*records: object, **fields: object) -> Row:
     spec = make_spec("dcgan", **{"opsets": OPSETS, **fields})
     cells = collect_cells(make_manifest(spec), make_run(*records))["dcgan"]
     return build_model_page(spec, cells, make_manifest(spec).project, AcceptanceHistory())
+
+
+def record(opset: int, **fields: object) -> Record:
+    """Return a green record; `fields` are those of its file."""
+    return make_record(f"dcgan/{opset}/cpu", artifact=make_artifact("dcgan", opset, **fields))
 
 
 def checks(**statuses: str) -> tuple[CheckResult, ...]:
@@ -127,9 +132,6 @@ def test_every_cell_that_does_not_pass_is_a_failure() -> None:
 
 
 def test_files_and_operators_by_ranges_of_opsets() -> None:
-    def record(opset: int, **fields: object) -> object:
-        return make_record(f"dcgan/{opset}/cpu", artifact=make_artifact("dcgan", opset, **fields))
-
     page = page_of(
         record(9),
         record(10),
@@ -150,9 +152,6 @@ def test_files_and_operators_by_ranges_of_opsets() -> None:
 
 
 def test_the_releases_of_onnx_runtime_that_load_each_file() -> None:
-    def record(opset: int, **fields: object) -> object:
-        return make_record(f"dcgan/{opset}/cpu", artifact=make_artifact("dcgan", opset, **fields))
-
     page = page_of(
         record(17, ir_version=8),
         record(18, ir_version=10),

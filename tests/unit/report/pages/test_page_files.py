@@ -382,26 +382,21 @@ def test_a_project_overrides_a_template_by_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("one\n{{ page.nothing }}", r"gate\.md\.jinja:2: .*'page' is undefined"),
-        ("one\ntwo\n{% for %}", r"gate\.md\.jinja:3: "),
-        ("{{ gate|nothing }}", r"gate\.md\.jinja:1: .*No filter named 'nothing'"),
-        ("{% include 'other.md' %}", r"other\.md: "),
-        ("\n{{ gate.counts + 'x' }}", r"gate\.md\.jinja:2: .*unsupported operand"),
+        (b"\xff\xfe\xff", r"gate\.md\.jinja: .*utf-8"),
+        (b"one\n{{ page.nothing }}", r"gate\.md\.jinja:2: .*'page' is undefined"),
+        (b"one\ntwo\n{% for %}", r"gate\.md\.jinja:3: "),
+        (b"{{ gate|nothing }}", r"gate\.md\.jinja:1: .*No filter named 'nothing'"),
+        (b"{% include 'other.md' %}", r"other\.md: "),
+        (b"\n{{ gate.counts + 'x' }}", r"gate\.md\.jinja:2: .*unsupported operand"),
     ],
 )
 def test_an_invalid_template_is_named_with_its_line(
-    template: str, message: str, tmp_path: Path
+    template: bytes, message: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "gate.md.jinja").write_text(template)
+    (tmp_path / "gate.md.jinja").write_bytes(template)
     with pytest.raises(ExporterError, match=message) as caught:
         render_findings(templates=tmp_path)
     assert caught.value.exit_code is ExitCode.MANIFEST
-
-
-def test_a_binary_template_is_named(tmp_path: Path) -> None:
-    (tmp_path / "gate.md.jinja").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ExporterError, match=r"gate\.md\.jinja: .*utf-8"):
-        render_findings(templates=tmp_path)
 
 
 def test_the_work_is_linear_in_the_cells() -> None:

@@ -43,6 +43,10 @@ def clusters(*records: Record) -> tuple[Row, ...]:
     return cluster_cells((cell for each in cells for cell in each if cell.record), manifest)
 
 
+def fail(cell: str, message: str) -> Record:
+    return make_record(cell, "fail", message=message)
+
+
 def fail_without(cell: str, *operators: str) -> Record:
     missing = tuple(MissingOperator(operator=name, count=1) for name in operators)
     return make_record(cell, "error", message=f"no {operators[0]}", missing=missing)
@@ -66,12 +70,9 @@ def test_a_missing_operator_is_one_cluster_and_the_largest_is_first() -> None:
         fail_without("a/9/cpu", "aten::rare"),
         *(fail_without(f"{model}/{opset}/cpu", "aten::foo") for model in "bc" for opset in (9, 10)),
     )[::-1]
-    assert (common["operator"], common["affected"].cells, common["affected"].models) == (
-        "aten::foo",
-        4,
-        2,
-    )
-    assert common["affected"].labels == ("b/9..10/cpu", "c/9..10/cpu")
+    affected = common["affected"]
+    assert (common["operator"], affected.cells, affected.models) == ("aten::foo", 4, 2)
+    assert affected.labels == ("b/9..10/cpu", "c/9..10/cpu")
     assert common["reason"] == "TorchScript has no translation of aten::foo at this opset"
     assert (rare["operator"], rare["affected"].labels) == ("aten::rare", ("a/9/cpu",))
 
@@ -82,10 +83,6 @@ def test_a_cell_with_two_missing_operators_is_in_both_clusters() -> None:
     )
     assert (first["operator"], first["affected"].cells) == ("x::b", 2)
     assert (second["operator"], second["affected"].cells) == ("x::a", 1)
-
-
-def test_different_exporters_have_different_clusters() -> None:
-    assert len(clusters(fail_without("a/9/cpu", "x::a"), fail_without("a/18/cpu", "x::a"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -100,10 +97,7 @@ def test_different_exporters_have_different_clusters() -> None:
 )
 def test_names_of_a_model_do_not_distinguish_failures(message: str) -> None:
     messages = [message.format(id=id, Id=id.title(), n=n) for id, n in (("alex", 3), ("bert", 40))]
-    (cluster,) = clusters(
-        make_record("alex/9/cpu", "fail", message=messages[0]),
-        make_record("bert/9/cpu", "fail", message=messages[1]),
-    )
+    (cluster,) = clusters(fail("alex/9/cpu", messages[0]), fail("bert/9/cpu", messages[1]))
     assert cluster["affected"].labels == ("alex/9/cpu", "bert/9/cpu")
     assert cluster["reason"].startswith(messages[0])
     assert cluster["reason"].endswith("(text of alex/9/cpu)")
@@ -112,16 +106,16 @@ def test_names_of_a_model_do_not_distinguish_failures(message: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("no kernel for Foo", "no kernel for Bar"),
-        ("no kernel for '/a/Conv'", "no kernel for '/a/Relu'"),
-        ("shapes differ", "dtypes differ"),
-        ("input 'a_in' is wrong", "output 'b_out' is wrong"),
+        (fail("a/9/cpu", "no kernel for Foo"), fail("b/9/cpu", "no kernel for Bar")),
+        (fail("a/9/cpu", "no kernel for '/a/Conv'"), fail("b/9/cpu", "no kernel for '/a/Relu'")),
+        (fail("a/9/cpu", "shapes differ"), fail("b/9/cpu", "dtypes differ")),
+        (fail("a/9/cpu", "input 'a_in' is wrong"), fail("b/9/cpu", "output 'b_out' is wrong")),
+        (fail_without("a/9/cpu", "x::a"), fail_without("a/18/cpu", "x::a")),  # other exporters
+        (make_record("a/9/cpu", "crash"), make_record("b/9/cpu", "timeout")),
     ],
 )
-def test_different_messages_are_different_clusters(one: str, other: str) -> None:
-    records = [make_record("a/9/cpu", "fail", message=one)]
-    records.append(make_record("b/9/cpu", "fail", message=other))
-    assert len(clusters(*records)) == 2
+def test_different_failures_are_different_clusters(one: Record, other: Record) -> None:
+    assert len(clusters(one, other)) == 2
 
 
 def test_operator_and_culprit_distinguish_failures() -> None:
@@ -138,21 +132,10 @@ def test_operator_and_culprit_distinguish_failures() -> None:
     ]
 
 
-def test_different_outcomes_are_different_clusters() -> None:
-    assert len(clusters(make_record("a/9/cpu", "crash"), make_record("b/9/cpu", "timeout"))) == 2
-
-
 def test_further_labels_are_counted() -> None:
     (cluster,) = clusters(*(make_record(f"m{n:02}/9/cpu", "crash") for n in range(30)))
-    assert (
-        cluster["affected"].cells,
-        len(cluster["affected"].labels),
-        cluster["affected"].more,
-    ) == (
-        30,
-        12,
-        18,
-    )
+    affected = cluster["affected"]
+    assert (affected.cells, len(affected.labels), affected.more) == (30, 12, 18)
 
 
 def test_red_cells_have_one_line_each_below_the_table() -> None:
