@@ -45,13 +45,14 @@ def project(root: Path) -> Path:
 
 
 def rows(root: Path, model: str, opset: int, device: str) -> dict[str, tuple[str, str]]:
-    loaded = load_layers(project(root))
+    """Return the value and the origin of each setting of a cell of a project."""
+    loaded = load_layers(root)
     settings = explain_cell(loaded.layers[model], loaded.manifest.find_model(model), opset, device)
     return {row.key: (row.value, row.origin) for row in settings}
 
 
 def test_each_setting_has_the_line_of_its_layer(tmp_path: Path) -> None:
-    settings = rows(tmp_path, "child", 17, "cpu")
+    settings = rows(project(tmp_path), "child", 17, "cpu")
     assert settings["seed"] == ("4", "manifests/net.toml:26")
     assert settings["export_state"] == (
         '"inference", and then "plain" if the export fails',
@@ -71,7 +72,7 @@ def test_each_setting_has_the_line_of_its_layer(tmp_path: Path) -> None:
 
 
 def test_matching_overrides_win(tmp_path: Path) -> None:
-    settings = rows(tmp_path, "child", 9, "reference")
+    settings = rows(project(tmp_path), "child", 9, "reference")
     assert settings["ir_version"] == ("7", "manifests/net.toml:15")
     assert settings["options.do_constant_folding"] == ("false", "manifests/net.toml:16")
     assert settings["tolerance"] == ("{ atol = 0.5 }", "manifests/net.toml:23")
@@ -84,13 +85,9 @@ def test_matching_overrides_win(tmp_path: Path) -> None:
 
 def test_by_default_the_tolerance_is_measured(tmp_path: Path) -> None:
     make_project(tmp_path, {"manifests/net.toml": f"format = 1\n[models.net]\n{ENTRY}"})
-    loaded = load_layers(tmp_path)
-    settings = {
-        row.key: row
-        for row in explain_cell(loaded.layers["net"], loaded.manifest.find_model("net"), 9, "cpu")
-    }
-    assert settings["tolerance"].value.startswith("measured")
-    assert settings["devices"].value == '["cpu"]'
+    settings = rows(tmp_path, "net", 9, "cpu")
+    assert settings["tolerance"][0].startswith("measured")
+    assert settings["devices"][0] == '["cpu"]'
 
 
 def test_the_command_shows_one_cell(tmp_path: Path) -> None:
@@ -116,9 +113,7 @@ def test_derived_axis_has_its_rule_and_its_computed_example(tmp_path: Path) -> N
     entry = ENTRY.replace('"batch", 3]', '"batch", "half"]')
     text = f"format = 1\n[models.net]\n{entry}"
     text += 'axes.half = { of = "batch", stride = 2 }\naxes.batch.min = 2\n'
-    loaded = load_layers(make_project(tmp_path, {"manifests/net.toml": text}))
-    found = explain_cell(loaded.layers["net"], loaded.manifest.find_model("net"), 17, "cpu")
-    settings = {row.key: (row.value, row.origin) for row in found}
+    settings = rows(make_project(tmp_path, {"manifests/net.toml": text}), "net", 17, "cpu")
     assert settings["axes.half.of"] == ('"batch"', "manifests/net.toml:7")
     assert settings["axes.batch.example"] == ("5", "chosen")
     assert settings["axes.half.example"] == ("2", "computed: batch//2")

@@ -15,6 +15,7 @@ from exporter.plugins.gc.garbage import find_garbage, remove_garbage
 from exporter.plugins.store import Store, StoreLimits
 from exporter.records.record import CellId
 from tests.unit.factory import key_by_text
+from tests.unit.manifest.projects import ENTRY, make_project
 from tests.unit.pipeline.builders import job, record, spec, write, write_reference
 from tests.unit.plugins.store.cells import make_cell
 
@@ -151,23 +152,12 @@ def test_a_file_with_a_second_name_frees_no_bytes(tmp_path: Path) -> None:
     assert sizes["weights-0000000000000019.data"] == 1000
 
 
-MANIFEST = """
-format = 1
-
-[models.tiny]
-source = "tiny.py:Tiny"
-inputs = [{ name = "x", shape = ["batch", 2] }]
-outputs = [{ name = "y", shape = ["batch", 2] }]
-opsets = [17, 18]
-"""
+MANIFEST = f"format = 1\n[models.tiny]\n{ENTRY}".replace('"9..21"', "[17, 18]")
 
 
 def project(root: Path, manifest: str = MANIFEST) -> Path:
-    (root / "manifests").mkdir()
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (root / "manifests/tiny.toml").write_text(manifest)
-    (root / "manifests/tiny.py").write_text("class Tiny: ...\n")
-    return root
+    files = {"pyproject.toml": "[tool.exporter]\n", "manifests/tiny.toml": manifest}
+    return make_project(root, files)
 
 
 def test_the_command_prints_the_removed_items_and_their_size(
@@ -201,15 +191,8 @@ def test_the_command_fails_while_a_run_has_the_lock(
     assert (root / "build/old").is_dir()
 
 
-def test_a_broken_manifest_removes_nothing(tmp_path: Path) -> None:
-    root = project(tmp_path, f"{MANIFEST}\n[")
-    make_model_folder(root / "build", "old")
-    assert run(["gc", "--root", str(root)]) == 2
-    assert (root / "build/old").is_dir()
-
-
-@pytest.mark.parametrize("manifest", ["format = 1\n", None])
-def test_manifests_without_cells_remove_nothing(tmp_path: Path, manifest: str | None) -> None:
+@pytest.mark.parametrize("manifest", [f"{MANIFEST}\n[", "format = 1\n", None])
+def test_without_valid_cells_nothing_is_removed(tmp_path: Path, manifest: str | None) -> None:
     root = project(tmp_path, manifest or "")
     if manifest is None:
         (root / "manifests/tiny.toml").unlink()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-import pytest
-
 from exporter.core.errors import Location
-from exporter.plugins.github import Annotation, annotate, format_commands, shorten_page
+from exporter.plugins.github import Annotation, format_commands, shorten_page
 
 ROOT = Path("/work/checkout/project")
 WORKSPACE = Path("/work/checkout")
@@ -50,18 +48,6 @@ def test_the_tenth_of_more_annotations_counts_the_rest() -> None:
     assert len(errors) == 10
     assert errors[-1] == "::error title=And 6 more::GitHub shows 10; the summary has all"
     assert len(many) == 11
-
-
-def test_only_a_github_job_has_annotations(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
-    annotate([annotation()], Path.cwd())
-    assert not capsys.readouterr().out
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(Path.cwd()))
-    annotate([annotation()], Path.cwd())
-    assert "file=manifests/nets.toml,line=14::off" in capsys.readouterr().out
 
 
 def test_a_page_is_cut_at_a_line_by_bytes() -> None:

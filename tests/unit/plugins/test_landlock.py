@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.plugins import landlock
+from tests.integration.project import ROOT, run_python
 
 offered = pytest.mark.skipif(bool(landlock.find_obstacle()), reason=landlock.find_obstacle())
 
@@ -64,16 +63,8 @@ def attempt(tmp_path: Path, mode: str) -> dict[str, str]:
     for name in ("model.py", "other.py"):
         (project / name).touch()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        process = subprocess.run(
-            [
-                *(sys.executable, "-u", "-c", SCRIPT, str(project), str(folder)),
-                *(str(server.getsockname()[1]), mode),
-            ],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
+        port = str(server.getsockname()[1])
+        process = run_python(ROOT, "-u", "-c", SCRIPT, str(project), str(folder), port, mode)
     lines = (line.rpartition(" ") for line in process.stdout.splitlines())
     return {name: result for name, _, result in lines}
 

@@ -12,6 +12,9 @@ from tests.unit.factory import make_artifact, make_record, make_run
 
 CELL = parse_cell("alexnet/18/cpu")
 PASS, FAIL = make_record(CELL), make_record(CELL, Status.FAIL, check="values")
+OTHER, CRASHED = make_record(CELL, Status.FAIL, check="axes"), make_record(CELL, Status.CRASH)
+FORESEEN, PASSES = make_record(CELL, Status.XFAIL), make_record(CELL, Status.XPASS)
+ABSENT = make_record(CELL, Status.UNAVAILABLE)
 
 
 def compare(
@@ -29,39 +32,26 @@ def test_equal_results_have_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "kind"),
+    ("before", "after", "kind", "is_loss"),
     [
-        (PASS, FAIL, FindingKind.NEWLY_RED),
-        (PASS, make_record(CELL, Status.UNAVAILABLE), FindingKind.NEWLY_UNAVAILABLE),
-        (PASS, None, FindingKind.MISSING),
-        (None, None, FindingKind.MISSING),
-        (None, FAIL, FindingKind.NEW_RED),
-        (FAIL, make_record(CELL, Status.CRASH), FindingKind.WORSE),
+        pytest.param(PASS, FAIL, FindingKind.NEWLY_RED, True, id="red"),
+        pytest.param(PASS, ABSENT, FindingKind.NEWLY_UNAVAILABLE, True, id="unavailable"),
+        pytest.param(PASS, None, FindingKind.MISSING, True, id="lost"),
+        pytest.param(None, None, FindingKind.MISSING, True, id="without-results"),
+        pytest.param(None, FAIL, FindingKind.NEW_RED, True, id="new"),
+        pytest.param(FAIL, CRASHED, FindingKind.WORSE, True, id="worse"),
+        pytest.param(FAIL, PASS, FindingKind.FIXED, False, id="fixed"),
+        pytest.param(FORESEEN, PASSES, FindingKind.XPASS, False, id="passes"),
+        pytest.param(FAIL, OTHER, FindingKind.CHANGED, False, id="changed"),
+        pytest.param(PASS, FORESEEN, FindingKind.NEWLY_EXPECTED, False, id="foreseen"),
     ],
-    ids=["red", "unavailable", "lost", "without-results", "new", "worse"],
 )
-def test_a_loss_is_a_regression(
-    before: Record | None, after: Record | None, kind: FindingKind
-) -> None:
-    assert [each.kind for each in compare(before, after).regressions] == [kind]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "kind"),
-    [
-        (FAIL, PASS, FindingKind.FIXED),
-        (make_record(CELL, Status.XFAIL), make_record(CELL, Status.XPASS), FindingKind.XPASS),
-        (FAIL, make_record(CELL, Status.FAIL, check="axes"), FindingKind.CHANGED),
-        (PASS, make_record(CELL, Status.XFAIL), FindingKind.NEWLY_EXPECTED),
-    ],
-    ids=["fixed", "passes", "changed", "foreseen"],
-)
-def test_a_difference_without_a_loss_is_no_regression(
-    before: Record, after: Record, kind: FindingKind
+def test_only_a_loss_is_a_regression(
+    before: Record | None, after: Record | None, kind: FindingKind, *, is_loss: bool
 ) -> None:
     comparison = compare(before, after)
     assert [each.kind for each in comparison.findings] == [kind]
-    assert not comparison.regressions
+    assert bool(comparison.regressions) is is_loss
 
 
 def test_the_policy_of_the_project_decides() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,34 +55,13 @@ def test_a_failure_has_stage_and_message() -> None:
     assert second["message"] == "too old"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '=HYPERLINK("https://evil.example")',
-        "+1+cmd|' /C calc'!A0",
-        "-2+3",
-        "@SUM(A1:A9)",
-        "\t=1+1",
-        "\r=1+1",
-        "\n=1+1",
-        "  =1+1",
-        "\x00=1+1",
-        "\x1b[31m=1+1",
-        "\u202e=1+1",
-        "\uff1d1+1",
-        "|calc",
-    ],
+@given(
+    st.sampled_from(("", " ", "\n", "\x00", "\x1b[31m", "\u202e")),
+    st.sampled_from(("", *_FORMULAS)),
+    st.text(),
 )
-def test_no_field_is_a_formula(text: str) -> None:
-    run = make_run(make_record("net/18/cpu", "error", message=text))
-    (row,) = read(make_manifest(make_spec("net", opsets=(18,))), run)
-    assert row["message"]
-    assert not row["message"].startswith(_FORMULAS)
-
-
-@given(st.text())
-def test_any_text_is_one_field_on_one_line(text: str) -> None:
-    line = escape_formula(text)
+def test_any_text_is_one_field_on_one_line(before: str, formula: str, text: str) -> None:
+    line = escape_formula(before + formula + text)
     assert not line.startswith(_FORMULAS)
     assert len(line.splitlines()) <= 1
 

@@ -16,6 +16,8 @@ from exporter.plugins.store.project_store import open_store
 from exporter.plugins.store.remote_files import RemoteFiles
 from exporter.plugins.store.remote_store import RemoteStore
 from tests.unit.factory import make_manifest
+from tests.unit.manifest.projects import ENTRY
+from tests.unit.manifest.projects import make_project as write_project
 
 
 def make_project(**fields: str) -> Project:
@@ -191,13 +193,9 @@ def test_an_invalid_key_is_a_mistake_with_its_line(
 def test_the_plan_prints_why_a_remote_store_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "pyproject.toml").write_text(f"[tool.exporter]\nstore = 'file://{tmp_path}/x'\n")
-    (tmp_path / "manifests" / "tiny.toml").write_text(
-        "format = 1\n[models.tiny]\nsource = 'tiny.py:Tiny'\nopsets = 18\n"
-        "inputs = [{ name = 'x', shape = [2] }]\noutputs = [{ name = 'y', shape = [2] }]\n"
-    )
-    (tmp_path / "manifests" / "tiny.py").write_text("class Tiny: ...\n")
+    settings = f"[tool.exporter]\nstore = 'file://{tmp_path}/x'\n"
+    manifest = f"format = 1\n[models.tiny]\n{ENTRY}".replace('"9..21"', "18")
+    write_project(tmp_path, {"pyproject.toml": settings, "manifests/tiny.toml": manifest})
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "entries").write_text("no folder")
     assert run(["plan", "--root", str(tmp_path)]) == 0
