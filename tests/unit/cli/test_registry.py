@@ -37,11 +37,6 @@ def test_an_unknown_command_has_a_suggestion(word: str, message: str) -> None:
     assert result.output.rstrip().endswith(message)
 
 
-def test_an_unknown_option_is_not_a_command() -> None:
-    result = CliRunner().invoke(exporter, ["--jobs"])
-    assert "No such option" in result.output
-
-
 def complete(words: list[str], word: str) -> list[str]:
     completion = BashComplete(exporter, {}, "exporter", "_EXPORTER_COMPLETE")
     return [item.value for item in completion.get_completions(words, word)]

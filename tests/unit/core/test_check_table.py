@@ -22,7 +22,6 @@ from exporter.manifest.syntax.releases import (
     ReleaseLimits,
     find_first_release,
     find_older_release,
-    format_release,
 )
 from exporter.records.record import Blame, Culprit, MissingOperator, Stage, Status
 from tests.unit.factory import make_record
@@ -185,7 +184,3 @@ def test_a_lower_ir_version_helps_only_if_the_opset_is_older() -> None:
     # No release loads IR version 99; the opset only needs 1.14.
     assert find_older_release(18, 99) == ReleaseLimits((1, 14), 18, 8)
     assert find_older_release(29, 10) is None
-
-
-def test_a_release_is_formatted_with_two_numbers() -> None:
-    assert format_release((1, 18)) == "1.18"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.integration.project import ROOT, run_python
+
 LOAD = """
 import sys
 from pathlib import Path
@@ -33,16 +34,8 @@ forward = net.forward
 
 def load(folder: Path, source: str) -> str:
     """Run in a separate Python, which writes bytecode by default."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, source, str(folder)],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+    command = ("-c", LOAD, source, str(folder))
+    return run_python(ROOT, *command, PYTHONDONTWRITEBYTECODE="").stdout.strip()
 
 
 def write_source(folder: Path, value: int) -> None:

@@ -22,7 +22,6 @@ from exporter.core.text import (
     is_out_of_resources,
     join_lines,
     join_names,
-    memory_limit_message,
     pluralize,
     read_command,
     redact,
@@ -31,6 +30,7 @@ from exporter.core.text import (
     round_up_two_digits,
 )
 from exporter.report.formats import escape_inline, format_fence
+from tests.unit.manifest.projects import ENTRY, make_project
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,6 @@ def test_other_messages_are_not(text: str) -> None:
     assert not is_out_of_resources(text)
 
 
-def test_a_memory_limit_has_the_notation_of_the_manifest() -> None:
-    assert "8GiB" in memory_limit_message(8 << 30)
-
-
 NOX = "nox -s {} --"
 
 
@@ -228,13 +224,8 @@ def test_invalid_settings_give_the_default_command(tmp_path: Path, settings: str
 def test_the_terminal_prints_the_commands_of_the_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str, typed: str
 ) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests/net.py").write_text("class Net: ...\n")
-    (tmp_path / "manifests/net.toml").write_text(
-        'format = 1\n[models.net]\nsource = "net.py:Net"\nopsets = 17\n'
-        'inputs = [{ name = "x", shape = [4] }]\noutputs = [{ name = "y", shape = [4] }]\n'
-    )
     text = f"[tool.exporter]\ncommand = '{settings}'\n" if settings else ""
-    (tmp_path / "pyproject.toml").write_text(text)
+    manifest = f"format = 1\n[models.net]\n{ENTRY}"
+    make_project(tmp_path, {"pyproject.toml": text, "manifests/net.toml": manifest})
     assert run(["report", "--root", str(tmp_path)]) == 5
     assert f"no results yet; run `{typed}` first" in capsys.readouterr().err

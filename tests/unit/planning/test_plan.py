@@ -51,17 +51,12 @@ def spec(id: str = "net", **changes: object) -> ModelSpec:
     return ModelSpec.model_validate(values | changes)
 
 
-def manifest(*specs: ModelSpec) -> Manifest:
-    devices = tuple(Device(name=name, runtime="onnxruntime") for name in ("cpu", "cuda"))
-    return Manifest(project=Project(root="/project", devices=devices), models=specs)
-
-
 def ids(cells: object) -> list[str]:
     return [str(cell.cell) for cell in cells]
 
 
 def test_the_plan_has_every_cell_in_order() -> None:
-    plan = make_plan(manifest(spec("b"), spec("a", opsets=(20,))))
+    plan = make_plan(make_manifest(spec("b"), spec("a", opsets=(20,))))
     assert ids(plan.cells) == [
         "b/17/cpu",
         "b/17/cuda",
@@ -85,7 +80,7 @@ def test_the_plan_has_every_cell_in_order() -> None:
     ],
 )
 def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: list[str]) -> None:
-    plan = make_plan(manifest(spec("a"), spec("b", tags=("big",))), selection)
+    plan = make_plan(make_manifest(spec("a"), spec("b", tags=("big",))), selection)
     assert ids(plan.selected) == expected
     assert len(plan.cells) == 8
 
@@ -115,13 +110,15 @@ def test_each_part_of_a_selection_narrows_it(selection: Selection, expected: lis
 )
 def test_a_selection_that_matches_nothing_is_an_error(selection: Selection, message: str) -> None:
     with pytest.raises(ExporterError) as caught:
-        make_plan(manifest(spec("alexnet", tags=("vision",))), selection)
+        make_plan(make_manifest(spec("alexnet", tags=("vision",))), selection)
     assert caught.value.exit_code is ExitCode.NOTHING_SELECTED
     assert str(caught.value) == message
 
 
 def test_problems_of_the_manifests_precede_a_pattern_without_a_cell() -> None:
-    broken = manifest(spec("a")).model_copy(update={"problems": (Problem(message="m.toml: bad"),)})
+    broken = make_manifest(spec("a")).model_copy(
+        update={"problems": (Problem(message="m.toml: bad"),)}
+    )
     with pytest.raises(ExporterError, match=r"m.toml: bad\nno cell matches 'm'") as caught:
         make_plan(broken, Selection(patterns=("m",)))
     assert caught.value.exit_code is ExitCode.MANIFEST
@@ -129,7 +126,7 @@ def test_problems_of_the_manifests_precede_a_pattern_without_a_cell() -> None:
 
 def test_a_skipped_cell_is_planned_but_does_not_run() -> None:
     skips = (Skip(opsets=(17,), device="cu*", reason="no kernel"),)
-    plan = make_plan(manifest(spec(skip=skips)))
+    plan = make_plan(make_manifest(spec(skip=skips)))
     assert [cell.skip for cell in plan.cells] == ["", "no kernel", "", ""]
     assert ids(plan.to_run) == ["net/17/cpu", "net/18/cpu", "net/18/cuda"]
 

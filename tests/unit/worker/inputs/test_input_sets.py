@@ -169,16 +169,6 @@ def test_the_largest_promised_size_is_a_probe_if_it_is_cheap(
     assert all(contract.axes[0].allows(size) and size < 100 for size in others)
 
 
-def test_large_tensors_have_a_nearer_probe() -> None:
-    image = Input(name="x", shape=("n", 3, 224, 224), at="args[0]")
-    contract = spec("net").model_copy(update={"axes": (axis(),), "inputs": (image,)})
-    assert [item.name for item in choose_usual_sets(contract) if item.kind == "axis"] == [
-        "n=5",
-        "n=1",
-        "n=2",
-    ]
-
-
 @given(example=st.integers(2, 3000), unit=st.sampled_from([1, 8]))
 def test_a_nearer_size_is_larger_and_coprime(example: int, unit: int) -> None:
     tested = axis(example=example * unit, multiple_of=unit)
@@ -262,32 +252,26 @@ def combine(tested: ModelSpec) -> list[tuple[int, ...]]:
     return [tuple(sizes[name] for name in names) for sizes in chosen]
 
 
-def test_one_axis_is_even_and_aligned() -> None:
-    assert combine(contract(axis("n", 3))) == [(2,), (16,)]
-
-
-def test_two_axes_are_equal_smallest_and_aligned() -> None:
-    tested = contract(axis("h", 5), axis("w", 7))
-    assert combine(tested) == [(2, 2), (1, 1), (16, 2), (2, 16)]
-
-
-def test_sizes_keep_their_multiples() -> None:
-    tested = contract(axis("h", 24, multiple_of=8), axis("w", 9, multiple_of=3))
-    assert combine(tested) == [(24, 24), (8, 3), (16, 6), (8, 48)]
-
-
 @pytest.mark.parametrize(
-    ("limits", "expected"),
+    ("axes", "expected"),
     [
-        ({"min": 6, "max": 7, "example": 7}, [(6,)]),
-        ({"min": 5, "max": 5, "example": 5}, []),
-        ({"min": 10, "max": 14, "example": 11}, [(10,), (12,)]),
+        # One axis is even and aligned; two are equal, smallest and aligned.
+        ([axis("n", 3)], [(2,), (16,)]),
+        ([axis("h", 5), axis("w", 7)], [(2, 2), (1, 1), (16, 2), (2, 16)]),
+        (
+            [axis("h", 24, multiple_of=8), axis("w", 9, multiple_of=3)],
+            [(24, 24), (8, 3), (16, 6), (8, 48)],
+        ),
+        # A narrow range has fewer sizes.
+        ([axis("n", min=6, max=7, example=7)], [(6,)]),
+        ([axis("n", min=5, max=5, example=5)], []),
+        ([axis("n", min=10, max=14, example=11)], [(10,), (12,)]),
     ],
 )
-def test_a_narrow_range_has_fewer_sizes(
-    limits: dict[str, int], expected: list[tuple[int, ...]]
+def test_combinations_are_even_aligned_and_promised(
+    axes: list[Axis], expected: list[tuple[int, ...]]
 ) -> None:
-    assert combine(contract(axis("n", **limits))) == expected
+    assert combine(contract(*axes)) == expected
 
 
 def test_expensive_sizes_are_omitted() -> None:
