@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 60_193,
-    "lines of tests": 73_629,
+    "lines of tests": 73_308,
     "files": 260,
     "packages": 48,
     "modules below 60 lines": 10,

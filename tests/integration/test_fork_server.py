@@ -15,7 +15,7 @@ import pytest
 
 from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
 from exporter.processes.fork_server_client import WorkerCommand, WorkerProcess
-from tests.integration.project import ROOT
+from tests.integration.project import ROOT, run_python, write_project
 from tests.integration.test_local_engine import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -56,6 +56,13 @@ def make_starter(folder: Path, body: str, **changes: object) -> ForkServerStarte
     return ForkServerStarter(make_worker_environment(os.environ), command, **changes)
 
 
+def start_parent(folder: Path, body: str) -> subprocess.Popen[bytes]:
+    """Start a process whose fork server runs a worker with this body."""
+    (folder / "worker.py").write_text(body)
+    command = [sys.executable, "-c", PARENT, str(folder)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
 def wait_for_exit(process: WorkerProcess) -> int | None:
     assert process.wait(20)
     return process.poll()
@@ -88,10 +95,7 @@ def test_close_ends_running_workers(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_parent_ends_fork_server_and_workers(tmp_path: Path) -> None:
-    (tmp_path / "worker.py").write_text(SLEEPS)
-    process = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    process = start_parent(tmp_path, SLEEPS)
     worker = read_pid(make_command(tmp_path))
     process.kill()
     process.wait()
@@ -133,23 +137,13 @@ def test_the_kernel_kills_a_worker_before_the_fork_server_if_memory_runs_out(
 def test_the_kernel_kills_a_worker_with_a_new_python_first(tmp_path: Path) -> None:
     script = "from exporter.worker.__main__ import prefer_for_oom_kill; prefer_for_oom_kill()\n"
     script += "print(open('/proc/self/oom_score_adj').read())"
-    process = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**make_worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stdout.strip() == "1000"
+    assert run_python(tmp_path, "-c", script).stdout.strip() == "1000"
 
 
 def test_the_end_of_the_parent_ends_the_children_of_workers(tmp_path: Path) -> None:
     body = "import subprocess, pathlib, sys, time\nchild = subprocess.Popen(['sleep', '60'])\n"
     body += "pathlib.Path(sys.argv[1]).write_text(str(child.pid))\ntime.sleep(60)\n"
-    (tmp_path / "worker.py").write_text(body)
-    process = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    process = start_parent(tmp_path, body)
     child = read_pid(make_command(tmp_path))
     process.kill()
     process.wait()
@@ -198,14 +192,9 @@ from exporter.worker.fork_server import preload
 preload()
 print(len(os.listdir("/proc/self/task")))
 """
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**make_worker_environment(os.environ), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stdout.split()[-1] == "1"
+    environment = make_worker_environment(os.environ)
+    process = run_python(ROOT, "-W", "ignore", "-c", script, **environment)
+    assert process.stdout.split()[-1] == "1", process.stderr
 
 
 def list_children() -> set[int]:
@@ -281,19 +270,9 @@ opsets = [18]
 def test_a_command_without_work_leaves_no_fork_server(
     tmp_path: Path, manifest: str, arguments: list[str], expected: tuple[int, str]
 ) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests/a.toml").write_text(manifest)
     net = "from torch import nn\n\n\nclass Net(nn.ReLU):\n    pass\n"
-    (tmp_path / "manifests/net.py").write_text(net)
-    (tmp_path / "pyproject.toml").write_text("[tool.exporter]\n")
-    process = subprocess.run(
-        [sys.executable, "-m", "exporter", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    write_project(tmp_path, {"a.toml": manifest, "net.py": net})
+    process = run_python(tmp_path, "-m", "exporter", *arguments)
     code, message = expected
     assert process.returncode == code, process.stderr
     assert message in process.stdout + process.stderr

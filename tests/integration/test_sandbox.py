@@ -9,22 +9,10 @@ import pytest
 
 from exporter.plugins import landlock
 from exporter.records.record import Status
-from tests.integration.project import read_cells, run_exporter, write_project
+from tests.integration.project import make_project, read_cells, run_exporter
 
 MODELS = """
 import socket
-from pathlib import Path
-
-from torch import nn
-
-
-class Good(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.linear(x)
 
 
 class Writes(Good):
@@ -40,31 +28,18 @@ class Connects(Good):
 """
 #: Why the system does not offer a sandbox; without one, the exports would only fail.
 NO_LANDLOCK = landlock.find_obstacle()
-NAMES = ("Good", "Writes", "Connects")
+SOURCES = {"good": "Good", "writes": "Writes", "connects": "Connects"}
 
 
 def export(root: Path, sandbox: str) -> dict[str, tuple[Status, str]]:
     """Return the status and the message of each model."""
-    make_project(root, sandbox, NAMES)
+    settings = f'[tool.exporter]\nsandbox = "{sandbox}"\n'
+    make_project(root, more_models=MODELS, settings=settings, opsets="[17]", **SOURCES)
     with socket.create_server(("127.0.0.1", 0)) as server:
         (root / "manifests/port").write_text(str(server.getsockname()[1]))
         run_exporter(root, "export")
     records = read_cells(root).values()
     return {record.cell.model: (record.status, record.message) for record in records}
-
-
-def make_project(root: Path, sandbox: str, names: tuple[str, ...]) -> None:
-    entries = (
-        f'[models.{name.lower()}]\nsource = "models.py:{name}"\nopsets = [17]\n'
-        'inputs = [{ name = "x", shape = ["batch", 4] }]\n'
-        'outputs = [{ name = "y", shape = ["batch", 3] }]\n'
-        for name in names
-    )
-    write_project(
-        root,
-        {"models.py": MODELS, "nets.toml": "format = 1\n" + "".join(entries)},
-        f'[tool.exporter]\nsandbox = "{sandbox}"\n',
-    )
 
 
 @pytest.mark.skipif(bool(NO_LANDLOCK), reason=NO_LANDLOCK)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import CellId, Status, read_run
-from tests.integration.project import MODELS, make_project, run_exporter
+from tests.integration.project import make_project, run_exporter
 from tests.integration.wheels import SCALED_MODEL, write_wheel
 
 SETTINGS = """[tool.exporter]
@@ -28,13 +28,15 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with two models, of which the toolchain cannot run one."""
     folder = tmp_path_factory.mktemp("toolchains")
     wheel = write_wheel(folder, "2.0", "raise RuntimeError('no scale in version 2')")
-    root = make_project(folder / "project", good="Good", scaled="Scaled")
-    manifest = root / "manifests/tiny.toml"
-    manifest.write_text(manifest.read_text().replace("[16, 17]", "[17]"))
-    (root / "manifests/models.py").write_text(MODELS + SCALED_MODEL)
-    (root / "pyproject.toml").write_text(SETTINGS.format(wheel=wheel.as_uri()))
-    command = run_exporter(root, "export")
-    assert command.returncode == 1, command.stdout + command.stderr
+    root = make_project(
+        folder / "project",
+        more_models=SCALED_MODEL,
+        settings=SETTINGS.format(wheel=wheel.as_uri()),
+        opsets="[17]",
+        good="Good",
+        scaled="Scaled",
+    )
+    run_exporter(root, "export", code=1)
     return root
 
 
@@ -65,8 +67,7 @@ def test_commands_find_the_files_of_a_toolchain(exported: Path) -> None:
     assert command.stdout.splitlines()[0] == "0 cells to run, 2 to keep, 0 to skip"
     command = run_exporter(exported, "gc", "--dry-run")
     assert "nothing to remove" in command.stdout
-    command = run_exporter(exported, "publish", "--initial", "scaled", "dist")
-    assert command.returncode == 0, command.stderr
+    command = run_exporter(exported, "publish", "--initial", "scaled", "dist", code=0)
 
 
 def test_toolchains_of_one_file_are_compared(exported: Path) -> None:
@@ -75,8 +76,7 @@ def test_toolchains_of_one_file_are_compared(exported: Path) -> None:
     lines = command.stdout.splitlines()
     assert (command.returncode, lines[-1]) == (1, "1 difference")
     assert lines[0] == "scaled/17/cpu: newly red: pass -> error at source"
-    command = run_exporter(exported, "diff", results, f"{results}@too")
-    assert command.returncode == 3
+    command = run_exporter(exported, "diff", results, f"{results}@too", code=3)
     assert command.stderr.endswith("no cell has the toolchain 'too'; did you mean 'two'?\n")
     command = run_exporter(exported, "diff", f"{results}@two", f"{results}@two")
     assert (command.returncode, command.stdout) == (0, "2 cells, no difference\n")
@@ -87,14 +87,12 @@ def test_an_expectation_may_concern_one_toolchain(exported: Path) -> None:
     text = manifest.read_text()
     manifest.write_text(text + EXPECTATION)
     try:
-        command = run_exporter(exported, "export")
-        assert command.returncode == 0, command.stdout
+        command = run_exporter(exported, "export", code=0)
         assert "exporting" not in command.stdout
         assert read_statuses(exported)["scaled cpu@two"] is Status.XFAIL
         assert run_exporter(exported, "baseline").returncode == 0
     finally:
         manifest.write_text(text)
     assert run_exporter(exported, "export").returncode == 1
-    command = run_exporter(exported, "gate")
-    assert command.returncode == 1
+    command = run_exporter(exported, "gate", code=1)
     assert command.stdout.startswith("scaled/17/cpu@two: newly red: xfail"), command.stdout
