@@ -394,17 +394,23 @@ def _add_plain_noise(reviewer: _Reviewer, reference: Reference) -> Reference:
                 continue
             hidden = [hide_masked_values(reviewer.spec, inputs, each) for each in (plain, exact)]
             measured = compute_noise([(hidden[0], hidden[1])])
+            pairs = zip(measured.shares, reference.noise, strict=True)
             # A large one is no rounding.
-            shares = tuple(_LUCK * (share or 0.0) for share in measured.shares)
+            shares = tuple(_allow_luck(share or 0.0, usual or 0.0) for share, usual in pairs)
             measured = replace(measured, shares=shares, large=(None,) * len(shares))
             samples[sample.index] = add_noise(samples[sample.index], reference, measured)
     has_plain_noise = any(
-        (share or 0.0) > _LUCK * _PLAIN_FACTOR * (usual or 0.0)
+        (share or 0.0) > _PLAIN_FACTOR * (usual or 0.0)
         for sample in reference.samples
         for share, usual in zip(samples[sample.index].noise, sample.noise, strict=False)
     )
     update = {"samples": tuple(samples.values()), "has_plain_noise": has_plain_noise}
     return reference.model_copy(update=update)
+
+
+def _allow_luck(share: float, usual: float) -> float:
+    """Return the noise of plain float32, larger if long sums make it larger than PyTorch's."""
+    return share * _LUCK if share > _PLAIN_FACTOR * usual else share
 
 
 def _add_selections(reviewer: _Reviewer, reference: Reference) -> Reference:
