@@ -220,7 +220,7 @@ def _find_domain_problems(context: CheckContext, model: ModelProto) -> Iterator[
 
 def find_minimum_ir_version(model: ModelProto) -> tuple[int, str]:
     """Return the lowest IR version that supports the file's content, and that content."""
-    return max(_list_requirements(model), default=(3, ""))
+    return max(_list_requirements(model), default=(3, "opset imports"))
 
 
 def _list_requirements(model: ModelProto) -> Iterator[tuple[int, str]]:

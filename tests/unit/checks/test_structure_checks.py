@@ -184,7 +184,7 @@ def _quantized(model: ModelProto) -> None:
 @pytest.mark.parametrize(
     ("change", "needed", "what"),
     [
-        (_listed, 3, ""),
+        (_listed, 3, "opset imports"),
         (lambda model: None, 4, "initializers that are not listed as inputs"),
         (_quantized, 5, "quantization annotations"),
         (_function, 8, "model-local functions"),
