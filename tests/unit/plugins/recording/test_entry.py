@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,8 @@ def test_add_writes_the_path_of_a_file(
     if file.startswith("acme"):
         (tmp_path / "acme/__init__.py").touch()
     monkeypatch.chdir(tmp_path)
+    # An earlier test of the process can leave the relative folder of its manifests.
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if Path(each).is_absolute()])
     observation = describe_source(f"{file}:Net", ["x=2x3"], [], tmp_path)
     first, *_ = list_sources(observation, "net", tmp_path, tmp_path / "manifests")
     assert first.text == source

@@ -454,9 +454,11 @@ def test_the_environment_of_a_device_is_created(
     def install(definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment:
         (folder / definition.key).mkdir(parents=True)
         (folder / definition.key / "environment.json").touch()
-        return InstalledEnvironment(folder=Path(sys.prefix), packages={})
+        return environment
 
+    environment = InstalledEnvironment(folder=Path(sys.prefix), packages={})
     monkeypatch.setattr("exporter.plugins.installation.install_environment", install)
+    monkeypatch.setattr("exporter.pipeline.environments.find_environment", lambda *_: environment)
     arguments = ["verify", str(tmp_path / "net"), "--root", str(tmp_path), "--device", "other"]
     result = CliRunner().invoke(exporter, arguments)
     assert "creating the environment own: onnxruntime" in result.stderr
