@@ -76,6 +76,25 @@ def test_every_error_has_its_code(
     assert shown in capsys.readouterr().err
 
 
+def test_a_deprecated_option_warns_and_leaves_the_document_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/stability.md promises the version and the replacement, in front of both forms."""
+    options: list[click.Parameter] = [
+        click.Option(["--old"], is_flag=True, deprecated="2.0 removes it; use --new"),
+        click.Option(["--new"], is_flag=True),
+    ]
+    command = click.Command("ends", params=options, callback=lambda **_: terminal.print_line("{}"))
+    monkeypatch.setattr(entry, "exporter", command)
+    printed = {}
+    for option in ("--old", "--new"):
+        assert not entry.run([option])
+        printed[option] = capsys.readouterr()
+        assert printed[option].out == "{}\n"
+    assert "2.0 removes it; use --new" in printed["--old"].err
+    assert not printed["--new"].err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "shown"),
     [
