@@ -116,7 +116,6 @@ SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("custom_ops", keys.CustomOp),
     ("expect", entry.ExpectTable),
     ("skip", entry.SkipTable),
-    ("depends", keys.Depends),
     ("[[models.ID.overrides]]", entry.OverrideTable),
     ("[tool.exporter] in pyproject.toml", settings.ProjectTable),
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),

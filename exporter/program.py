@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ from exporter.pipeline.supervisor import Build, BuildObserver, Proof, Supervisor
 from exporter.planning.plan import (
     Plan,
     Shard,
-    get_today,
     make_plan,
     remove_shard_note,
     write_shard_note,
@@ -104,7 +102,7 @@ def export(
     # Read.
     loaded = load_layers(root, keep_invalid=True)
     manifest = options.adapt(loaded.manifest)
-    project, today = manifest.project, get_today()
+    project = manifest.project
     # Select.
     plan = options.make_plan(manifest, environment)
     # Decide, prove and record.
@@ -113,7 +111,7 @@ def export(
     engine = make_engine(project, options, starter, environment, observer.on_note)
     build = BuildFolder.from_project(project).path
     remove_shard_note(build)
-    results = run_plan(manifest, plan, engine, observer, today, build_options)
+    results = run_plan(manifest, plan, engine, observer, build_options)
     # Report. The tables of a part would lack the results of all other cells.
     inputs, has_tables = None, options.selection.is_everything or not results.missing
     if options.shard:
@@ -125,7 +123,7 @@ def export(
         is_valid = not manifest.problems and not any(spec.problems for spec in manifest.models)
         is_complete = is_valid and options.selection.is_everything and not results.missing
         if is_complete and results.unchanged:
-            inputs = noop.collect_inputs(loaded, results, list_page_inputs(project), today)
+            inputs = noop.collect_inputs(loaded, results, list_page_inputs(project))
     return ExportResult(
         manifest=manifest,
         plan=plan,
@@ -143,7 +141,6 @@ def run_plan(
     plan: Plan,
     engine: Engine,
     observer: BuildObserver,
-    today: date,
     options: BuildOptions = DEFAULT_OPTIONS,
 ) -> Results:
     """Run the selected cells without a valid result, and collect the results of all cells.
@@ -158,7 +155,7 @@ def run_plan(
     """
     folder = BuildFolder.from_project(manifest.project)
     with folder.lock():
-        stored, validator = StoredRecords(folder), RecordValidator(manifest, today)
+        stored, validator = StoredRecords(folder), RecordValidator(manifest)
         planned = {planned.cell for planned in plan.cells}
         notes = recover_killed_runs(
             stored, lambda record: record.cell in planned and validator.is_valid(record)
@@ -224,7 +221,7 @@ def plan(manifest: Manifest, options: ExportOptions, environment: Mapping[str, s
     manifest = options.adapt(manifest)
     selected = options.make_plan(manifest, environment)
     stored = StoredRecords(BuildFolder.from_project(manifest.project))
-    validator = RecordValidator(manifest, get_today())
+    validator = RecordValidator(manifest)
     build_options = options.make_build_options(manifest, environment)
     decisions = decide(selected, stored, validator, build_options)
     store = build_options.store if decisions.to_run or decisions.hits else None

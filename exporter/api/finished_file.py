@@ -17,7 +17,7 @@ from exporter.manifest.resolved.keys import NO_STORE
 from exporter.pipeline.engine import LocalEngine
 from exporter.pipeline.environments import require_packages
 from exporter.pipeline.supervisor import BuildObserver
-from exporter.planning.plan import get_today, make_plan
+from exporter.planning.plan import make_plan
 from exporter.processes import ProcessStarter
 from exporter.program import run_plan
 from exporter.records.record import Record
@@ -69,7 +69,7 @@ def prove_spec(project: Project, spec: ModelSpec, starter: ProcessStarter) -> tu
         single = Manifest(project=project, models=(spec,))
         plan = make_plan(single)
         engine = LocalEngine(1, starter)
-        results = run_plan(single, plan, engine, BuildObserver(), get_today())
+        results = run_plan(single, plan, engine, BuildObserver())
     by_cell = results.run.by_cell()
     missing = [cell for planned in plan.cells if (cell := planned.cell) not in by_cell]
     if missing:

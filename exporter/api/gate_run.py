@@ -370,7 +370,7 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
         files = list(spec.data_files)
         folder = (root / spec.manifest).parent
         weights = os.path.relpath(folder / spec.weights, root) if spec.weights else ""
-        for pattern in (*spec.depends.files, *(each.ort_library for each in spec.custom_ops)):
+        for pattern in (*spec.depends, *(each.ort_library for each in spec.custom_ops)):
             paths = folder.glob(pattern) if pattern and ":" not in pattern else ()
             files += [os.path.relpath(path, root) for path in paths if path.is_file()]
         for file in files:

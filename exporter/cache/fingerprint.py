@@ -69,8 +69,7 @@ def compute_fingerprint(
     parts = {
         ENTRY: hash_text(entry + _find_location(spec, entry + checks, root)),
         CHECKS: hash_text(checks),
-        ENVIRONMENT: read_variables((*variables, *spec.depends.environment))
-        + ("" if sandbox == "none" else f" {sandbox}"),
+        ENVIRONMENT: read_variables(variables) + ("" if sandbox == "none" else f" {sandbox}"),
         **read_tool_parts(),
     }
     return parts | ({THOROUGH: "yes"} if spec.thorough else {})
@@ -83,7 +82,7 @@ def _find_location(spec: ModelSpec, keys: str, root: Path) -> str:
     unless it contains only manifests.
     """
     folder = posixpath.dirname(spec.manifest) or "."
-    if ".py" in keys or spec.data_files or spec.depends.files or spec.custom_ops:
+    if ".py" in keys or spec.data_files or spec.depends or spec.custom_ops:
         return "" if folder == _DEFAULT_MANIFESTS else folder
     others = (
         path.is_symlink() or not (path.suffix == ".toml" or path.is_dir())

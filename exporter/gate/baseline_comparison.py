@@ -32,7 +32,6 @@ from exporter.gate.finding import (
 )
 from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GateLimits, GatePolicy, Manifest
 from exporter.manifest.syntax.releases import Release, find_first_release, format_release
-from exporter.planning.plan import EXPIRED_PREFIX
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
@@ -262,8 +261,6 @@ def _compare_cell(
     kind = _classify(before, after)
     if is_dropped:
         kind = FindingKind.REMOVED if current.has_manifests else FindingKind.MISSING
-    if kind is FindingKind.NEWLY_RED and record and record.expectation.startswith(EXPIRED_PREFIX):
-        kind = FindingKind.EXPIRED
     if kind is not None:
         yield GateFinding(
             kind=kind,
@@ -309,10 +306,8 @@ def _explain(
         weights = f"weights: {record.initial_weights}" if record.initial_weights else ""
         texts = (record.message, weights, *unproved)
         return truncate("; ".join(filter(None, texts)), _MESSAGE_LENGTH)
-    is_expired = kind is FindingKind.EXPIRED
-    text = f"{record.expectation}: {record.message}" if is_expired else record.message
     # The signature of a C++ function takes the place of the reason, which is often last.
-    return shorten(_SIGNATURE.sub("", join_lines(text)), _MESSAGE_LENGTH)
+    return shorten(_SIGNATURE.sub("", join_lines(record.message)), _MESSAGE_LENGTH)
 
 
 def find_first_releases(outcomes: Iterable[CellOutcome]) -> dict[str, Release]:

@@ -57,7 +57,7 @@ _NAMED_PARTS = {"inputs": "input", "outputs": "output", "axes": "axis", "cases":
 _DEVICE = "device "
 #: Parts that describe a promise, or choose the route of a file.
 _EXCLUDED_PARTS: dict[str, Any] = {
-    "expect": {"__all__": {"reason", "issue"}},
+    "expect": {"__all__": {"reason"}},
     "skip": {"__all__": {"reason"}},
     "overrides": {"__all__": {"exporter", "capture"}},
 }
@@ -179,7 +179,6 @@ def _list_promises(
         promises["tolerance", f"of {output.name}"] = select_bound(spec, output, cell.device)
     dims = {dim for item in spec.inputs for dim in item.shape}
     promises |= {("axis", axis.name): axis for axis in spec.axes if axis.name not in dims}
-    promises |= {("probe", f"of {axis.name}"): axis.probe for axis in spec.axes if axis.probe}
     return promises | {("case", case.name): case for case in spec.cases}
 
 
@@ -322,7 +321,6 @@ _DIRECTIONS: Mapping[str, Callable[[Any, Any], object]] = {
     },
     # `_find_lost_sizes` compares the limits of a free axis and of a derived one.
     "axis": lambda old, new: old.is_free or (new.rule and old.rule in (None, new.rule)),
-    "probe": lambda old, new: {*old} <= {*new},
     "shape": _is_output_as_strict,
     "skipped": lambda old, _: old,
     "strict": lambda _, new: new,

@@ -401,7 +401,6 @@ def load_layers(
         fallback_root,
         devices=settings.project.device_names,
         pinned=project_settings.list_pinned_devices(settings.project.devices),
-        environment=settings.project.environment,
     )
     models = []
     for entry in graph.entries:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -120,15 +119,14 @@ class FingerprintCache:
 class RecordValidator:
     """Compares records with the current manifest, files and packages."""
 
-    def __init__(self, manifest: Manifest, today: date) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         self.fingerprints = FingerprintCache(manifest)
         self.manifest = manifest
-        self._today = today
         self._states: dict[str, CurrentState] = {}
 
     def renew(self) -> RecordValidator:
         """Return a validator that reads all states again."""
-        return RecordValidator(self.manifest, self._today)
+        return RecordValidator(self.manifest)
 
     def find_staleness_reason(self, record: Record) -> str:
         """Return why a record is stale, or "" if it is up to date."""
@@ -177,7 +175,7 @@ class RecordValidator:
 
     def apply_expectations(self, record: Record) -> Record:
         """Return the record with the status `xfail` or `xpass` if an expectation applies."""
-        return apply_expectations(self.manifest.find_model(record.cell.model), record, self._today)
+        return apply_expectations(self.manifest.find_model(record.cell.model), record)
 
 
 def find_lost_proof(

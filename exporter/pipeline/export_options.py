@@ -22,7 +22,7 @@ from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.environments import require_own_checkout
 from exporter.planning import EVERYTHING, Selection
-from exporter.planning.plan import Plan, Shard, get_today, list_cells, make_plan, select_shard
+from exporter.planning.plan import Plan, Shard, list_cells, make_plan, select_shard
 from exporter.processes import ProcessStarter
 from exporter.records.record import CellId, Record
 
@@ -102,7 +102,7 @@ class ExportOptions:
         plan = make_plan(manifest, self.selection)
         if self.selection.last_failed:
             stored = StoredRecords(BuildFolder.from_project(manifest.project))
-            validator = RecordValidator(manifest, get_today())
+            validator = RecordValidator(manifest)
             records = [(each.cell, stored.get(each.cell)) for each in plan.to_run]
             red = {
                 cell

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -302,10 +301,6 @@ def read_shard_note(build: Path) -> ShardNote:
 
 #: Outcomes that match an expectation without a text in `match`.
 _PLAIN_FAILURES = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)
-#: The page names an expectation that expires within this time.
-_WARNING_TIME = timedelta(days=14)
-#: The beginning of `Record.expectation` if the expectation expired.
-EXPIRED_PREFIX = "the expectation expired on "
 #: The part of a fingerprint that begins with the version of torch.
 _TORCH = "tool.torch"
 _UNPROVED = (Status.SKIP, Status.UNAVAILABLE)
@@ -324,12 +319,7 @@ class CellFailure:
     """False for a crash, a timeout and a kill."""
 
 
-def get_today() -> date:
-    """Return the date in UTC, by which expectations expire: it is the same on all machines."""
-    return datetime.now(tz=UTC).date()
-
-
-def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
+def apply_expectations(spec: ModelSpec, record: Record) -> Record:
     """Return the record with the manifest's expectations applied."""
     expected = [item for item in spec.expect if applies_to(item, record)]
     if not expected or record.status in _UNPROVED:
@@ -340,29 +330,15 @@ def apply_expectations(spec: ModelSpec, record: Record, today: date) -> Record:
         )
         return record.model_copy(update={"status": Status.XPASS, "message": message})
     failures = list_failures(record)
-    current = [item for item in expected if not _is_expired(item, today)]
-    foreseen = [_find_match(current, failure) for failure in failures]
+    foreseen = [_find_match(expected, failure) for failure in failures]
     if None in foreseen:
-        unforeseen = [failure for failure in failures if not _find_match(current, failure)]
+        unforeseen = [failure for failure in failures if not _find_match(expected, failure)]
         note = "expected " + " or ".join(_describe(item) for item in expected)
         names = ", ".join(f"'{failure.check}'" for failure in unforeseen if failure.check)
         note += f"; no expectation with `check` matches {names}" if names else ""
-        if expired := _find_match(expected, unforeseen[0]):
-            note = f"{EXPIRED_PREFIX}{expired.until}: {_format_reason(expired)}"
         return record.model_copy(update={"expectation": note})
-    items = list(dict.fromkeys(item for item in foreseen if item))
-    reasons = "; ".join(dict.fromkeys(_format_reason(item) for item in items))
-    notes = (
-        f"expectation '{item.reason}' expires on {item.until}; the cell is red after it"
-        for item in items
-        if item.until and date.fromisoformat(item.until) - today <= _WARNING_TIME
-    )
-    update = {
-        "status": Status.XFAIL,
-        "foreseen": reasons,
-        "notes": (*record.notes, *notes),
-    }
-    return record.model_copy(update=update)
+    reasons = "; ".join(dict.fromkeys(item.reason for item in foreseen if item))
+    return record.model_copy(update={"status": Status.XFAIL, "foreseen": reasons})
 
 
 def applies_to(item: Expectation, record: Record) -> bool:
@@ -403,9 +379,9 @@ def list_failures(record: Record) -> tuple[CellFailure, ...]:
     return (first, *others)
 
 
-def is_foreseen(item: Expectation, record: Record, today: date) -> bool:
+def is_foreseen(item: Expectation, record: Record) -> bool:
     """Return True if the expectation matches a failure of a record of its cell."""
-    if record.status in (Status.PASS, Status.XPASS, *_UNPROVED) or _is_expired(item, today):
+    if record.status in (Status.PASS, Status.XPASS, *_UNPROVED):
         return False
     if not is_for_version(item, record):
         return False
@@ -425,17 +401,9 @@ def _find_match(items: Sequence[Expectation], failure: CellFailure) -> Expectati
     return next((item for item in items if matches_failure(item, failure)), None)
 
 
-def _is_expired(item: Expectation, today: date) -> bool:
-    return bool(item.until) and date.fromisoformat(item.until) < today
-
-
 def _describe(item: Expectation) -> str:
     stage = f" at {item.stage}" if item.stage else ""
     check = f" of {' and '.join(item.checks)}" if item.checks else ""
     text = f" with '{item.match}'" if item.match else ""
     version = f" with torch {item.torch}" if item.torch else ""
     return f"a failure{stage}{check}{text}{version} ({item.reason})"
-
-
-def _format_reason(item: Expectation) -> str:
-    return f"{item.reason} ({item.issue})" if item.issue else item.reason

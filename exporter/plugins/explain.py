@@ -29,7 +29,6 @@ CHOSEN = "chosen"
 #: The meaning of keys without a value.
 _UNSET_VALUES = {
     "capture": '"export" and then "strict" for dynamo, "trace" for TorchScript',
-    "export_state": '"inference", and then "plain" if the export fails',
     "tolerance": MEASURED,
 }
 

@@ -14,7 +14,6 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +53,6 @@ _PYCACHE = "__pycache__"
 class NoopInputs:
     """All inputs of an export. Paths are absolute or relative to the project."""
 
-    day: str
-    """The date of the export. Expectations expire by date."""
     files: Mapping[str, Iterable[str]]
     """Names by folder. A name may contain folders."""
     absent: Iterable[str]
@@ -113,19 +110,15 @@ def save_snapshot(
             write_text(build / _SNAPSHOT, json.dumps(snapshot, separators=(",", ":")) + "\n")
 
 
-def load_snapshot(root: Path, day: str = "") -> ExportSummary | None:
-    """Return the summary of the last export if no input changed; `day` is today by default."""
+def load_snapshot(root: Path) -> ExportSummary | None:
+    """Return the summary of the last export if no input changed."""
     root, build = root.absolute(), _find_build_folder(root)
     try:
         snapshot = json.loads(read_regular_file(build / _SNAPSHOT, PROJECT_LIMIT))
         if snapshot["format"] != _FORMAT or snapshot["tools"] != read_tool_parts():
             return None
         inputs = NoopInputs(**snapshot["inputs"])
-        is_same = (
-            inputs.day == (day or datetime.now(tz=UTC).date().isoformat())
-            and _read_state(root, inputs)[0] == snapshot["state"]
-            and _is_unchanged(root, inputs)
-        )
+        is_same = _read_state(root, inputs)[0] == snapshot["state"] and _is_unchanged(root, inputs)
         lines = tuple((text, color) for text, color in snapshot["summary"]["lines"])
         return ExportSummary(lines=lines, code=snapshot["summary"]["code"]) if is_same else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -206,9 +199,7 @@ def save_summary(result: ExportResult, summary: ExportSummary) -> None:
         save_snapshot(root, root / project.build, result.noop_inputs, summary, result.started)
 
 
-def collect_inputs(
-    loaded: LoadedProject, results: Results, reports: Iterable[Path], today: date
-) -> NoopInputs:
+def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Path]) -> NoopInputs:
     """Return the inputs that must not change for the next export to be a no-op.
 
     No cell ran, and none is missing. `reports` are the files and folders that the reports were read
@@ -257,7 +248,6 @@ def collect_inputs(
         by_folder.setdefault(folder, []).append(name)
     absent = [*(paths - existing), *build.private_paths, build.path / SHARD_NOTE]
     return NoopInputs(
-        day=today.isoformat(),
         files=by_folder,
         absent=sorted((*(_make_relative(path, root) for path in absent), *missing)),
         trees=[
@@ -273,12 +263,7 @@ def collect_inputs(
         },
         overlays=_list_overlays(project, records),
         variables={name: state for each in records for name, state in each.variables.items()},
-        patterns={
-            " ".join(patterns): read_variables(patterns)
-            for patterns in {
-                (*project.environment, *spec.depends.environment) for spec in loaded.manifest.models
-            }
-        },
+        patterns={" ".join(project.environment): read_variables(project.environment)},
     )
 
 

@@ -13,7 +13,7 @@ from exporter.cache.states import SEARCH_PATH, read_loaded_state
 from exporter.core.text import join_names
 from exporter.jobs import Announcement, Job, JobFolder, OpsetJob, write_json
 from exporter.manifest import ModelSpec
-from exporter.planning.plan import apply_expectations, get_today
+from exporter.planning.plan import apply_expectations
 from exporter.records.record import WITHHELD_NOTE, CellId, Record, Stage, Status
 from exporter.worker.dependencies.executed_code import EXECUTED
 from exporter.worker.dependencies.opened_files import OpenedFiles, VariableReads
@@ -161,7 +161,7 @@ class JobOutput:
         folder = (self.root / self.spec.manifest).parent
         passes = (folder / each.call.rpartition(":")[0] for each in self.spec.passes)
         data = (self.root / name for name in names)
-        files, folders = expand_globs(folder, self.spec.depends.files)
+        files, folders = expand_globs(folder, self.spec.depends)
         declared = (*data, *self.custom.kernels.libraries, *passes, *files)
         accesses = self.opened.list_accesses()
         accesses = replace(accesses, listed=(*accesses.listed, *folders))
@@ -210,7 +210,7 @@ class JobOutput:
                 "torch_operators": dict(sorted(self.operators.items())),
             }
         )
-        judged = apply_expectations(self.spec, complete, get_today())
+        judged = apply_expectations(self.spec, complete)
         is_foreseen = judged.status is Status.XFAIL and not self.spec.thorough
         complete = complete.model_copy(update={"undiagnosed": is_foreseen})
         write_json(self.folder.record(record.cell), complete)

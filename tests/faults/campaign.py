@@ -14,7 +14,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import date
 from pathlib import Path
 
 from exporter.core.errors import ExporterError
@@ -30,7 +29,6 @@ from tests.unit.pipeline.builders import BuildLog
 
 REPOSITORY = Path(__file__).parents[2]
 JOBS = 2
-TODAY = date(2026, 1, 1)
 
 
 def make_project(
@@ -68,7 +66,7 @@ def run(root: Path) -> BuildLog:
     command = [sys.executable, "-m", "exporter.worker.fork_server", str(worker)]
     fallback = Spawner(environment, [sys.executable, str(worker)])
     engine = LocalEngine(JOBS, ForkServerStarter(environment, command, fallback))
-    run_plan(manifest, make_plan(manifest), engine, log, TODAY)
+    run_plan(manifest, make_plan(manifest), engine, log)
     return log
 
 

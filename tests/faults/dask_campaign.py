@@ -56,7 +56,6 @@ def run(root: Path, address: str, *, fail_fast: bool = False) -> BuildLog:
         make_plan(manifest),
         engine,
         log,
-        campaign.TODAY,
         BuildOptions(fail_fast=fail_fast),
     )
     return log

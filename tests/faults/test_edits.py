@@ -14,7 +14,6 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,7 +39,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 SEQUENCES, STEPS = (50, 4) if IS_LONG else (1, 5)
-_TODAY = date(2026, 1, 1)
 _STORE = StoreLimits(size=1 << 30, age=1e9)
 
 MODELS = '''
@@ -217,7 +215,7 @@ class Project:
         log = BuildLog()
         options = BuildOptions(store=Store(self.root / ".store", _STORE) if store else None)
         plan = make_plan(manifest, Selection(patterns=(pattern,)))
-        run_plan(manifest, plan, LocalEngine(2, server), log, _TODAY, options)
+        run_plan(manifest, plan, LocalEngine(2, server), log, options)
         return log
 
     def read_contents(self, name: str = "build") -> dict[str, tuple[Any, dict[str, bytes]]]:

@@ -104,7 +104,7 @@ containers = [{ at = "args[0]", type = "list" }]""",
             api="export(model, (x, None))",
             torch="1.4+",
             model="calls.py:Masked",
-            lines="constants = [\n  { at = 'args[1]', none = true },\n"
+            lines="constants = [\n  { at = 'args[1]' },\n"
             "  { at = 'kwargs.kind', value = 'double' },\n]",
         ),
         Feature(

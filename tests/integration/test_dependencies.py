@@ -97,7 +97,7 @@ source = "net.py:Net"
 inputs = [{ name = "x", shape = [3] }]
 outputs = [{ name = "y", shape = [3] }]
 opsets = 18
-depends = { files = ["../hidden/**/*.bin"], environment = ["XDG_CACHE_HOME"] }
+depends = ["../hidden/**/*.bin"]
 
 [models.lacks]
 extends = "net"
@@ -106,7 +106,7 @@ expect = [{ reason = "the variable is not passed on" }]
 """
 
 
-SETTINGS = '[tool.exporter]\nstore = "off"\nenvironment = ["MY_*"]\n'
+SETTINGS = '[tool.exporter]\nstore = "off"\nenvironment = ["MY_*", "XDG_CACHE_HOME"]\n'
 ENVIRONMENT = {"MY_VALUE": "1", "USER": "me", "XDG_CACHE_HOME": "/nowhere"}
 
 

@@ -287,7 +287,7 @@ def test_an_edited_entry_is_a_finding_until_it_is_accepted_and_then_listed(branc
 @in_both_places
 def test_a_data_file_with_another_content_is_shown(branch: Path) -> None:
     path = branch / "manifests/net.toml"
-    path.write_text(path.read_text() + 'depends = { files = ["data/*.txt"] }\n')
+    path.write_text(path.read_text() + 'depends = ["data/*.txt"]\n')
     data = branch / "manifests/data/a.txt"
     data.parent.mkdir()
     data.write_text("one")

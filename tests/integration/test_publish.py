@@ -78,7 +78,6 @@ description = "A <b>layer</b> | of three"
 owner = "@us"
 license = "Apache-2.0"
 version = "1.2.3"
-homepage = "https://example.com/sound"
 tolerance = { atol = 1e-3, rtol = 1e-3 }
 inputs = [{ name = "x", shape = ["batch", 4] }]
 outputs = [{ name = "y", shape = ["batch", 3] }]
@@ -406,7 +405,6 @@ def test_the_file_is_described_and_its_proof_remains(project: Path, dist: Path) 
     assert {key: text for key, text in properties.items() if key not in old} == {
         "model_author": "@us",
         "model_license": "Apache-2.0",
-        "homepage": "https://example.com/sound",
     }
     for field in ("doc_string", "model_version", "metadata_props"):
         model.ClearField(field)

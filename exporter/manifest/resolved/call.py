@@ -23,7 +23,6 @@ class SizeRule(FrozenModel):
     stride: int = 1
     kernel: int = 1
     padding: int = 0
-    dilation: int = 1
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -69,7 +68,7 @@ class SizeRule(FrozenModel):
     @property
     def _margin(self) -> int:
         """The padding minus the part of a window that moves no step."""
-        return 2 * self.padding - self.dilation * (self.kernel - 1) - 1
+        return 2 * self.padding - self.kernel
 
 
 def complete_sizes(sizes: Mapping[str, int], rules: Mapping[str, SizeRule]) -> dict[str, int]:
@@ -118,8 +117,6 @@ class Axis(FrozenModel):
     min: int = 1
     max: int | None = None
     multiple_of: int = 1
-    probe: Items[int] = ()
-    """Additional sizes that the user wants probed."""
     rule: SizeRule | None = None
     """The computation of the size from other axes; None if the axis is not derived."""
 

@@ -7,7 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 
 from exporter.core.errors import suggest_nearest
 from exporter.core.frozen_model import Items
@@ -33,8 +40,6 @@ Measure = Literal["latency", "load", "memory"]
 CaptureName = Literal["export", "strict", "draft", "trace", "script"]
 Mode = Literal["eval", "train", "keep"]
 Precision = Literal["float32", "float16", "bfloat16", "float64"]
-#: The state of PyTorch during an export.
-ExportState = Literal["inference", "plain"]
 #: The meaning of an upper limit of the file.
 LIMIT = Key(is_as_strict=is_at_most, shown="at most {}".format)
 
@@ -165,32 +170,24 @@ class Rollout(Table):
         return self.steps >= old.steps and self.model_copy(update={"steps": old.steps}) == old
 
 
-class Depends(Table):
-    """Dependencies that no tracing can see, such as files that a server reads."""
-
-    files: Items[fields.Line] = ()
-    """Globs: `["data/**", "../config/*.json"]`. If a matching file
-    changes, appears or is removed, the cells are stale."""
-    environment: Items[fields.Variable] = ()
-    """Environment variables that native code reads, of those that workers receive. If a value
-    changes, the cells are stale. Variables that Python code of the project reads are tracked
-    without this key."""
+def _reject_table(value: object) -> object:
+    if isinstance(value, dict):
+        fix = 'write the globs: `depends = ["data/**"]`, and variables into `environment`'
+        raise ValueError(f"expected a list, got a table; {fix} of [tool.exporter]")
+    return value
 
 
 class Keys(Table):
     """The keys of an entry whose form in a manifest is their value."""
 
     description: Annotated[fields.Line, DESCRIPTION] = Field(default="")
-    """One line for reports."""
+    """One line for reports and for the card of a published file."""
     owner: Annotated[fields.Line, DESCRIPTION] = Field(default="")
     """The person or team to contact if the model breaks."""
     license: Annotated[fields.Line, DESCRIPTION] = Field(default="")
     """The license of a published file: its SPDX identifier, such as `"Apache-2.0"`."""
     version: Annotated[fields.ModelVersion, DESCRIPTION] = Field(default="")
     """The version of a published file: `"3"`, or `"1.2.0"` for semantic versions."""
-    homepage: Annotated[fields.Url, DESCRIPTION] = Field(default="")
-    """A page about preprocessing, labels and intended use, which the card of a published file
-    links."""
     tags: Annotated[Items[fields.Line], DESCRIPTION] = ()
     """Labels for `--tag`."""
     source: Annotated[fields.Line, DEFINITION] = Field(default="")
@@ -218,10 +215,6 @@ class Keys(Table):
     """The device on which PyTorch runs and exports the model, and computes its own outputs.
     `devices` sets the devices that check the file. If a machine lacks it, the cells are
     `unavailable`."""
-    export_state: Annotated[ExportState | None, DEFINITION] = None
-    """The state of PyTorch for the export and its outputs. `"inference"`: no gradients, and no
-    fused path of `nn.MultiheadAttention` and `nn.TransformerEncoder`. `"plain"`: as a plain call of
-    `torch.onnx.export`. Without it: `"inference"`, then `"plain"` if the export fails."""
     exporter: Annotated[
         Literal["auto", "dynamo", "torchscript", "transformers"], Key(gate="nothing")
     ] = "auto"
@@ -268,8 +261,9 @@ class Keys(Table):
     """`["onnxruntime>=1.17"]`: the file loads in this release of ONNX Runtime and in later ones, or
     is red with the setting that keeps the promise. If an environment pins the release
     (`onnxruntime==1.17.3`), its devices run the file, too."""
-    depends: Annotated[Depends, DEFINITION] = Field(default_factory=Depends)
-    """Files and environment variables that the model depends on, if the export cannot see it."""
+    depends: Annotated[Items[fields.Line], BeforeValidator(_reject_table), DEFINITION] = ()
+    """Globs of files that no tracing can see, such as those that a server reads: `["data/**",
+    "../config/*.json"]`. If a matching file changes, appears or is removed, the cells are stale."""
     custom_ops: Annotated[Items[CustomOp], Key(gate="definition", needs_model=True)] = ()
     """Operators that the exporter does not support, and the kernels that run them."""
     thorough: Annotated[bool, Key(affects="nothing", is_as_strict=lambda _, new: new)] = False

@@ -62,9 +62,6 @@ class Expectation(Condition):
     """The checks that fail; empty for a stage that fails without a check."""
     match: str = ""
     reason: str
-    issue: str = ""
-    until: str = ""
-    """The last day (ISO 8601) on which the failure is accepted; empty if it has no end."""
     torch: str = ""
     """The versions of torch with which it fails; empty: all."""
 
@@ -77,8 +74,6 @@ class Expectation(Condition):
             and self.match.casefold() in other.match.casefold()
             # Two ranges of versions are not compared.
             and self.torch in ("", other.torch)
-            # An expectation without `until` never expires.
-            and (not self.until or (bool(other.until) and other.until <= self.until))
         )
 
 
@@ -89,6 +84,8 @@ class Skip(Condition):
 
 
 ExporterName = Literal["dynamo", "torchscript"]
+#: The state of PyTorch during an export.
+ExportState = Literal["inference", "plain"]
 #: The place of the opset in the path of an artifact.
 OPSET_PLACEHOLDER = "{opset}"
 #: An output is one tensor or a list of tensors.
@@ -316,6 +313,8 @@ class ModelSpec(Keys):
     # A cell has one opset and one device. Other opsets and devices do not change it.
     devices: Annotated[Items[DeviceName], Key(affects="nothing", gate="cell", shown=", ".join)]
     passes: Annotated[Items[FilePass], DEFINITION] = ()
+    export_state: Annotated[ExportState | None, Key(shown=False)] = None
+    """The state of PyTorch in which an export worked; None: `inference`, and then `plain`."""
     parent: Annotated[str, DESCRIPTION] = ""
     """The entry that a variant with passes extends; empty for other entries."""
     inputs: Annotated[Items[Input], IN_TABLE]

@@ -22,8 +22,6 @@ class FindingKind(StrEnum):
 
     NEWLY_RED = "newly red"
     """The cell was not red and is red now."""
-    EXPIRED = "expectation expired"
-    """The failure was expected, and the expectation has expired."""
     MISSING = "missing"
     """The cell is promised and has no result."""
     REMOVED = "promise removed"

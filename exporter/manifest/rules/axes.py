@@ -19,7 +19,7 @@ from exporter.manifest.syntax.fields import MAX_SIZE
 from exporter.manifest.syntax.values import KeyPath, format_key, join_words, quote
 
 _KINDS = ("sum", "difference", "product", "of")
-_WINDOW_KEYS = ("stride", "kernel", "padding", "dilation")
+_WINDOW_KEYS = ("stride", "kernel", "padding")
 #: Combinations of examples that are tried.
 _COMBINATIONS = 20_000
 
@@ -284,11 +284,6 @@ def resolve_axes(model: EffectiveSettings, shapes: Sequence[NamedShape]) -> tupl
             for axis in axes
         ]
         _check_written_sizes(model, shapes, axes)
-        examples = {axis.name: axis.example for axis in axes if axis.example is not None}
-        for axis in axes:
-            for index, size in enumerate(axis.probe):
-                if problem := find_size_problem(axes, {**examples, axis.name: size}):
-                    model.add_problem(("axes", axis.name, "probe", index), problem)
     used = {axis.example for axis in axes if axis.name in sized and axis.example is not None}
     used |= {axis.example for axis in axes if axis.rule and axis.example is not None}
     complete = []
@@ -353,14 +348,11 @@ def _resolve_axis(
     elif not _list_sizes(axis, axis.min):
         message = f"{axis.multiple_of} has no multiple from {axis.min} to {axis.max}; change `max`"
         model.add_problem((*path, "multiple_of"), message)
-    for index, size in enumerate(axis.probe):
-        _check_size(model, axis, (*path, "probe", index), size)
-    for key in ("example", "probe"):
-        if key in table.model_fields_set and not is_free:
-            message = "only outputs have this axis, so the inputs determine its size; remove it"
-            if rule:
-                message = f"the size of this axis is {rule.formula}; remove it"
-            model.add_problem((*path, key), message)
+    if "example" in table.model_fields_set and not is_free:
+        message = "only outputs have this axis, so the inputs determine its size; remove it"
+        if rule:
+            message = f"the size of this axis is {rule.formula}; remove it"
+        model.add_problem((*path, "example"), message)
     examples = [((*path, "example"), table.example)] if table.example is not None else []
     examples += [
         ((*shape.path, "shape", index), size)

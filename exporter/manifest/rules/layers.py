@@ -73,8 +73,6 @@ class EntryContext:
     """Every device of the project, by name."""
     pinned: Mapping[str, Release] = field(default_factory=dict)
     """The devices whose environment pins a release of ONNX Runtime."""
-    environment: tuple[str, ...] = ()
-    """Environment variables that the project lists for workers."""
     files: set[Path] = field(default_factory=set)
     """Every existing file that an entry names."""
     _modules: dict[Path, _ModuleNames | Problem] = field(default_factory=dict)
@@ -294,19 +292,8 @@ def merge_layers(
     origins: dict[KeyPath, Layer] = {}
     broken: dict[str, tuple[Problem, ...]] = {}
     for layer in layers:
-        for index, text in enumerate(getattr(layer.table, "unset", ())):
-            path = tuple(text.split("."))
-            if path in origins or (len(path) == 1 and text in broken):
-                _remove_value(values, path)
-                broken.pop(text, None)
-                origins = {key: each for key, each in origins.items() if key[: len(path)] != path}
-                continue
-            hint = suggest_nearest(text, [".".join(map(str, key)) for key in origins])
-            message = f"no parent and no [defaults] set {quote(text)}{hint or '; remove it'}"
-            problem = layer.file.build_problem((*layer.path, "unset", index), message)
-            report.add(problem, model="" if layer is layers[-1] else id)
         for key, value in layer.table.list_explicit().items():
-            if key in ("extends", "unset"):
+            if key == "extends":
                 continue
             origins[key,] = layer
             if key in Settings.merged:
@@ -341,20 +328,6 @@ def merge_layers(
         report=report,
         context=context,
     )
-
-
-def _remove_value(values: dict[str, Any], path: Sequence[str]) -> None:
-    """Remove a key, an item of a merged table or a key of an axis."""
-    key, *steps = path
-    if not steps:
-        values.pop(key, None)
-    elif len(steps) == 1:
-        values[key] = {name: item for name, item in values[key].items() if name != steps[0]}
-    else:
-        items = values[key][steps[0]].list_explicit()
-        del items[steps[1]]
-        axis = AxisTable.model_construct(set(items), **items)
-        values[key] = {**values[key], steps[0]: axis}
 
 
 def _read_module(file: Path, name: str) -> _ModuleNames | Problem:

@@ -41,7 +41,7 @@ _NUMBER_DTYPES = ("int64", "float32", "float64", "bool")
 _FIRST_OPTIONAL_OPSET = 15
 _OPTIONAL_FIX = (
     "write another entry that `extends` this one, without the input and with "
-    "constants = [{ at = …, none = true }]"
+    "constants = [{ at = … }]"
 )
 
 

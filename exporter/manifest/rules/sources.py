@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 from exporter.core.frozen_model import Plain
-from exporter.manifest.resolved.keys import CustomOp, Depends, Metric
+from exporter.manifest.resolved.keys import CustomOp, Metric
 from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
     ExporterName,
@@ -40,7 +40,6 @@ from exporter.manifest.syntax.values import (
     join_words,
     quote,
 )
-from exporter.processes.environment import is_fixed, is_passed
 
 #: The names of the exporters in messages.
 EXPORTER_TITLES: dict[str, str] = {"dynamo": "dynamo", "torchscript": "TorchScript"}
@@ -409,13 +408,12 @@ def _list_export_keys(model: EffectiveSettings) -> Iterator[KeyPath]:
                 yield ("overrides", index, "options", key)
 
 
-def resolve_depends(model: EffectiveSettings) -> Depends:
-    """Return the dependencies; report globs without files and variables that workers lack."""
-    table, variables = model.settings.depends, model.context.environment
-    path = ("depends", "files")
+def resolve_depends(model: EffectiveSettings) -> tuple[str, ...]:
+    """Return the globs relative to the entry; report those without files."""
+    path = ("depends",)
     folder = model.find_layer(path).folder
     files = []
-    for index, text in enumerate(table.files):
+    for index, text in enumerate(model.settings.depends):
         # Python's `**` at the end matches only folders.
         pattern = f"{text}/*" if text.endswith("**") else text
         name = posixpath.normpath(posixpath.join(folder, pattern))
@@ -428,14 +426,7 @@ def resolve_depends(model: EffectiveSettings) -> Depends:
         elif not any(file.is_file() for root in model.context.roots for file in root.glob(name)):
             model.add_problem((*path, index), f"no file matches {quote(name)}; correct the glob")
         files.append(posixpath.relpath(name, model.entry.folder or "."))
-    for index, name in enumerate(table.environment):
-        key = ("depends", "environment", index)
-        if is_fixed(name, variables):
-            model.add_problem(key, f"{name} has the same value in all workers; remove it")
-        elif name not in variables and not is_passed(name, variables):
-            message = f"workers do not receive {name}; add it to `environment` in [tool.exporter]"
-            model.add_problem(key, message)
-    return table.model_copy(update={"files": tuple(files)})
+    return tuple(files)
 
 
 _ExportKey = Literal["symbolic", "onnxscript", "translation"]

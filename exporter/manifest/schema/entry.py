@@ -49,6 +49,12 @@ class ExpectTable(ConditionTable):
     Its cause is not searched; `exporter export --thorough CELL` does.
     """
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        **ConditionTable.misplaced_keys,
+        "issue": "write it into `reason`",
+        "until": "remove it: an expectation ends when its cell passes; `torch` limits its versions",
+    }
+
     stage: Literal["source", "capture", "convert", "structure", "load", "parity"] | None = None
     """The stage that fails; without it: any stage."""
     check: fields.CheckNames | None = None
@@ -57,11 +63,7 @@ class ExpectTable(ConditionTable):
     match: fields.Line = Field(default="")
     """A part of the message of each of these checks, or of the stage, in any case."""
     reason: fields.Line
-    """The reason why the failure is accepted."""
-    issue: fields.Line = Field(default="")
-    """The issue that tracks it."""
-    until: fields.Day = Field(default="")
-    """The last day on which it is accepted; without it there is no end."""
+    """The reason why the failure is accepted, such as a link to the issue that tracks it."""
     torch: fields.VersionRange = Field(default="")
     """The versions of torch with which it fails: `"<2.14"`, `">=2.12, <2.14"`. With other versions,
     such as in `exporter rehearse`, the cell must pass. `==2.13` includes 2.13.1, and a nightly
@@ -204,7 +206,7 @@ class OverrideTable(ConditionTable):
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("custom_ops", "expect", "skip"), "its items have their own `opset`"),
         "devices": "use `device` to select devices, or `skip` to leave out cells",
-        **dict.fromkeys(("extends", "unset"), "write it in each entry"),
+        "extends": "write it in each entry",
         "opsets": "use `opset` to select opsets, or `skip` to leave out cells",
         "outputs": "use `tolerance` of the output, which has tables for dtypes and devices",
     }
@@ -237,7 +239,7 @@ class Settings(Keys):
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **_MISPLACED,
-        **dict.fromkeys(("extends", "unset"), "write it in each entry"),
+        "extends": "write it in each entry",
     }
     #: Tables that are merged key by key with those of the layers below; other keys are replaced.
     merged: ClassVar[tuple[str, ...]] = ("init", "options", "axes")
@@ -306,9 +308,6 @@ class ModelEntry(Settings):
 
     extends: fields.Line = Field(default="")
     """The ID of a parent entry."""
-    unset: Items[fields.Line] = ()
-    """Keys of the parent and of `[defaults]` that the entry does not inherit: `"tolerance"`, or an
-    item of a merged table such as `"init.width"` or `"axes.batch.max"`."""
 
 
 class Document(Table):

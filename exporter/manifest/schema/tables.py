@@ -177,8 +177,6 @@ class AxisTable(Table):
     """The largest promised size; without it there is no limit."""
     multiple_of: fields.AxisSize = 1
     """Every promised size is a multiple of this number."""
-    probe: Items[fields.AxisSize] = ()
-    """Sizes to probe in addition to the chosen ones."""
     sum: Items[fields.DimField] | None = None
     """`["past", "seq"]`: the sum of axes and sizes, such as a mask over old and new tokens."""
     difference: Items[fields.DimField] | None = None
@@ -191,30 +189,26 @@ class AxisTable(Table):
     stride: fields.AxisSize = 1
     """With `of`: the divisor, and the stride of the window."""
     kernel: fields.AxisSize | None = None
-    """With `of`: the size of the window. Without it: the stride."""
+    """With `of`: the size of the window, `dilation * (kernel - 1) + 1` if its elements have a
+    distance. Without it: the stride."""
     padding: fields.Size = 0
     """With `of`: the padding on each side."""
-    dilation: fields.AxisSize = 1
-    """With `of`: the distance between the elements of the window."""
 
 
 class ConstantTable(Table):
     """A fixed argument of the call that is not an input of the graph."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "none": "remove it: without `value`, the argument is None"
+    }
+
     at: fields.CallPath
     """The path in the call, as for inputs."""
     value: fields.PlainField = None
-    """Text, a number, true, false, or lists and tables of these."""
-    none: bool = False
-    """`none = true` instead of `value`: Python's `None`, which TOML lacks."""
+    """Text, a number, true, false, or lists and tables of these. Without it: Python's `None`, which
+    TOML lacks."""
     repeat: fields.Repeat = Field(default_factory=dict)
     """As for inputs: `{layer}` in `at`."""
-
-    @model_validator(mode="after")
-    def _check_one_value(self) -> ConstantTable:
-        if ("value" in self.model_fields_set) is self.none:
-            raise ValueError("needs `value`, or `none = true` for None")
-        return self
 
 
 class ContainerTable(Container, Table):

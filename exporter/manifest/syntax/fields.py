@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -87,6 +86,9 @@ MODEL_KEYS: Mapping[str, str] = {
     "rtol": _TOLERANCE,
     "checkpoint": "use `weights`",
     "device": 'use `devices = ["cpu"]`, and `export_device` for PyTorch',
+    "export_state": "remove it: an export without gradients is tried first, then a plain one",
+    "homepage": "write it into `description`",
+    "unset": "write another value, or keep the key out of the parent and of [defaults]",
     "dtype": _PRECISION,
     "fp16": _PRECISION,
     "half": _PRECISION,
@@ -116,6 +118,8 @@ OUTPUT_KEYS: Mapping[str, str] = {
 #: The same for an item of `axes`.
 AXIS_KEYS: Mapping[str, str] = {
     **dict.fromkeys(("auto", "dim", "dynamic", "static"), "use a name or a size in `shape`"),
+    "dilation": "use `kernel`, with its size as `dilation * (kernel - 1) + 1`",
+    "probe": 'use a case of this size: `cases = [{ name = "five", axes = { batch = 5 } }]`',
     "size": "use `example`",
 }
 
@@ -337,20 +341,6 @@ def _check_runtime(value: str) -> str:
     raise ValueError(f"{unexpected_value(expected, value)}{hint}")
 
 
-def _parse_day(value: object) -> str:
-    match value:
-        case dt.datetime():
-            pass
-        case dt.date():
-            return value.isoformat()
-        case str() if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
-            try:
-                return dt.date.fromisoformat(value).isoformat()
-            except ValueError:
-                pass
-    raise unexpected_value('a date such as "2027-06-30"', value)
-
-
 def _parse_index(value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"0|[1-9]\d{0,3}", value, re.ASCII):
         return int(value)
@@ -461,7 +451,6 @@ Sha256 = Annotated[
 ModelVersion = Annotated[
     str, require_match(r"\d{1,9}|\d{1,4}\.\d{1,4}\.\d{1,9}", 'a version such as "3" or "1.2.0"')
 ]
-Url = Annotated[str, require_match(r"https?://[^\s<>|`]+", 'a URL such as "https://example.com"')]
 ExportDevice = Annotated[
     str,
     require_match(
@@ -469,9 +458,6 @@ ExportDevice = Annotated[
         'a device of PyTorch such as "cpu", "cuda" or "cuda:1"',
     ),
     WithJsonSchema({"type": "string", "examples": ["cpu", "cuda", "cuda:1"]}),
-]
-Day = Annotated[
-    str, PlainValidator(_parse_day), WithJsonSchema({"type": "string", "examples": ["2027-06-30"]})
 ]
 Opsets = Annotated[tuple[int, ...], PlainValidator(parse_opsets), WithJsonSchema(_OPSETS_SCHEMA)]
 OpsetCondition = Annotated[

@@ -249,7 +249,7 @@ def _list_changed_entries(
     spec, route, changes = context.spec, context.route, dict[str, dict[str, Any]]()
     match = re.search(r"the graph ignores input (('[^']+'(, | and )?)+)", text)
     if ignored := [item for item in spec.inputs if match and f"'{item.name}'" in match[1]]:
-        tables = ", ".join(f"{{ at = '{item.at}', none = true }}" for item in ignored)
+        tables = ", ".join(f"{{ at = '{item.at}' }}" for item in ignored)
         nones = tuple(Constant(at=item.at, value=None) for item in ignored)
         changes[f"in place of the input, `constants = [{tables}]`"] = {
             "inputs": tuple(item for item in spec.inputs if item not in ignored),

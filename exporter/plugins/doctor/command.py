@@ -13,7 +13,6 @@ from exporter.cli.output.terminal import print_document, print_line
 from exporter.core.errors import ExitCode
 from exporter.core.text import join_lines, pluralize
 from exporter.pipeline.export_options import get_default_jobs
-from exporter.planning.plan import get_today
 from exporter.plugins.doctor.doctor import (
     Diagnosis,
     Examination,
@@ -75,7 +74,7 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
         return
     yield from examine_environments(manifest.project)
     yield from examine_devices(manifest, environment)
-    yield from examine_build(manifest, get_today())
+    yield from examine_build(manifest)
     store = open_store(manifest.project, os.environ)
     yield examine_store(store)
     yield from examine_remote(store)

@@ -7,7 +7,6 @@ import platform
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -311,7 +310,7 @@ def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Itera
             yield Diagnosis.note(f"device {name}", unavailable)
 
 
-def examine_build(manifest: Manifest, today: date) -> Iterator[Diagnosis]:
+def examine_build(manifest: Manifest) -> Iterator[Diagnosis]:
     """Compare each result with the project and each artifact with its record."""
     build = BuildFolder.from_project(manifest.project)
     if build.path.is_symlink():
@@ -325,7 +324,7 @@ def examine_build(manifest: Manifest, today: date) -> Iterator[Diagnosis]:
             message = f"{paths[0]}{more}: cannot be read or changed{describe_owner(paths[0])}"
             yield Diagnosis.problem("build", message)
         if manifest.models:
-            yield from _examine_records(manifest, build, today)
+            yield from _examine_records(manifest, build)
         if build.results.exists():
             yield _compare_tools(build.results)
 
@@ -359,8 +358,8 @@ def examine_remote(store: Store | None) -> Iterator[Diagnosis]:
             yield Diagnosis.ok("remote", f"{remote.label}: can be read; {trust}{mode}")
 
 
-def _examine_records(manifest: Manifest, build: BuildFolder, today: date) -> Iterator[Diagnosis]:
-    stored, validator = StoredRecords(build), RecordValidator(manifest, today)
+def _examine_records(manifest: Manifest, build: BuildFolder) -> Iterator[Diagnosis]:
+    stored, validator = StoredRecords(build), RecordValidator(manifest)
     verifier = ArtifactVerifier(build.path)
     damaged: dict[CellId, str] = {}
     stale: dict[CellId, str] = {}

@@ -120,7 +120,7 @@ def _describe_file(target: PublishTarget, spec: ModelSpec, model: ModelProto) ->
         major, *rest = map(int, spec.version.split("."))
         # ONNX has 16, 16 and 32 bits for the parts of `1.2.0`.
         described.model_version = major << 48 | rest[0] << 32 | rest[1] if rest else major
-    values = {"model_author": spec.owner, "model_license": spec.license, "homepage": spec.homepage}
+    values = {"model_author": spec.owner, "model_license": spec.license}
     known = {item.key for item in model.metadata_props}
     for key, value in {**values, "exporter.commit": target.commit}.items():
         if value and key not in known:

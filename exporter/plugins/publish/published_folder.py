@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from pydantic import Field
+from pydantic_core import from_json, to_json
 
 from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError
@@ -353,6 +354,26 @@ def write_descriptions(
     write_text(folder / SUMS, "".join(lines))
 
 
+#: Keys of earlier versions, by the list of tables that has them; "" is the entry.
+_FORMER_KEYS = {"": ("depends", "homepage"), "axes": ("probe",), "expect": ("issue", "until")}
+
+
+def read_contract(folder: Path) -> ModelSpec:
+    """Return the contract of a published folder.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no contract of this version or of an earlier one.
+    """
+    table = from_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
+    with suppress(AttributeError, TypeError):  # of another form, which the class reports
+        for name, keys in _FORMER_KEYS.items():
+            for each in table.get(name, ()) if name else (table,):
+                for key in keys:
+                    each.pop(key, None)
+    return ModelSpec.model_validate_json(to_json(table, inf_nan_mode="constants"))
+
+
 def write_catalog(destination: Path, templates: Path) -> str:
     """Write `README.md` and `index.json`, which list all published folders of a destination.
 
@@ -368,8 +389,7 @@ def write_catalog(destination: Path, templates: Path) -> str:
     for marker in destination.glob(f"*/*/{MARKER}"):
         with suppress(OSError, ValueError):  # `exporter verify` reports it
             publication = Publication.model_validate_json(read_regular_file(marker, CELL_LIMIT))
-            contract = read_regular_file(marker.with_name(CONTRACT), CELL_LIMIT)
-            files.append((publication, ModelSpec.model_validate_json(contract)))
+            files.append((publication, read_contract(marker.parent)))
     files.sort(key=lambda pair: (pair[0].model, pair[0].opset))
     write_text(index, render("catalog.json", templates, files=files))
     write_text(card, render("catalog.md", templates, files=files))

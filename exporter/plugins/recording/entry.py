@@ -244,7 +244,7 @@ def _add_call(table: Table, observation: Observation, probe: ProbeResult | None)
         elif len(observation.outputs) < len(outputs):
             _add_comment(table, "guessed: names of outputs that no script names")
     constants = [
-        {"at": each.at, **({"none": True} if each.value is None else {"value": each.value})}
+        {"at": each.at, **({} if each.value is None else {"value": each.value})}
         for each in observation.constants
     ]
     containers = [each.model_dump() for each in observation.containers]

@@ -28,6 +28,7 @@ from exporter.plugins.publish.published_folder import (
     MARKER,
     MODEL,
     Publication,
+    read_contract,
 )
 from exporter.processes.child_call import MEMORY, ChildFailure, call_in_child
 from exporter.records.record import CheckResult, Status
@@ -183,7 +184,7 @@ def verify_folders(
             publication = Publication.model_validate_json(
                 read_regular_file(folder / MARKER, CELL_LIMIT)
             )
-            spec = ModelSpec.model_validate_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
+            spec = read_contract(folder)
         except (OSError, ValueError) as error:
             problem = str(error).partition("\n")[0] or type(error).__name__
             message = f"{MARKER} or {CONTRACT} cannot be read: {problem}"

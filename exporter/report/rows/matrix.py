@@ -57,7 +57,6 @@ def describe_contract(spec: ModelSpec) -> dict[str, tuple[Row, ...]]:
                 "name": axis.name,
                 "example": "" if axis.example is None else str(axis.example),
                 "sizes": format_axis_sizes(axis),
-                "probe": ", ".join(str(size) for size in axis.probe),
             }
             for axis in spec.axes
         ),

@@ -248,7 +248,7 @@ def create_multiples_set(spec: ModelSpec, numbers: Sequence[float]) -> InputSet:
 def choose_probes(
     axis: Axis, *, is_large: bool = False, allows: Allows | None = None
 ) -> tuple[int, ...]:
-    """Return the sizes that prove one axis: a distant one, the smallest, and `probe`.
+    """Return the sizes that prove one axis: a distant one and the smallest.
 
     Exporters specialize for the size 1, and users run models with it most often.
 
@@ -260,8 +260,8 @@ def choose_probes(
     multiples = (n * axis.multiple_of for n in count(first))
     smallest = next(_filter_allowed(multiples, axis, allows), None)
     distant = find_distant_size(axis, avoid=(example,), is_large=is_large, allows=allows)
-    sizes = [distant, smallest, *filter(allows, axis.probe)]
-    return tuple(dict.fromkeys(size for size in sizes if size is not None and size != example))
+    sizes = dict.fromkeys((distant, smallest))
+    return tuple(size for size in sizes if size is not None and size != example)
 
 
 def complete_smallest(spec: ModelSpec, sizes: Sizes) -> dict[str, int]:

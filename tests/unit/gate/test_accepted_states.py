@@ -108,7 +108,7 @@ def test_the_words_of_a_finding_are_the_keys_of_the_entry() -> None:
 def test_texts_limits_measurements_and_routes_of_an_entry_are_no_promises() -> None:
     foreseen = (FORESEEN,)
     plain = make(expect=foreseen)
-    texts = (Expectation(**{**FORESEEN.model_dump(), "reason": "other", "issue": "12"}),)
+    texts = (Expectation(**{**FORESEEN.model_dump(), "reason": "other"}),)
     other = make(expect=texts, description="x", owner="y", tags=("z",), timeout=1.0, memory=9)
     assert compare(accept(plain), other) == []
     assert compare(accept(plain), make(expect=foreseen, exporter="dynamo", capture="strict")) == []

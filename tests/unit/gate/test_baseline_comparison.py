@@ -542,16 +542,6 @@ def test_figures_within_the_limits_keep_their_accepted_value() -> None:
         assert updated == make_baseline(run)
 
 
-def test_an_expired_expectation_is_a_finding() -> None:
-    over = "the expectation expired on 2026-01-01: needs opset 14"
-    record = make_record(CELL, "fail", expectation=over, message="off by 3")
-    before = make_baseline(make_run(make_record(CELL, "xfail")))
-    (finding,) = compare_results(before, make_run(record), [CELL])
-    assert (finding.kind, finding.message) == (FindingKind.EXPIRED, f"{over}: off by 3")
-    other = record.model_copy(update={"expectation": "expected a failure at convert"})
-    assert compare_results(before, make_run(other), [CELL])[0].kind is FindingKind.NEWLY_RED
-
-
 def test_a_flaky_cell_is_a_finding_until_it_is_accepted() -> None:
     record = make_record(CELL, flaky="was fail at parity with the very same inputs")
     before = make_baseline(make_run(make_record(CELL)))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +44,13 @@ from tests.unit.pipeline.builders import (
     write_reference,
 )
 
-TODAY = date(2026, 1, 1)
-
 
 def export(
     of: Manifest, engine: FakeEngine, *patterns: str, **options: Any
 ) -> tuple[dict[str, str], BuildLog]:
     """Run the build. Return the statuses in `results.json` and the events."""
     log = BuildLog()
-    run_plan(
-        of, make_plan(of, Selection(patterns=patterns)), engine, log, TODAY, BuildOptions(**options)
-    )
+    run_plan(of, make_plan(of, Selection(patterns=patterns)), engine, log, BuildOptions(**options))
     build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
     return {str(r.cell): r.status.value for r in read_run(build.results).records}, log
@@ -199,7 +194,7 @@ def test_ctrl_c_keeps_finished_results_and_no_unproved_file(tmp_path: Path) -> N
     log = BuildLog()
     project = manifest(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_plan(project, make_plan(project), FakeEngine(interrupted), log, TODAY)
+        run_plan(project, make_plan(project), FakeEngine(interrupted), log)
     assert log.statuses() == {"tiny/17/cpu": "pass"}
     assert [str(r.cell) for r in read_results(project).records] == ["tiny/17/cpu"]
     assert (tmp_path / "build/tiny/17.onnx").exists()
@@ -412,7 +407,7 @@ def test_expectations_are_applied_when_results_are_collected(tmp_path: Path) -> 
     run = collect_results(
         plan,
         StoredRecords(BuildFolder.from_project(project.project)),
-        RecordValidator(manifest(tmp_path), TODAY),
+        RecordValidator(manifest(tmp_path)),
     ).run
     assert key_by_text(run.by_cell())["tiny/18/cpu"].status is Status.ERROR
 
@@ -586,10 +581,10 @@ def test_each_record_is_read_once(
     project: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = count_reads(monkeypatch)
-    run_plan(project, make_plan(project), FakeEngine(never), BuildLog(), TODAY)
+    run_plan(project, make_plan(project), FakeEngine(never), BuildLog())
     assert reads == {f"tiny/{opset}/cpu": 1 for opset in (17, 18, 19)}
     (tmp_path / "build/tiny/18.onnx").unlink()
     reads.clear()
-    run_plan(project, make_plan(project), FakeEngine(finish), BuildLog(), TODAY)
+    run_plan(project, make_plan(project), FakeEngine(finish), BuildLog())
     # The old record, the new one as the engine reports it, and the new one when the job has ended.
     assert reads == {"tiny/17/cpu": 1, "tiny/18/cpu": 3, "tiny/19/cpu": 1}

@@ -39,7 +39,6 @@ from tests.unit.pipeline.builders import (
     write,
     write_reference,
 )
-from tests.unit.pipeline.test_build import TODAY
 from tests.unit.pipeline.test_corrupted_build import assert_complete, export, worker
 
 
@@ -389,9 +388,9 @@ def test_the_doctor_finds_inaccessible_files(root: Path) -> None:
         shutil.rmtree(root / "build")
     with ordinary_user():
         export(of)
-        assert not [d for d in examine_build(of, TODAY) if "cannot be read" in d.message]
+        assert not [d for d in examine_build(of) if "cannot be read" in d.message]
         (root / "build/tiny/reference.json").chmod(0)
-        texts = [d.message for d in examine_build(of, TODAY)]
+        texts = [d.message for d in examine_build(of)]
     assert f"{root}/build/tiny/reference.json: cannot be read or changed" in texts
 
 
@@ -430,7 +429,7 @@ def test_nested_folders_of_a_model_end_no_export(root: Path) -> None:
 
     for work in (nest_and_work, worker):
         options = BuildOptions(store=store, force=True)
-        run_plan(of, make_plan(of), FakeEngine(work), BuildLog(), TODAY, options)
+        run_plan(of, make_plan(of), FakeEngine(work), BuildLog(), options)
         assert_complete(of)
         assert store.measure_size() > 0
     nest(root / "build/tiny")

@@ -34,7 +34,6 @@ from tests.unit.pipeline.builders import (
     record,
     write,
 )
-from tests.unit.pipeline.test_build import TODAY
 
 IS_LONG = os.environ.get("FAULTS") == "long"
 CONTENT = "the only right file " * 4
@@ -47,7 +46,7 @@ def worker(of: Job) -> JobResult:
 
 def export(of: Manifest) -> BuildLog:
     log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(worker), log, TODAY)
+    run_plan(of, make_plan(of), FakeEngine(worker), log)
     return log
 
 
@@ -176,7 +175,7 @@ def test_a_damaged_sample_is_written_again(
     def run() -> BuildLog:
         log = BuildLog()
         engine = FakeEngine(worker_with_sample)
-        run_plan(of, make_plan(of), engine, log, TODAY, options)
+        run_plan(of, make_plan(of), engine, log, options)
         return log
 
     run()
@@ -230,12 +229,12 @@ def test_an_edited_record_is_rebuilt(tmp_path: Path) -> None:
             write(job, record(job, cell, Status.FAIL, CONTENT))
         return ended
 
-    run_plan(of, make_plan(of), FakeEngine(fail_transiently), BuildLog(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(fail_transiently), BuildLog())
     path = tmp_path / "build/tiny/records/18.cpu.json"
     assert '"status": "fail"' in path.read_text()
     path.write_text(path.read_text().replace('"status": "fail"', '"status": "pass"'))
     log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(fail_transiently), log, TODAY)
+    run_plan(of, make_plan(of), FakeEngine(fail_transiently), log)
     assert log.reasons == CHANGED
     assert {r.status for r in read_run(tmp_path / "build/results.json").records} == {Status.FAIL}
 
@@ -275,9 +274,9 @@ def test_a_transient_result_is_retried_with_its_status_as_the_reason(
 ) -> None:
     of = manifest(tmp_path)
     engine = FakeEngine(die_at(19, ended, code), finish_with("same"))
-    run_plan(of, make_plan(of), engine, BuildLog(), TODAY)
+    run_plan(of, make_plan(of), engine, BuildLog())
     log = BuildLog()
-    run_plan(of, make_plan(of), engine, log, TODAY)
+    run_plan(of, make_plan(of), engine, log)
     assert log.reasons == {"tiny/19/cpu": f"its previous result was {status}"}
     assert log.statuses() == {"tiny/19/cpu": "pass"}
 
@@ -296,7 +295,7 @@ def test_a_missing_provider_is_final(tmp_path: Path, is_final: bool) -> None:
     reasons = []
     for _ in range(2):
         log = BuildLog()
-        run_plan(of, make_plan(of), FakeEngine(lack_provider), log, TODAY)
+        run_plan(of, make_plan(of), FakeEngine(lack_provider), log)
         reasons.append(log.reasons.get("tiny/18/cpu", ""))
     again = "" if is_final else "its previous result was unavailable"
     assert reasons == ["it has not been exported yet", again]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from datetime import date
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -58,7 +57,6 @@ def test_a_complete_environment_is_accepted(monkeypatch: pytest.MonkeyPatch) -> 
     require_packages()
 
 
-TODAY = date(2026, 1, 1)
 PACKAGES = {"onnxruntime": "1.17.3", "numpy": "1.26.4", "pip": "24.0"}
 CELL = CellId(model="net", opset=18, device="old")
 
@@ -100,7 +98,7 @@ def project(root: Path) -> Manifest:
 
 def build(of: Manifest) -> tuple[FakeEngine, BuildLog]:
     engine, log = FakeEngine(finish), BuildLog()
-    run_plan(of, make_plan(of), engine, log, TODAY, BuildOptions())
+    run_plan(of, make_plan(of), engine, log, BuildOptions())
     return engine, log
 
 
@@ -166,10 +164,10 @@ def test_the_store_finds_cells_before_the_environment_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installer, of = FakeInstaller(monkeypatch), project(tmp_path)
-    before = RecordValidator(of, TODAY).fingerprints.get_cell_parts(CELL)
+    before = RecordValidator(of).fingerprints.get_cell_parts(CELL)
     build(of)
     assert installer.created
-    after = RecordValidator(of, TODAY).fingerprints.get_cell_parts(CELL)
+    after = RecordValidator(of).fingerprints.get_cell_parts(CELL)
     assert before != after
     assert make_lookup_key(CELL, before) == make_lookup_key(CELL, after)
 

@@ -50,7 +50,6 @@ from tests.unit.pipeline.builders import (
     write,
     write_reference,
 )
-from tests.unit.pipeline.test_build import TODAY
 
 SOURCES = ("net.py", "helper.py", "net.pt")
 #: A path that leads to one of two files, a file that may be absent, a folder whose names are
@@ -211,7 +210,7 @@ class Project:
         # A run from nothing never divides a job, because no times are known.
         self.engine, self.on_note = FakeEngine(self.work, workers=4), BuildLog()
         with self.patch_process():
-            run_plan(of, plan, self.engine, self.on_note, TODAY, options)
+            run_plan(of, plan, self.engine, self.on_note, options)
         build = BuildFolder.from_project(project)
         return {
             str(r.cell): (r, content(build.model_folder(r.cell.model), r))

@@ -28,7 +28,6 @@ from tests.unit.pipeline.builders import (
     write,
     write_reference,
 )
-from tests.unit.pipeline.test_build import TODAY
 
 
 class Killed(BaseException):
@@ -54,14 +53,12 @@ def killed_at(opset: int, reference: str = "same", content: str = "new") -> Work
 
 def kill(of: Manifest, worker: Worker, *, force: bool = True) -> None:
     with pytest.raises(Killed):
-        run_plan(
-            of, make_plan(of), FakeEngine(worker), BuildLog(), TODAY, BuildOptions(force=force)
-        )
+        run_plan(of, make_plan(of), FakeEngine(worker), BuildLog(), BuildOptions(force=force))
 
 
 def again(of: Manifest, worker: Worker = finish) -> tuple[BuildLog, dict[str, str]]:
     log = BuildLog()
-    run_plan(of, make_plan(of), FakeEngine(worker), log, TODAY)
+    run_plan(of, make_plan(of), FakeEngine(worker), log)
     build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
     assert not (build.path / ".killed").exists()

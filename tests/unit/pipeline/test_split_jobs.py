@@ -31,7 +31,6 @@ from tests.unit.pipeline.builders import (
     write,
     write_reference,
 )
-from tests.unit.pipeline.test_build import TODAY
 
 OPSETS = tuple(range(18, 24))
 
@@ -64,7 +63,7 @@ def export(
     of: Manifest, *ways: Worker, force: bool = False, workers: int = 2
 ) -> tuple[FakeEngine, BuildLog, dict[str, Record]]:
     engine, log = FakeEngine(*ways, workers=workers), BuildLog()
-    run_plan(of, make_plan(of), engine, log, TODAY, BuildOptions(force=force))
+    run_plan(of, make_plan(of), engine, log, BuildOptions(force=force))
     build = BuildFolder.from_project(of.project)
     assert not (build.path / ".work").exists()
     return engine, log, key_by_text(read_run(build.results).by_cell())

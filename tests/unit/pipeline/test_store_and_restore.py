@@ -29,7 +29,7 @@ from tests.unit.pipeline.builders import (
     spec,
     write,
 )
-from tests.unit.pipeline.test_build import TODAY, as_asked, never
+from tests.unit.pipeline.test_build import as_asked, never
 from tests.unit.pipeline.test_increments import STATE, Project
 
 LIMITS = StoreLimits(size=1 << 30, age=3600.0)
@@ -147,9 +147,7 @@ def test_force_and_no_store_ignore_the_store(tmp_path: Path) -> None:
     project = start(tmp_path)
     of = project.manifest()
     engine = FakeEngine(project.work)
-    run_plan(
-        of, make_plan(of), engine, BuildLog(), TODAY, BuildOptions(store=project.store, force=True)
-    )
+    run_plan(of, make_plan(of), engine, BuildLog(), BuildOptions(store=project.store, force=True))
     assert len(engine.tasks) == 2
     shutil.rmtree(tmp_path / "build")
     project.store = None
@@ -162,7 +160,7 @@ def test_forced_results_are_stored(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "store")
     of = project.manifest()
     options = BuildOptions(store=project.store, force=True)
-    run_plan(of, make_plan(of), FakeEngine(project.work), BuildLog(), TODAY, options)
+    run_plan(of, make_plan(of), FakeEngine(project.work), BuildLog(), options)
     assert list_built(start(tmp_path / "two", tmp_path / "store")) != []
     assert len(list((tmp_path / "store/entries").rglob("*.json"))) > 0
 
@@ -196,7 +194,7 @@ def test_the_plan_has_the_same_decisions_and_changes_nothing(tmp_path: Path) -> 
     stored = StoredRecords(BuildFolder.from_project(of.project))
     options = BuildOptions(store=project.store)
     with project.patch_process():
-        results = decide(make_plan(of), stored, RecordValidator(of, TODAY), options)
+        results = decide(make_plan(of), stored, RecordValidator(of), options)
     hits = key_by_text(results.hits)
     assert list(hits) == ["a/17/cpu"]
     assert hits["a/17/cpu"] == "its manifest entry changed"
@@ -214,9 +212,7 @@ def entries(root: Path) -> list[Path]:
 def run(of: Manifest, worker: Callable[[Job], JobResult], root: Path, **options: bool) -> BuildLog:
     log = BuildLog()
     store = Store(root / "store", LIMITS)
-    run_plan(
-        of, make_plan(of), FakeEngine(worker), log, TODAY, BuildOptions(store=store, **options)
-    )
+    run_plan(of, make_plan(of), FakeEngine(worker), log, BuildOptions(store=store, **options))
     return log
 
 

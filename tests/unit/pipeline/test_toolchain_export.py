@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,6 @@ from tests.unit.pipeline.builders import (
     spec,
 )
 
-TODAY = date(2026, 1, 1)
 CELL = CellId(model="net", opset=18, device="cpu@old")
 OWN = CELL.model_copy(update={"device": "cpu"})
 
@@ -91,7 +89,7 @@ class FakeToolchain:
             folder.model(cell.opset).parent.mkdir(parents=True, exist_ok=True)
             folder.model(cell.opset).write_text("")
             folder.reference.write_text(format_reference("same"))
-            parts = RecordValidator(of, TODAY).fingerprints.get_cell_parts(cell)
+            parts = RecordValidator(of).fingerprints.get_cell_parts(cell)
             record = Record(
                 cell=cell,
                 status=Status.PASS,
@@ -130,7 +128,7 @@ def build(
     decisions.read_tool_parts.cache_clear()
     engine, log = FakeEngine(finish), BuildLog()
     plan = make_plan(of, selection or Selection())
-    results = run_plan(of, plan, engine, log, TODAY, options or BuildOptions())
+    results = run_plan(of, plan, engine, log, options or BuildOptions())
     return engine, log, results
 
 

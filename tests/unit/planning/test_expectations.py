@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 
 import pytest
 
@@ -12,7 +11,6 @@ from exporter.planning.plan import apply_expectations, is_foreseen
 from exporter.records.record import CellId, CheckResult, Record, Stage, Status
 from tests.unit.planning.test_plan import spec
 
-TODAY = date(2026, 11, 20)
 CELL = CellId(model="net", opset=17, device="cpu")
 
 
@@ -27,7 +25,7 @@ def failure(**changes: object) -> Record:
 
 
 def apply(record: Record, *expected: Expectation) -> Record:
-    return apply_expectations(spec(expect=expected), record, TODAY)
+    return apply_expectations(spec(expect=expected), record)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +35,6 @@ def apply(record: Record, *expected: Expectation) -> Record:
         Expectation(reason="needs 14", stage="convert"),
         Expectation(reason="needs 14", stage="convert", match="aten::sdpa"),
         Expectation(reason="needs 14", opsets=(16, 17), device="c*"),
-        Expectation(reason="needs 14", until="2026-11-20"),
     ],
 )
 def test_an_expected_failure_is_xfail_with_its_reason(expectation: Expectation) -> None:
@@ -58,7 +55,6 @@ def test_an_expected_failure_is_xfail_with_its_reason(expectation: Expectation) 
             "expected a failure at convert with 'gelu' (r)",
         ),
         (Expectation(reason="r", checks=("parity",)), "expected a failure of parity (r)"),
-        (Expectation(reason="r", until="2026-11-19"), "the expectation expired on 2026-11-19: r"),
     ],
 )
 def test_another_failure_is_red_and_contains_the_expectation(
@@ -104,7 +100,7 @@ def test_the_status_of_a_cell_with_an_expectation(
 ) -> None:
     item = Expectation(reason="r", **fields)
     assert apply(record, item).status is status
-    assert is_foreseen(item, record, TODAY) is (status is Status.XFAIL)
+    assert is_foreseen(item, record) is (status is Status.XFAIL)
 
 
 @pytest.mark.parametrize(
@@ -126,40 +122,26 @@ def test_one_of_several_expectations_is_enough() -> None:
     record = apply(
         failure(),
         Expectation(reason="old", stage="capture"),
-        Expectation(reason="new", stage="convert", issue="https://example.org/1"),
+        Expectation(reason="new", stage="convert"),
     )
     assert record.status is Status.XFAIL
-    assert record.foreseen == "new (https://example.org/1)"
+    assert record.foreseen == "new"
 
 
 @pytest.mark.parametrize(
-    ("until", "is_noted"), [("2026-11-20", True), ("2026-12-04", True), ("2026-12-05", False)]
-)
-def test_an_expiry_within_two_weeks_is_noted(until: str, is_noted: bool) -> None:
-    record = apply(failure(notes=("one",)), Expectation(reason="needs 14", until=until))
-    assert record.status is Status.XFAIL
-    note = f"expectation 'needs 14' expires on {until}; the cell is red after it"
-    assert record.notes == (("one", note) if is_noted else ("one",))
-
-
-@pytest.mark.parametrize(
-    ("status", "until", "stage", "is_expected"),
+    ("status", "stage", "is_expected"),
     [
-        (Status.ERROR, "2026-11-20", "convert", True),
-        (Status.XFAIL, "2026-11-20", "convert", True),
-        (Status.XFAIL, "2026-11-19", "convert", False),
-        (Status.ERROR, "2026-11-19", "convert", False),
-        (Status.ERROR, "2026-11-20", "capture", False),
-        (Status.PASS, "2026-11-20", "convert", False),
-        (Status.XPASS, "2026-11-20", "convert", False),
-        (Status.UNAVAILABLE, "2026-11-20", "convert", False),
+        (Status.ERROR, "convert", True),
+        (Status.XFAIL, "convert", True),
+        (Status.ERROR, "capture", False),
+        (Status.PASS, "convert", False),
+        (Status.XPASS, "convert", False),
+        (Status.UNAVAILABLE, "convert", False),
     ],
 )
-def test_an_unexpired_expectation_foresees_its_failure(
-    status: Status, until: str, stage: str, is_expected: bool
-) -> None:
-    item = Expectation(reason="needs 14", until=until, stage=stage)
-    assert is_foreseen(item, failure(status=status), TODAY) is is_expected
+def test_an_expectation_foresees_its_failure(status: Status, stage: str, is_expected: bool) -> None:
+    item = Expectation(reason="needs 14", stage=stage)
+    assert is_foreseen(item, failure(status=status)) is is_expected
 
 
 def wrong(*failed: str, status: Status = Status.FAIL, **messages: str) -> Record:
@@ -241,9 +223,3 @@ def test_another_failing_check_is_red_and_is_named(
     assert judged.expectation.endswith(f"; no expectation with `check` matches {unforeseen}"), (
         judged.expectation
     )
-
-
-def test_an_expired_expectation_of_one_check_is_red() -> None:
-    judged = apply(wrong("axes", "values"), expect("axes"), expect("values", until="2026-11-19"))
-    assert judged.status is Status.FAIL
-    assert judged.expectation == "the expectation expired on 2026-11-19: known values"

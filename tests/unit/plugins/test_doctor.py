@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tomllib
 from collections.abc import Mapping
-from datetime import date
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,7 +192,6 @@ def test_the_fork_server_is_examined_on_linux(
     assert starter.is_closed is is_linux
 
 
-TODAY = date(2026, 1, 1)
 LIMITS = StoreLimits(size=5 << 30, age=3600)
 
 
@@ -257,13 +255,13 @@ def test_devices_that_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def built(of: Manifest) -> dict[str, list[str]]:
-    return group_by_level(list(examine_build(of, TODAY)))
+    return group_by_level(list(examine_build(of)))
 
 
 def test_a_build_folder(tmp_path: Path) -> None:
     of = manifest(tmp_path)
     assert built(of) == {"ok": ["build: there is no build yet"]}
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog())
     assert built(of) == {
         "ok": [
             "build: 3 of 3 results are up to date",
@@ -280,7 +278,7 @@ def test_a_build_folder(tmp_path: Path) -> None:
 
 def test_a_short_proof_is_stale_without_the_device_that_proved_the_file(tmp_path: Path) -> None:
     of = manifest(tmp_path, spec(opsets=(17,), devices=("cpu", "reference")))
-    run_plan(of, make_plan(of), FakeEngine(prove_shortly(Status.PASS)), BuildLog(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(prove_shortly(Status.PASS)), BuildLog())
     assert "build: 2 of 2 results are up to date" in built(of)["ok"]
     (tmp_path / "build/tiny/records/17.cpu.json").unlink()
     reason = "cpu, which proved its file, is not valid, green and before it"
@@ -292,7 +290,7 @@ def test_a_short_proof_is_stale_without_the_device_that_proved_the_file(tmp_path
 
 def test_a_damaged_build_folder(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog())
     (tmp_path / "build/tiny/17.onnx").write_text("another")
     (tmp_path / "build/tiny/records/18.cpu.json").write_text("{")
     result = built(of)
@@ -306,7 +304,7 @@ def test_a_damaged_build_folder(tmp_path: Path) -> None:
 
 def test_results_of_other_tools(tmp_path: Path) -> None:
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY)
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog())
     path = tmp_path / "build/results.json"
     run = read_run(path)
     other = run.model_copy(update={"tools": {**run.tools, "torch": "2.0.0"}})
@@ -325,7 +323,7 @@ def test_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "store", LIMITS)
     assert examine_store(store).message == f"{tmp_path}/store, at most 5GiB: empty"
     of = manifest(tmp_path)
-    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), TODAY, BuildOptions(store=store))
+    run_plan(of, make_plan(of), FakeEngine(finish), BuildLog(), BuildOptions(store=store))
     result = examine_store(store)
     assert result.level is Level.OK
     assert result.message.endswith("B, 3 results")

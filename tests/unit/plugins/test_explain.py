@@ -54,10 +54,6 @@ def rows(root: Path, model: str, opset: int, device: str) -> dict[str, tuple[str
 def test_each_setting_has_the_line_of_its_layer(tmp_path: Path) -> None:
     settings = rows(project(tmp_path), "child", 17, "cpu")
     assert settings["seed"] == ("4", "manifests/net.toml:26")
-    assert settings["export_state"] == (
-        '"inference", and then "plain" if the export fails',
-        "built-in default",
-    )
     assert settings["opsets"] == ('"9..21"', "manifests/net.toml:9")
     assert settings["tolerance"] == ("{ noise = 9 }", "pyproject.toml:2")
     assert settings["devices"] == ('["cpu", "reference"]', "pyproject.toml:3")

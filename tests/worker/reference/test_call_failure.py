@@ -245,7 +245,7 @@ def test_an_output_that_breaks_the_contract_is_a_failure_of_the_source(
 
 
 def test_an_error_before_a_wrong_shape_is_reported_first(tmp_path: Path) -> None:
-    spec = make_contract("", axes=(Axis(name="batch", example=2, probe=(4,)),))
+    spec = make_contract("", axes=(Axis(name="batch", example=2),))
     failure = fail(
         Halves(), spec.model_copy(update={"outputs": (declare_output("y", 1, 4),)}), tmp_path
     )

@@ -23,7 +23,7 @@ inputs = [
   { name = "k{i}", at = "kwargs.past[{i}]", shape = [3], repeat = { i = 2 } },
   { name = "n", at = "args[2]", shape = [], dtype = "int64", fill = { value = 3 }, scalar = true },
 ]
-constants = [{ at = "args[1]", none = true }]
+constants = [{ at = "args[1]" }]
 containers = [{ at = "kwargs.past", type = "list" }]
 
 [models.made]

@@ -149,8 +149,8 @@ containers = [
   { at = "args[1]", type = "dict" },
 ]
 constants = [
-  { at = "args[2]", none = true },
-  { at = "kwargs.past[{i}].value", none = true, repeat = { i = 2 } },
+  { at = "args[2]" },
+  { at = "kwargs.past[{i}].value", repeat = { i = 2 } },
 ]""",
     )
     assert spec.containers == (

@@ -34,7 +34,7 @@ def _model(tmp_path: Path, keys: str, inputs: str = _CACHE, output: str = '["bat
         (SizeRule(kind="window", operands=("n",), stride=2, kernel=2), "n//2", 5),
         (SizeRule(kind="window", operands=("n",), stride=2), "(n - 1)//2 + 1", 6),
         (SizeRule(kind="window", operands=("n",), kernel=3), "n - 2", 9),
-        (SizeRule(kind="window", operands=("n",), kernel=3, dilation=2), "n - 4", 7),
+        (SizeRule(kind="window", operands=("n",), kernel=5), "n - 4", 7),
         (SizeRule(kind="window", operands=("n",), kernel=1, padding=2), "n + 4", 15),
         (
             SizeRule(kind="window", operands=("n",), stride=3, kernel=3, padding=1),
@@ -144,7 +144,7 @@ def test_sizes_of_shapes_are_the_computed_ones(tmp_path: Path) -> None:
             'axes.total.of: needs `stride` or `kernel`: { of = "seq", stride = 2 }',
         ),
         (
-            'axes.total = { sum = ["past", "seq"], example = 9, probe = [4] }\n',
+            'axes.total = { sum = ["past", "seq"], example = 9 }\n',
             "axes.total.example: the size of this axis is past + seq; remove it",
         ),
         (
@@ -173,8 +173,11 @@ def test_sizes_of_shapes_are_the_computed_ones(tmp_path: Path) -> None:
             "axes.total: is 1 (seq//9) with seq=9, which the exporter would turn into a constant",
         ),
         (
-            'axes.total = { sum = ["past", "seq"], max = 20 }\naxes.seq.probe = [40]\n',
-            'axes.seq.probe[0]: the axis "total" is 43 (past + seq) with past=3, seq=40, but',
+            (
+                'axes.total = { sum = ["past", "seq"], max = 20 }\n'
+                'cases = [{ name = "c", axes = { seq = 40 } }]\n'
+            ),
+            'cases[0].axes: the axis "total" is 43 (past + seq) with past=3, seq=40, but',
         ),
         ('axes.room = { sum = ["past", "seq"] }\n', "axes.room: no input or output has this axis"),
         (

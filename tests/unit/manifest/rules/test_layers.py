@@ -72,10 +72,10 @@ def test_init_options_and_axes_are_merged_and_other_keys_are_replaced(tmp_path: 
 def test_an_axis_keeps_the_keys_of_the_parent_that_the_entry_does_not_set(tmp_path: Path) -> None:
     text = (
         f"[models.parent]\n{ENTRY}axes.batch = {{ example = 4, min = 2, max = 8 }}\n"
-        "[models.child]\nextends = 'parent'\naxes.batch = { max = 6, probe = [5] }\n"
+        "[models.child]\nextends = 'parent'\naxes.batch = { max = 6, multiple_of = 2 }\n"
     )
     axis = load(tmp_path, text).find_model("child").find_axis("batch")
-    assert (axis.example, axis.min, axis.max, axis.probe) == (4, 2, 6, (5,))
+    assert (axis.example, axis.min, axis.max, axis.multiple_of) == (4, 2, 6, 2)
 
 
 def test_keys_of_an_axis_that_contradict_each_other_are_reported_in_their_files(

@@ -169,8 +169,7 @@ CASES = (
         opset=17,
         code="E-input-ignored",
         cause="the graph ignores input 'mask'",
-        fix="in place of the input, `constants = [{ at = 'args[1]', none = true }]`: "
-        "its file passes all checks",
+        fix="in place of the input, `constants = [{ at = 'args[1]' }]`: its file passes all checks",
         changes={
             "inputs": tuple(
                 declare_input(name, at=f"args[{index}]")
