@@ -337,7 +337,6 @@ function panelOf(row, cell) {
   const commands = [
     command("run the cell again", cell.export_command),
     command("reproduce the failure", cell.repro_command),
-    command("print the graph", cell.show_command),
     command("explain the code", cell.guide_command),
   ].filter(Boolean);
   const all = create("button", { type: "button" }, `${row.model} on all devices`);

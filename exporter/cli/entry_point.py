@@ -63,7 +63,6 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Examine": {
         "explain": "plugins.explain:explain",
-        "show": "plugins.show.command:show",
         "repro": "plugins.repro.command:repro",
     },
 }
@@ -74,6 +73,7 @@ _BUILT_IN = {
 _REMOVED = {
     "environments": "docs/devices.md has the tables of environments and devices",
     "expectations": "`exporter gate` prints the line of `expect` for each failure",
+    "show": "Netron opens the files; `onnx.printer.to_text(onnx.load(FILE))` is the text of one",
     "ops": "`exporter export CELL` lists each operator that the exporter of a red cell lacks",
 }
 

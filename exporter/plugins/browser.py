@@ -177,7 +177,6 @@ def _build_row(
         reasons = explain_failure(record, project.command) if record else None
         repro = reasons.repro_command if reasons else ""
         code = reasons.code if reasons else ""
-        show = format_command(project.command, "show", f"'{cell.id}'") if file else ""
         optional = {
             "file": _index(files, file) if file else None,
             # As a multiple of the limit, rounded up.
@@ -187,7 +186,6 @@ def _build_row(
             "log": join_lines(f"{project.build}/{record.log}") if record and record.log else "",
             "export_command": join_lines(cell.format_command(project.command)),
             "repro_command": join_lines(repro),
-            "show_command": join_lines(show),
             "guide_command": format_command(project.command, "guide", code) if code else "",
             "is_changed": history.is_changed(cell),
             "clusters": tuple(clusters.get(cell.id, ())),

@@ -293,20 +293,20 @@ AROUND = (
         name="graph as text",
         api="export_to_pretty_string, onnx.helper.printable_graph, verbose=True",
         torch="1.0-2.5",
-        instead="`exporter show CELL`.",
+        instead="`onnx.printer.to_text(onnx.load(FILE))`.",
     ),
     Elsewhere(
         name="graph as a picture",
         api='"Inspecting the ONNX model using GUI"',
         torch="2.1+",
-        instead="Netron opens the files; `exporter show CELL` prints the graph.",
+        instead="Netron opens the files.",
     ),
     Elsewhere(
         name="metadata of nodes",
         api="pkg.torch.onnx.stack_trace, name_scopes, fx_node",
         torch="2.5+",
         instead="Left out of the file: it has the paths of the machine. Messages name the model's "
-        "lines, and `exporter show CELL --scopes` prints the module of each node.",
+        "lines.",
     ),
     Elsewhere(
         name="TorchVision's models",

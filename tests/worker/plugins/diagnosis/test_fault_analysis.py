@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from exporter.manifest import Axis, Device, Tolerance
+from exporter.manifest import Axis, Case, Device, Tolerance
 from exporter.plugins.diagnosis import explanation
 from exporter.plugins.diagnosis import fault_analysis as blame
 from exporter.records.record import Culprit, Status
@@ -208,7 +208,7 @@ def test_culprit_of_sizes_that_pytorch_rejects_is_the_contract(tmp_path: Path) -
 
 
 def test_wrong_capture_has_no_first_node(tmp_path: Path) -> None:
-    spec = wrong_contract("Short", axes=(Axis(name="batch", example=3, probe=(600,)),))
+    spec = wrong_contract("Short", cases=(Case(name="long", axes={"batch": 600}),))
     record = check_export(case_of(spec, 18, dynamo=True), tmp_path)
     result = blame_of(record)
     assert result.culprit is Culprit.EXPORTER

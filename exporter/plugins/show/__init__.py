@@ -1,1 +1,0 @@
-"""The command `show`: the graph of a file as text."""
