@@ -173,7 +173,7 @@ def is_transient(record: Record) -> bool:
 DURING_EXPORT = "while it was exported"
 _REASONS = {
     ENTRY: "its manifest entry changed",
-    "checks": "its tolerances changed",
+    "checks": "the promises of its checks changed",
     DEVICE: "the definition of its device changed",
     ENVIRONMENT: "the environment variables or the sandbox of workers changed",
     THOROUGH: "it was not proved thoroughly",

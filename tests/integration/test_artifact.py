@@ -235,7 +235,7 @@ def rechecked(thorough: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("rechecked") / "project"
     shutil.copytree(thorough, root)
     set_tolerance(root, "1e-2")
-    assert "its tolerances changed" in run_exporter(root, "plan").stdout
+    assert "the promises of its checks changed" in run_exporter(root, "plan").stdout
     export_green(root)
     return root
 

@@ -40,7 +40,7 @@ def test_a_changed_tolerance_rechecks_the_existing_file(project: Path) -> None:
     files = {path.name: path.read_bytes() for path in (project / "build/good").glob("*.onnx")}
     first = {cell: dict(record.seconds) for cell, record in read_cells(project).items()}
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-3, rtol = 1e-3 }\ntimeout")
-    assert plan_lines(project)[1].endswith("its tolerances changed")
+    assert plan_lines(project)[1].endswith("the promises of its checks changed")
     changed = run_exporter(project, "export")
     assert changed.returncode == 0, changed.stdout + changed.stderr
     assert {p.name: p.read_bytes() for p in (project / "build/good").glob("*.onnx")} == files

@@ -298,7 +298,8 @@ def show_plan(build_plan: BuildPlan) -> None:
         if planned.skip:
             rows.append((cell, (planned.skip_status.value, "", planned.skip)))
         elif decisions.is_to_run(planned):
-            rows.append((cell, ("run", route, decisions.reasons[cell])))
+            action = "recheck" if cell in decisions.rechecks else "run"
+            rows.append((cell, (action, route, decisions.reasons[cell])))
         elif hit := decisions.hits.get(cell):
             rows.append((cell, ("restore", route, f"from the store: {hit}")))
         else:

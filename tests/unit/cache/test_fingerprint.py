@@ -142,7 +142,7 @@ def test_an_unchanged_record_is_up_to_date(tmp_path: Path) -> None:
     ("part", "now", "reason"),
     [
         ("entry", "other", "its manifest entry changed"),
-        ("checks", "other", "its tolerances changed"),
+        ("checks", "other", "the promises of its checks changed"),
         ("device", "other", "the definition of its device changed"),
         ("environment", "other", "the environment variables or the sandbox of workers changed"),
         ("tool.torch", "2.13.0 bb", "torch 2.12.1 -> 2.13.0"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import click
@@ -9,9 +11,11 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from exporter.cli.entry_point import exporter
+from exporter.cli.entry_point import _BUILT_IN, exporter
 from exporter.core.errors import ExitCode
 from tests.unit.manifest.projects import ENTRY, make_project
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_help_has_a_full_sentence_for_each_command_and_every_exit_code() -> None:
@@ -21,6 +25,17 @@ def test_the_help_has_a_full_sentence_for_each_command_and_every_exit_code() -> 
     assert [name for name in names if not lines[name].endswith((".", "?"))] == []
     assert [name for name in names if lines[name].endswith("...")] == []
     assert [code for code in ExitCode if str(code.value) not in lines] == []
+
+
+def test_the_page_and_the_sessions_have_each_command() -> None:
+    """A session of a command that went would end with an error."""
+    names = {*_BUILT_IN}
+    page = (ROOT / "docs/commands.md").read_text("utf-8")
+    assert {*re.findall(r"^\| `exporter ([a-z]+)", page, re.MULTILINE)} == names
+    tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
+    assignments = [each for each in tree.body if isinstance(each, ast.Assign)]
+    assigned = {ast.unparse(each.targets[0]): each.value for each in assignments}
+    assert ast.literal_eval(assigned["COMMANDS"]).keys() == names
 
 
 @pytest.mark.parametrize(

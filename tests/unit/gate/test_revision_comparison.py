@@ -44,7 +44,9 @@ from exporter.manifest import (
     Tolerance,
 )
 from exporter.manifest.resolved.call import SizeRule
+from exporter.manifest.resolved.keys import Metric
 from exporter.manifest.resolved.policy import FINDINGS, ModelPolicy
+from exporter.manifest.syntax.table import read_keys
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
 from exporter.records.record import Record
 from tests.unit.factory import make_manifest, make_record, make_run, make_spec
@@ -98,6 +100,7 @@ def find_axis(**fields: Any) -> dict[str, Any]:
 
 
 #: Fields of an entry before, and weaker ones.
+METRIC = Metric(call="net.py:accuracy", least=0.9)
 LOOP = Rollout(steps=8, feeds={"y": "x"})
 LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(noise=20)}),
@@ -114,6 +117,8 @@ LOOSER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"tolerance": Tolerance(by_dtype={"float32": Bound(noise=9)})}),
     ({}, {"tolerance": Tolerance(by_device={"cpu": Bound(noise=9)})}),
     ({}, {"overrides": (Override(opsets=(17, 18), tolerance=Tolerance(noise=9)),)}),
+    ({"metric": METRIC}, {}),
+    ({"metric": METRIC}, {"metric": METRIC.model_copy(update={"least": 0.8})}),
     ({}, {"expect": (FORESEEN,)}),
     ({"expect": (FOR_OLD,)}, {"expect": (FORESEEN,)}),
     ({"expect": (FOR_OLD,)}, {"expect": (FOR_OLD.model_copy(update={"torch": "<2.15"}),)}),
@@ -235,6 +240,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"outputs": (MASKED,)}, {"outputs": (MASKED,)}),
     ({}, {"cases": (Case(name="long"),)}),
     ({}, {"rollout": LOOP}),
+    ({}, {"metric": METRIC}),
+    ({"metric": METRIC}, {"metric": METRIC.model_copy(update={"least": 0.95})}),
     ({"tokens": 0.9}, {"tokens": 0.95}),
     ({"tokens": 0.9}, {}),
     ({"rollout": LOOP}, {"rollout": LOOP.model_copy(update={"steps": 9})}),
@@ -269,6 +276,13 @@ def test_a_promise_that_is_as_strict_is_no_finding(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert find_changes(before, after) == []
+
+
+@pytest.mark.parametrize("table", [LOOSER, STRICTER])
+def test_both_tables_have_each_key_with_a_direction(table: list[Any]) -> None:
+    """A function that returns the opposite would accept each weaker promise."""
+    keys = {name for name, key in read_keys(ModelSpec).items() if key.is_as_strict}
+    assert keys <= {name for row in table for fields in row for name in fields}
 
 
 def test_only_these_keys_of_an_entry_are_not_compared_as_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from exporter.manifest import (
     ModelSpec,
     Output,
 )
+from exporter.manifest.syntax.runtimes import RUNTIMES
 from exporter.plugins.repro.repro import (
     ReproducedCell,
     write_anonymous_reproducer,
@@ -369,6 +371,16 @@ def test_cuda_computes_without_tf32_like_the_cell() -> None:
     )
     script = render(make_spec(), make_record("alexnet/17/cuda", "fail"), cuda)
     assert "[('CUDAExecutionProvider', {'use_tf32': '0'}), 'CPUExecutionProvider']" in script
+
+
+@pytest.mark.parametrize("runtime", [name for name, row in RUNTIMES.items() if row.has_script])
+def test_each_runtime_with_a_script_runs_in_it(runtime: str) -> None:
+    device = Device(name="own", runtime=runtime, module="own.backend", device="CPU")
+    script = render(make_spec(), make_record("alexnet/17/own", "fail"), device)
+    ast.parse(script)
+    others = {row.package for name, row in RUNTIMES.items() if row.package and name != runtime}
+    body = script.partition("\ndef run(")[2].partition("\ndef ")[0]
+    assert not others & set(re.findall(r"import (\w+)$", body, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
