@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.figure import Figure, Section
 from benchmarks.measure import ROOT, Failed, spend
 from benchmarks.project import matrix_project, write_models
-from exporter.manifest import EngineSettings, Manifest, Project
+from exporter.manifest import Manifest, Project
 from exporter.manifest.project_settings import read_project
 from exporter.manifest.resolved.model import ModelSpec
 from exporter.manifest.syntax.toml_file import ProblemCollector
@@ -108,7 +108,7 @@ def _measure_cold(place: Path) -> Figure:
     local = spend((*export, "--jobs", "2"), root)
     shutil.rmtree(root / "build")  # the times of an earlier run change the order of jobs
     with _start_cluster(place / "cold-hosts", 2, "") as address:
-        cluster = spend((*export, "--engine", "dask", "--scheduler", address), root)
+        cluster = spend((*export, "--engine", address), root)
     cells = (len(CONTROL_FLOW) + SMALL_MODELS) * 8
     for spent in (local, cluster):
         if f"{cells} cells" not in spent.output:
@@ -143,8 +143,8 @@ def _load_models(root: Path) -> tuple[ModelSpec, ...]:
 
 
 def _run(manifest: Manifest, address: str) -> None:
-    settings = EngineSettings(kind="dask", scheduler=address)
-    _build(manifest, DaskEngine(manifest.project, settings, os.environ, BuildObserver().on_note, 1))
+    project = manifest.project.model_copy(update={"engine": address})
+    _build(manifest, DaskEngine(project, os.environ, BuildObserver().on_note, 1))
 
 
 def _run_locally(manifest: Manifest, workers: int, shard: Shard | None = None) -> None:

@@ -121,9 +121,7 @@ SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("[tool.exporter.devices.NAME]", settings.DeviceTable),
     ("[tool.exporter.environments.NAME]", settings.EnvironmentTable),
     ("[tool.exporter.toolchains.NAME]", settings.ToolchainTable),
-    ("[tool.exporter.engine]", settings.EngineKeys),
     ("[tool.exporter.gate]", settings.GateTable),
-    ("limits", policy.GateLimits),
     ("[tool.exporter.evidence]", settings.EvidenceTable),
 )
 #: The title of the section with the names of findings.

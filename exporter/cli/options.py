@@ -17,7 +17,6 @@ from exporter.planning import Selection
 if TYPE_CHECKING:  # a no-op must not import the manifest package and the planning modules
     from exporter.core.frozen_model import FrozenModel
     from exporter.manifest import Manifest
-    from exporter.manifest.resolved.keys import EngineKind
     from exporter.planning.plan import PlannedCell, Shard
 
 #: The number of cells that a message lists.
@@ -159,24 +158,17 @@ def select_one_cell(manifest: Manifest, pattern: str) -> PlannedCell:
     return plan.selected[0]
 
 
-_ENGINES = ("local", "dask")
-_SCHEMES = ("tcp://", "tls://", "ws://", "wss://")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineArguments:
     """The engine that the command line selects."""
 
-    kind: EngineKind | None
-    """None for the project's setting."""
-    scheduler: str
-    """The address of a Dask scheduler, or ""."""
+    engine: str
+    """"" for the project's setting."""
     jobs: int | None
 
     def uses_cluster(self, root: Path) -> bool:
         """Return True if no worker starts in this process. The settings may be invalid."""
-        settings: dict[str, object] = read_setting(root, "engine", {})
-        return (self.kind or settings.get("kind")) == "dask"
+        return (self.engine or read_setting(root, "engine", "local")) != "local"
 
 
 def engine_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -184,16 +176,10 @@ def engine_options(function: Callable[..., int]) -> Callable[..., int]:
 
     @click.option(
         "--engine",
-        "kind",
-        type=click.Choice(_ENGINES),
-        help="Run the jobs on this machine or on a Dask cluster.  [default: local]",
-    )
-    @click.option(
-        "--scheduler",
-        metavar="ADDRESS",
+        metavar="local|dask|ADDRESS|FUNCTION",
         default="",
-        callback=_check_address,
-        help="The scheduler of a Dask cluster.  [default: a cluster on this machine]",
+        callback=_check_engine,
+        help="Run the jobs here, or on a Dask cluster.  [default: local]",
     )
     @click.option(
         "--jobs",
@@ -201,21 +187,20 @@ def engine_options(function: Callable[..., int]) -> Callable[..., int]:
         help="Number of workers.  [default: by cores and memory]",
     )
     @functools.wraps(function)
-    def call_with_engine(
-        *arguments: Any, kind: EngineKind | None, scheduler: str, jobs: int | None, **others: Any
-    ) -> int:
-        engine = EngineArguments(kind=kind, scheduler=scheduler, jobs=jobs)
-        return function(*arguments, engine=engine, **others)
+    def call_with_engine(*arguments: Any, engine: str, jobs: int | None, **others: Any) -> int:
+        values = EngineArguments(engine=engine, jobs=jobs)
+        return function(*arguments, engine=values, **others)
 
     return call_with_engine
 
 
-def _check_address(_: click.Context, __: click.Parameter, value: str) -> str:
-    host, _colon, port = value.rpartition(":")
-    if value and not (host.startswith(_SCHEMES) and port.isdigit()):
-        message = f"expected an address such as tcp://10.0.0.1:8786, got '{value}'"
-        raise click.BadParameter(message)
-    return value
+def _check_engine(_: click.Context, __: click.Parameter, value: str) -> str:
+    from exporter.manifest.resolved.keys import check_engine  # slow
+
+    try:
+        return value and check_engine(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def shard_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,7 +30,7 @@ from exporter.gate.finding import (
     NOT_ACCEPTED,
     GateFinding,
 )
-from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GateLimits, GatePolicy, Manifest
+from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GatePolicy, Manifest
 from exporter.manifest.syntax.releases import Release, find_first_release, format_release
 from exporter.records.baseline import (
     AcceptedModel,
@@ -44,6 +44,8 @@ from exporter.records.record import UNPROVED_PREFIX, CellId, Record, RunRecord, 
 
 #: Bytes. Names and versions inside a file may grow by this much without a finding.
 _FILE_SLACK = 4096
+#: Errors up to this share of the allowed error are never drift.
+_ERROR_FLOOR = 0.1
 #: The units of measured ratios.
 _RUN, _LOAD = "times PyTorch's time", "times the load time of one node"
 _FILE = "times the size of the file"
@@ -51,7 +53,7 @@ _WORKING = (Status.PASS, Status.XPASS)
 
 
 def find_drift(
-    before: CellOutcome, after: CellOutcome, limits: GateLimits
+    before: CellOutcome, after: CellOutcome, policy: GatePolicy
 ) -> Iterator[GateFinding]:
     """Yield each figure of the file that is worse than the accepted one."""
     old, new = before.figures, after.figures
@@ -67,20 +69,21 @@ def find_drift(
         old.error is not None
         and new.error is not None
         and new.is_short >= old.is_short  # the full proof has more samples
-        and new.error > max(old.error * limits.error_factor, limits.error_floor)
+        and new.error > max(old.error * policy.find_limit(FindingKind.ERROR_GROWN), _ERROR_FLOOR)
     ):
         texts = [f"{figures.error:g} of the tolerance" for figures in (old, new)]
         yield build(FindingKind.ERROR_GROWN, *texts)
-    if new.bytes > old.bytes * (1 + limits.file_growth) and new.bytes > old.bytes + _FILE_SLACK:
+    largest = old.bytes * policy.find_limit(FindingKind.FILE_GROWN)
+    if new.bytes > max(largest, old.bytes + _FILE_SLACK):
         yield build(FindingKind.FILE_GROWN, *(f"{each.bytes:,} bytes" for each in (old, new)))
-    if new.nodes > old.nodes * (1 + limits.node_growth):
+    if new.nodes > old.nodes * policy.find_limit(FindingKind.NODES_GROWN):
         yield build(FindingKind.NODES_GROWN, *(f"{each.nodes} nodes" for each in (old, new)))
-    for kind, ratio, grown, factor, unit in (
-        (FindingKind.LATENCY_GROWN, old.latency, new.latency, limits.latency_factor, _RUN),
-        (FindingKind.LOAD_GROWN, old.load, new.load, limits.load_factor, _LOAD),
-        (FindingKind.MEMORY_GROWN, old.memory, new.memory, limits.memory_factor, _FILE),
+    for kind, ratio, grown, unit in (
+        (FindingKind.LATENCY_GROWN, old.latency, new.latency, _RUN),
+        (FindingKind.LOAD_GROWN, old.load, new.load, _LOAD),
+        (FindingKind.MEMORY_GROWN, old.memory, new.memory, _FILE),
     ):
-        if ratio and grown and grown > ratio * factor:
+        if ratio and grown and grown > ratio * policy.find_limit(kind):
             yield build(kind, f"{ratio:g} {unit}", f"{grown:g} {unit}")
     if set(new.domains) - set(old.domains):
         texts = [", ".join(figures.domains) or "only ONNX's own" for figures in (old, new)]
@@ -91,7 +94,7 @@ def find_drift(
         yield build(FindingKind.FLOOR_RAISED, format_release(first), text)
 
 
-def has_same_figures(before: CellOutcome, after: CellOutcome, limits: GateLimits) -> bool:
+def has_same_figures(before: CellOutcome, after: CellOutcome, policy: GatePolicy) -> bool:
     """Return whether neither outcome is drift in comparison with the other."""
     old, new = before.figures, after.figures
     if (old is None) is not (new is None):
@@ -99,7 +102,7 @@ def has_same_figures(before: CellOutcome, after: CellOutcome, limits: GateLimits
     # An older version did not store it.
     if old and new and old.largest_error is None and new.largest_error is not None:
         return False
-    drift = (*find_drift(before, after, limits), *find_drift(after, before, limits))
+    drift = (*find_drift(before, after, policy), *find_drift(after, before, policy))
     return not drift
 
 
@@ -281,7 +284,7 @@ def _compare_cell(
         )
     # Figures are comparable only if the verdict is the same.
     if before and kind in (None, FindingKind.REROUTED):
-        yield from find_drift(before, after, policy.limits)
+        yield from find_drift(before, after, policy)
 
 
 def _format_outcome(outcome: CellOutcome, other: CellOutcome | None, kind: FindingKind) -> str:
@@ -400,7 +403,7 @@ def accept_all(
         is_unchanged = (
             old is not None
             and strip_figures(old) == strip_figures(after)
-            and has_same_figures(old, after, policies[cell.model].limits)
+            and has_same_figures(old, after, policies[cell.model])
         )
         outcomes.append(old if old is not None and is_unchanged else after)
     return build_baseline(outcomes, states.__getitem__)

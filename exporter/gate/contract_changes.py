@@ -38,6 +38,7 @@ from exporter.manifest import (
 )
 from exporter.manifest.resolved.call import SizeRule
 from exporter.manifest.resolved.model import DEFAULT_NOISE_FACTOR
+from exporter.manifest.resolved.policy import LIMITS
 from exporter.manifest.syntax.table import read_keys, select_keys
 from exporter.manifest.syntax.values import find_lowest_release
 from exporter.planning.plan import condition_matches, list_cells
@@ -466,11 +467,11 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
             for kind, (first, second) in actions.items()
             if _SEVERITY[second] < _SEVERITY[first]
         ]
-        limits, new_limits = policy.limits.model_dump(), new_policy.limits.model_dump()
+        limits = {kind: (policy.find_limit(kind), new_policy.find_limit(kind)) for kind in LIMITS}
         changes += [
-            (key, (f"gate.limits.{key} = {limit}", f"gate.limits.{key} = {new_limits[key]}"))
-            for key, limit in limits.items()
-            if new_limits[key] > limit
+            (key, (f"gate.{key} = {first:g}", f"gate.{key} = {second:g}"))
+            for key, (first, second) in ((f"limits.{kind.key}", limits[kind]) for kind in limits)
+            if second > first
         ]
         for key, change in changes:
             line = after.project.gate.find_line(old.id, key)

@@ -16,20 +16,23 @@ from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
 from exporter.core.errors import Problem, suggest_name, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
-from exporter.manifest.resolved.keys import DEFAULT_STORE_SIZE, REMOVED_KEYS
+from exporter.manifest.resolved.keys import (
+    DEFAULT_STORE_SIZE,
+    FORMER_LIMITS,
+    LOCAL,
+    REMOVED_KEYS,
+)
 from exporter.manifest.resolved.policy import (
     ACTIONS,
     FINDINGS,
     Action,
     FindingKind,
     Gate,
-    GateLimits,
     GatePolicy,
     ModelPolicy,
 )
 from exporter.manifest.resolved.project import (
     Device,
-    EngineSettings,
     Project,
     RuntimeEnvironment,
     Toolchain,
@@ -297,10 +300,6 @@ def read_project(
     toolchains = _resolve_toolchains(source, declared if isinstance(declared, dict) else ())
     _check_folders(source)
     _check_findings(source)
-    engine = settings.engine
-    if engine.scheduler and engine.cluster:
-        message = "`scheduler` selects another cluster; remove one of the two"
-        source.add_problem(("engine", "cluster"), message)
     for name in settings.evidence.keys() - devices.keys():
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(
@@ -350,16 +349,10 @@ def _build_project(
         root=str(root),
         name=name if isinstance(name, str) else "",
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
-        store_lines={
-            key: lines[""] for key in ("store", "store_key") if (lines := _list_lines(file, key))
-        },
+        lines={key: line for key in ("store", "engine") if (line := _find_line(file, key))},
         devices=tuple(devices.values()),
         environments=environments,
         toolchains=toolchains,
-        engine=EngineSettings.from_fields(
-            table.engine,
-            lines={key: line for key, line in _list_lines(file, "engine").items() if key},
-        ),
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
         gate=_resolve_gate(table.gate, file),
@@ -367,15 +360,15 @@ def _build_project(
 
 
 def _resolve_gate(table: GateTable, file: TomlFile | None) -> Gate:
-    policy = GatePolicy(actions=_read_actions(table), limits=table.limits)
+    policy = GatePolicy(actions=_read_actions(table), limits=_read_limits(table))
     policies = tuple(
-        ModelPolicy(models=name, actions=_read_actions(each), limits=each.limits.list_explicit())
+        ModelPolicy(models=name, actions=_read_actions(each), limits=_read_limits(each))
         for name, each in table.models.items()
     )
     places: dict[tuple[str, ...], KeyPath] = {("",): ()}
     for start, each in _list_gate_tables(table):
         places |= {(*start, name): (*start, *path) for path, name in _list_findings(each)}
-        places |= {(*start, key): (*start, "limits", key) for key in GateLimits.model_fields}
+        places |= {(*start, "limits", key): (*start, "limits", key) for key in each.limits}
     known = file.lines if file else {}
     lines = {
         ".".join(names): known[key_path]
@@ -398,6 +391,10 @@ def _list_findings(table: ModelGateTable) -> Iterator[tuple[tuple[Action, int], 
 
 def _read_actions(table: ModelGateTable) -> dict[FindingKind, Action]:
     return {FINDINGS[name]: action for (action, _), name in _list_findings(table)}
+
+
+def _read_limits(table: ModelGateTable) -> dict[FindingKind, float]:
+    return {FINDINGS[name]: limit for name, limit in table.limits.items()}
 
 
 def _check_findings(source: _SettingsFile) -> None:
@@ -431,34 +428,39 @@ def _replace_old_keys(file: TomlFile, report: ProblemCollector, *, is_revision: 
                 new[action] = [*new[action], *names]
                 line = f"{action} = [{', '.join(map(format_value, new[action]))}]"
                 fixes.update(((*path, key), f"write `{line}`") for key in names)
-        limits = {key: table[key] for key in GateLimits.model_fields if key in table}
-        if limits and isinstance(new.setdefault("limits", {}), dict):
-            new["limits"] = {**new["limits"], **limits}
+        limits = table.get("limits", {})
+        places = ((path, table), ((*path, "limits"), limits)) if isinstance(limits, dict) else ()
+        old = {(*at, key): each[key] for at, each in places for key in FORMER_LIMITS if key in each}
+        if old:
+            new["limits"] = {key: each for key, each in limits.items() if key not in FORMER_LIMITS}
+            for key, value in old.items():
+                name, share = FORMER_LIMITS[str(key[-1])]
+                if name:
+                    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                    new["limits"][name] = value + share if is_number else value
             line = ", ".join(f"{key} = {format_value(each)}" for key, each in new["limits"].items())
-            fixes.update(((*path, key), f"write `limits = {{ {line} }}`") for key in limits)
+            fixes.update(
+                dict.fromkeys(old, f"write `limits = {{ {line} }}`" if line else "remove it")
+            )
         return {key: each for key, each in new.items() if (*path, key) not in fixes}
 
     gate = convert(start, settings.get("gate"))
     if isinstance(gate, dict) and isinstance(models := gate.get("models"), dict):
         path = (*start, "models")
         gate["models"] = {name: convert((*path, name), each) for name, each in models.items()}
+    if isinstance(engine := settings.get("engine"), dict):
+        value = engine.get("scheduler") or engine.get("cluster") or engine.get("kind") or LOCAL
+        fixes[*_PATH, "engine"] = f"write `engine = {format_value(value)}`"
     if not is_revision:
         for path, fix in fixes.items():
             report.add(file.build_problem(path, f"is no key of this version; {fix}"))
-    known = {key: each for key, each in settings.items() if key not in REMOVED_KEYS}
+    known = {key: each for key, each in settings.items() if (*_PATH, key) not in fixes}
     others = {} if gate is None else {"gate": gate}
     return replace(file, table={"tool": {"exporter": {**known, **others}}})
 
 
-def _list_lines(file: TomlFile | None, key: str) -> dict[str, int]:
-    """Return the lines of a key and of all keys in its table; the table itself is ""."""
-    path = (*_PATH, key)
-    lines = file.lines if file else {}
-    return {
-        ".".join(map(str, each[len(path) :])): line
-        for each, line in lines.items()
-        if each[: len(path)] == path
-    }
+def _find_line(file: TomlFile | None, key: str) -> int | None:
+    return file.lines.get((*_PATH, key)) if file else None
 
 
 def _resolve_default_devices(source: _SettingsFile, devices: Collection[str]) -> tuple[str, ...]:

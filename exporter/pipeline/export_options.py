@@ -13,8 +13,8 @@ from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import check_out, list_changed_files
 from exporter.core.system import count_cores
-from exporter.manifest import EngineSettings, Manifest, Project, load_project
-from exporter.manifest.resolved.keys import EngineKind
+from exporter.manifest import Manifest, Project, load_project
+from exporter.manifest.resolved.keys import LOCAL
 from exporter.manifest.resolved.model import ExporterName
 from exporter.manifest.rules.sources import select_exporter
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
@@ -34,12 +34,10 @@ class ExportOptions:
     selection: Selection = EVERYTHING
     shard: Shard | None = None
     """Only the models of this shard."""
-    engine: EngineKind | None = None
-    """The engine. None for the project's setting."""
-    scheduler: str = ""
-    """The address of a Dask scheduler instead of the project's, or ""."""
+    engine: str = ""
+    """The engine, as the project's key `engine`; "" for the project's setting."""
     jobs: int | None = None
-    """The number of workers. None for the project's setting or the machine's cores."""
+    """The number of workers. None for as many as cores and memory allow."""
     force: bool = False
     """Also run cells that are up to date."""
     thorough: bool = False
@@ -180,34 +178,22 @@ def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:
     return replace(plan, selected=tuple(each for each in plan.selected if each.cell in cells))
 
 
-_DASK = "dask"
-
-
-def select_engine(project: Project, options: ExportOptions) -> EngineSettings:
-    """Return the settings of the engine; options take precedence.
+def select_engine(project: Project, options: ExportOptions) -> Project:
+    """Return the project with the engine of the options, which take precedence.
 
     Raises:
         ExporterError: MANIFEST if the options contradict each other.
     """
-    engine = project.engine
-    kind = options.engine or engine.kind
-    update: dict[str, object] = {"kind": kind}
     if options.engine:
-        update["lines"] = {key: line for key, line in engine.lines.items() if key != "kind"}
-    if options.scheduler:
-        if kind != _DASK:
-            message = "--scheduler: only the engine dask has a scheduler; add --engine dask"
-            raise ExporterError(ExitCode.MANIFEST, message)
-        lines = {"kind": engine.lines["kind"]} if "kind" in engine.lines else {}
-        # The option selects another cluster than the keys of the project.
-        update |= {"scheduler": options.scheduler, "cluster": "", "workers": None, "lines": lines}
-    if kind == _DASK and options.shard:
+        lines = {key: line for key, line in project.lines.items() if key != "engine"}
+        project = project.model_copy(update={"engine": options.engine, "lines": lines})
+    if project.engine != LOCAL and options.shard:
         message = (
             f"--shard {options.shard}: a cluster divides the cells itself; remove --shard, or use "
             "--engine local"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
-    return engine.model_copy(update=update)
+    return project
 
 
 #: Bytes for one worker: a model of 500 MB with its float64 copy and its files.
@@ -226,13 +212,11 @@ def make_engine(
     Raises:
         ExporterError: MANIFEST if the options contradict each other, ENVIRONMENT without Dask.
     """
-    jobs = options.jobs or project.jobs or get_default_jobs()
-    settings = select_engine(project, options)
-    if settings.kind == "local":
+    jobs = options.jobs or get_default_jobs()
+    project = select_engine(project, options)
+    if project.engine == LOCAL:
         return LocalEngine(jobs, starter, keeps_starter=options.keeps_starter)
-    engine: Engine = import_plugin(settings.kind).DaskEngine(
-        project, settings, environment, on_note, jobs
-    )
+    engine: Engine = import_plugin("dask").DaskEngine(project, environment, on_note, jobs)
     return engine
 
 

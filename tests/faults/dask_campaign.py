@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.manifest import EngineSettings
 from exporter.pipeline.decisions import BuildOptions
 from exporter.planning.plan import make_plan
 from exporter.plugins.cluster.dask_engine import DaskEngine
@@ -49,8 +48,8 @@ def run(root: Path, address: str, *, fail_fast: bool = False) -> BuildLog:
     """Build the project of `campaign.make_project` on a cluster."""
     manifest = campaign.read_manifest(root)
     log = BuildLog()
-    settings = EngineSettings(kind="dask", scheduler=address)
-    engine = DaskEngine(manifest.project, settings, {}, log.on_note, 1)
+    project = manifest.project.model_copy(update={"engine": address})
+    engine = DaskEngine(project, {}, log.on_note, 1)
     run_plan(
         manifest,
         make_plan(manifest),

@@ -289,8 +289,8 @@ Optimization = Literal["none", "basic", "extended", "all"]
 Proof = Literal["short", "full"]
 #: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
-#: The engines: worker processes of this machine, or the hosts of a Dask cluster.
-EngineKind = Literal["local", "dask"]
+#: The engine of worker processes of this machine.
+LOCAL = "local"
 #: The restriction of workers.
 Sandbox = Literal["none", "landlock"]
 #: The value of `store` that switches the store off.
@@ -303,6 +303,15 @@ STORE_AGE = 90 * 24 * 3600.0
 REMOVED_KEYS = {
     "store_age": "remove it, or use `exporter gc --store-age`; entries are kept for 90 days",
     "store_timeout": "remove it; a run waits at most 120 s for a remote store",
+    "store_key": "remove it, and set the variable EXPORTER_STORE_KEY to the key itself",
+    "jobs": "remove it, or use `exporter export --jobs`",
+}
+#: Former limits of the gate -> the finding that has the limit now, and the addend of a share.
+FORMER_LIMITS: Mapping[str, tuple[str, float]] = {
+    **{f"{name}_factor": (f"{name}_grown", 0.0) for name in ("error", "latency", "load", "memory")},
+    "file_growth": ("file_grown", 1.0),
+    "node_growth": ("nodes_grown", 1.0),
+    "error_floor": ("", 0.0),
 }
 #: The scheme of a URL -> the modules that read it. Python can read `http` itself.
 REMOTE_SCHEMES = {
@@ -399,23 +408,34 @@ def _check_folder(value: str) -> str:
     return value
 
 
-def _check_cluster(value: str) -> str:
+_SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^\s/@]+:\d{1,5}", re.ASCII)
+
+
+def is_scheduler(engine: str) -> bool:
+    """Return whether an engine is the address of a Dask scheduler."""
+    return bool(_SCHEDULER.fullmatch(engine))
+
+
+def check_engine(value: str) -> str:
+    """Return the value of `engine` if it is one.
+
+    Raises:
+        ValueError: if it is none.
+    """
     file, _, name = value.rpartition(":")
     parts = file.split("/")
-    if not file.endswith(".py") or not all(parts) or ".." in parts or not name.isidentifier():
-        raise unexpected_value('a function of the project, such as "cluster.py:make"', value)
+    is_function = file.endswith(".py") and all(parts) and ".." not in parts and name.isidentifier()
+    if not (value in (LOCAL, "dask") or is_scheduler(value) or is_function):
+        raise unexpected_value(
+            '"local", "dask", the address of a scheduler such as "tcp://10.0.0.1:8786", or a '
+            'function such as "cluster.py:make"',
+            value,
+        )
     return value
 
 
 Command = Annotated[fields.Line, AfterValidator(_check_command)]
-SchedulerAddress = Annotated[
-    fields.Line,
-    fields.require_match(
-        r"(tcp|tls|ws|wss)://[^\s/@]+:\d{1,5}",
-        'the address of a scheduler, such as "tcp://10.0.0.1:8786"',
-    ),
-]
-ClusterFunction = Annotated[fields.Line, AfterValidator(_check_cluster)]
+Engine = Annotated[fields.Line, AfterValidator(check_engine)]
 Folder = Annotated[fields.Line, AfterValidator(_check_folder)]
 
 OptionValue = bool | int | float | fields.Line
@@ -460,21 +480,6 @@ class DeviceKeys(Table):
     values, and runs all checks if one differs."""
 
 
-class EngineKeys(Table):
-    """The machines that run the jobs: `[tool.exporter.engine]`; see `clusters.md`."""
-
-    misplaced_keys: ClassVar[Mapping[str, str]] = {"workers": "use `jobs` of [tool.exporter]"}
-
-    kind: EngineKind = "local"
-    """`"local"` uses worker processes of this machine, `"dask"` the hosts of a Dask cluster. The
-    option `--engine` takes precedence."""
-    scheduler: SchedulerAddress = Field(default="")
-    """The address of a Dask scheduler, such as `"tcp://10.0.0.1:8786"`. The option `--scheduler`
-    takes precedence. Without `scheduler` and `cluster`, a cluster starts on this machine."""
-    cluster: ClusterFunction = Field(default="")
-    """A function of the project that returns a cluster of Dask, such as `"cluster.py:make"`."""
-
-
 class ProjectKeys(Table):
     """The keys of `[tool.exporter]` whose form is their value."""
 
@@ -495,10 +500,10 @@ class ProjectKeys(Table):
     store_size: fields.Memory | None = None
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""
-    store_key: fields.Line = Field(default="")
-    """The file with the key that signs the entries of a remote store, relative to the project or to
-    `~`; entries without its signature are ignored. The variable `EXPORTER_STORE_KEY` contains the
-    key itself."""
+    engine: Engine = LOCAL
+    """The machines that run the jobs: `"local"` for worker processes of this machine, the address
+    of a Dask scheduler (`"tcp://10.0.0.1:8786"`), a function of the project that returns a cluster
+    of Dask (`"cluster.py:make"`), or `"dask"` for one on this machine. See `clusters.md`."""
     style: Style = "emoji"
     """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
     columns, for readers and programs without symbols."""
@@ -513,5 +518,3 @@ class ProjectKeys(Table):
     """`"landlock"` restricts workers (Linux 6.12 or later, without privileges): a model writes only
     to the folder of its job, has no TCP, and cannot signal or open other processes. It can read all
     files. SECURITY.md has a stricter command."""
-    jobs: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Number of parallel workers; without it: as many as cores and memory allow."""

@@ -8,15 +8,15 @@ from pathlib import Path
 from pydantic import Field
 
 from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
-from exporter.core.errors import Problem
+from exporter.core.errors import Location, Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.system import NVIDIA_VARIABLES
+from exporter.core.toml_table import SETTINGS_FILE
 from exporter.environments import EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
     NO_STORE,
     DeviceKeys,
-    EngineKeys,
     ProjectKeys,
     is_remote,
 )
@@ -169,14 +169,6 @@ class Device(DeviceKeys):
 
 
 @without_notation
-class EngineSettings(EngineKeys):
-    """`[tool.exporter.engine]`."""
-
-    lines: dict[str, int] = Field(default_factory=dict)
-    """The lines of the keys in pyproject.toml."""
-
-
-@without_notation
 class Project(ProjectKeys):
     """`[tool.exporter]` of pyproject.toml with all defaults. Paths are relative to `root`."""
 
@@ -187,19 +179,24 @@ class Project(ProjectKeys):
     """The folder of environments if `build` is not the folder of the settings."""
     store_size: int = DEFAULT_STORE_SIZE
     """Bytes."""
-    store_lines: dict[str, int] = Field(default_factory=dict)
-    """The lines of `store` and `store_key` in pyproject.toml."""
+    lines: dict[str, int] = Field(default_factory=dict)
+    """The lines of `store` and `engine` in pyproject.toml."""
     devices: Items[Device]
     environments: Items[RuntimeEnvironment] = ()
     toolchains: Items[Toolchain] = ()
     active_toolchain: str = ""
     """The toolchain whose packages this process has; empty: none of them."""
-    engine: EngineSettings = EngineSettings()
     evidence: dict[str, float] = Field(default_factory=dict)
     """The maximum age in seconds of measurements of other machines, by device."""
     elsewhere: Items[str] = ()
     """The devices that other machines measure only."""
     gate: Gate = DEFAULT_GATE
+
+    def locate(self, key: str) -> str:
+        """Return the file, the line and the key of a setting, or the option that set it."""
+        if key not in self.lines:
+            return f"--{key}"
+        return f"{Location(file=SETTINGS_FILE, line=self.lines[key])}: tool.exporter.{key}"
 
     @property
     def environments_folder(self) -> Path:

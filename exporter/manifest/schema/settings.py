@@ -12,15 +12,14 @@ from exporter.core.frozen_model import Items
 from exporter.manifest.resolved.keys import (
     Age,
     DeviceKeys,
-    EngineKeys,
     OptionValue,
     ProjectKeys,
 )
-from exporter.manifest.resolved.policy import FINDINGS, GateLimits
+from exporter.manifest.resolved.policy import FINDINGS, LIMITS
 from exporter.manifest.schema.tables import ToleranceTable
 from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.table import Table
-from exporter.manifest.syntax.values import quote
+from exporter.manifest.syntax.values import join_words, quote
 
 
 class DeviceTable(DeviceKeys):
@@ -69,6 +68,19 @@ def _check_finding(name: str) -> str:
     raise ValueError(f"no finding has the name {quote(name)}{hint}")
 
 
+def _check_limit(name: str) -> str:
+    known = [kind.key for kind in LIMITS]
+    if name in known:
+        return name
+    hint = suggest_nearest(name, known) or f"; these have one: {join_words(known)}"
+    raise ValueError(f"no limit has the name {quote(name)}{hint}")
+
+
+_LimitName = Annotated[
+    str,
+    AfterValidator(_check_limit),
+    WithJsonSchema({"type": "string", "enum": [kind.key for kind in LIMITS]}),
+]
 _FindingName = Annotated[
     str, AfterValidator(_check_finding), WithJsonSchema({"type": "string", "enum": [*FINDINGS]})
 ]
@@ -87,8 +99,11 @@ class ModelGateTable(Table):
     """The findings that print a warning."""
     ignore: Items[_FindingName] = ()
     """The findings that are not reported."""
-    limits: GateLimits = Field(default_factory=GateLimits)
-    """The limits of drift: `{ error_factor = 10 }`."""
+    limits: dict[_LimitName, Annotated[float, Field(ge=1, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """The factors by which a figure may grow, by the name of the finding: `{ error_grown = 10,
+    file_grown = 1.01 }`. Errors up to a tenth of the allowed error are never drift."""
 
 
 class GateTable(ModelGateTable):
@@ -145,8 +160,6 @@ class ProjectTable(ProjectKeys):
     """`thorough` of models without it."""
     memory: fields.Memory | None = None
     """Memory limit of models without `memory`."""
-    engine: EngineKeys = Field(default_factory=EngineKeys)
-    """The machines that run the jobs."""
     evidence: dict[fields.Line, EvidenceTable] = Field(default_factory=dict)
     """The devices whose unavailable cells need measurements of other machines for the gate:
     `cuda = { age = "30d" }`."""

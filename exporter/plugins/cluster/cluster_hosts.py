@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter.core.errors import ExitCode, ExporterError, Location, Problem, suggest_nearest
+from exporter.core.errors import ExitCode, ExporterError, Problem, suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.core.text import join_lines, pluralize
-from exporter.core.toml_table import SETTINGS_FILE
 from exporter.jobs import Job
-from exporter.manifest import EngineSettings
+from exporter.manifest import Project
+from exporter.manifest.resolved.keys import is_scheduler
 
 _LOOPBACK = "127.0.0.1"
 #: Seconds until a scheduler must respond.
@@ -54,29 +54,21 @@ class ClusterConnection:
                 self.cluster.close(timeout=10)
 
 
-def require_dask(settings: EngineSettings) -> None:
+def require_dask(project: Project) -> None:
     """Raise if `distributed` is not installed.
 
     Raises:
         ExporterError: ENVIRONMENT.
     """
     if importlib.util.find_spec("distributed") is None:
-        label = locate_engine(settings, "kind")
+        label = project.locate("engine")
         message = (
             f"{label}: the package distributed is not installed; run `pip install distributed`"
         )
         raise ExporterError(ExitCode.ENVIRONMENT, f"{message}, or use --engine local")
 
 
-def locate_engine(settings: EngineSettings, key: str) -> str:
-    """Return the file, the line and the key of a setting, or the option that set it."""
-    if key in settings.lines:
-        location = Location(file=SETTINGS_FILE, line=settings.lines[key])
-        return f"{location}: tool.exporter.engine.{key}"
-    return {"kind": "--engine dask", "scheduler": "--scheduler"}.get(key, f"engine.{key}")
-
-
-def connect(settings: EngineSettings, root: Path, scratch: Path, workers: int) -> ClusterConnection:
+def connect(project: Project, root: Path, scratch: Path, workers: int) -> ClusterConnection:
     """Return a connection to the cluster of the settings.
 
     `scratch` is for copies of the project of a cluster on this machine.
@@ -85,17 +77,17 @@ def connect(settings: EngineSettings, root: Path, scratch: Path, workers: int) -
         ExporterError: ENVIRONMENT if there is no connection, MANIFEST if the function that returns
             a cluster is missing or fails.
     """
-    require_dask(settings)
+    require_dask(project)
     # The engine reports lost hosts and a lost scheduler itself.
     importlib.import_module("distributed")  # sets the levels of its loggers
     for name in logging.root.manager.loggerDict:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    if settings.scheduler:
-        label = f"{locate_engine(settings, 'scheduler')}: {settings.scheduler}"
-        return _connect_to(settings.scheduler, label)
-    if settings.cluster:
-        cluster, label = _make_cluster(settings, root)
+    label = f"{project.locate('engine')}: {project.engine}"
+    if is_scheduler(project.engine):
+        return _connect_to(project.engine, label)
+    if project.engine != "dask":
+        cluster = _make_cluster(project.engine, label, root)
         return _connect_to(cluster, label, cluster)
     with _quiet():
         from distributed import LocalCluster
@@ -111,8 +103,7 @@ def connect(settings: EngineSettings, root: Path, scratch: Path, workers: int) -
             memory_limit=0,  # the limits of the jobs apply
             silence_logs=logging.CRITICAL,
         )
-    label = f"{locate_engine(settings, 'kind')}: the cluster on this machine"
-    return _connect_to(cluster, label, cluster)
+    return _connect_to(cluster, f"{label}: the cluster on this machine", cluster)
 
 
 def _connect_to(target: Any, label: str, cluster: Any = None) -> ClusterConnection:
@@ -137,16 +128,15 @@ def _connect_to(target: Any, label: str, cluster: Any = None) -> ClusterConnecti
     return ClusterConnection(client=client, cluster=cluster, label=label)
 
 
-def _make_cluster(settings: EngineSettings, root: Path) -> tuple[Any, str]:
-    """Call the function of the project, and return its cluster and the label for messages.
+def _make_cluster(function: str, label: str, root: Path) -> Any:
+    """Call the function of the project, and return its cluster.
 
     Raises:
         ExporterError: MANIFEST if the file or the function is missing, or the function fails.
     """
     from distributed.deploy.cluster import Cluster
 
-    label = f"{locate_engine(settings, 'cluster')}: {settings.cluster}"
-    file, _, name = settings.cluster.rpartition(":")
+    file, _, name = function.rpartition(":")
     if not (root / file).is_file():
         message = f"{label}: the project has no file {file}; create it with a function {name}"
         raise ExporterError(ExitCode.MANIFEST, message)

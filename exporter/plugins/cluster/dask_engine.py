@@ -26,7 +26,7 @@ from exporter.cache.states import read_search_path, read_tool_parts
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.jobs import Announcement, JobFolder, write_json
-from exporter.manifest import EngineSettings, Project
+from exporter.manifest import Project
 from exporter.manifest.resolved.keys import NO_STORE, is_remote
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.engine import ExitKind, JobEvents, JobResult, Task
@@ -80,15 +80,13 @@ class DaskEngine:
     def __init__(
         self,
         project: Project,
-        settings: EngineSettings,
         environment: Mapping[str, str],
         on_note: Callable[[str], None],
         jobs: int,
     ) -> None:
-        require_dask(settings)
+        require_dask(project)
         self.local_workers = jobs
         self._project = project
-        self._settings = settings
         self._environment = environment
         self._on_note = on_note
         self._connection: ClusterConnection | None = None
@@ -122,7 +120,7 @@ class DaskEngine:
             workers = self.local_workers
             scratch = BuildFolder.from_project(self._project).path / ".dask"
             root = Path(self._project.root)
-            self._connection = connect(self._settings, root, scratch, workers)
+            self._connection = connect(self._project, root, scratch, workers)
         return self._connection
 
 

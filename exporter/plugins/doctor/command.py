@@ -67,8 +67,7 @@ def _examine(root: Path) -> Iterator[Diagnosis]:
     if can_start:
         yield examine_fork_server(environment)
     manifest, finding = examine_project(root)
-    jobs = (manifest.project.jobs if manifest else None) or get_default_jobs()
-    yield from examine_machine(root, jobs, os.environ)
+    yield from examine_machine(root, get_default_jobs(), os.environ)
     yield finding
     if manifest is None:
         return

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exporter.cli.output.terminal import print_line
-from exporter.core.errors import ExitCode, ExporterError, Location
+from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import write_text
 from exporter.core.git import find_git_folder
 from exporter.core.text import format_bytes, pluralize
-from exporter.core.toml_table import SETTINGS_FILE
 from exporter.manifest import Project
 from exporter.manifest.resolved.keys import (
     NO_STORE,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 STORE_VARIABLE = "EXPORTER_STORE"
 #: `1`, `yes` or `true` if the store must not be changed.
 READ_ONLY_VARIABLE = "EXPORTER_STORE_READONLY"
-#: The key of a remote store; it overrides the file of the setting `store_key`.
+#: The key that signs the entries of a remote store.
 KEY_VARIABLE = "EXPORTER_STORE_KEY"
 #: The name of the default store in the folder of git, which all worktrees share.
 GIT_STORE = "exporter-store"
@@ -108,7 +107,7 @@ def _open_remote(
         except ValueError as error:
             raise ExporterError(ExitCode.MANIFEST, f"{STORE_VARIABLE}: {error}") from None
     else:
-        label = f"{_locate_setting(project, 'store')}: {url}"
+        label = f"{project.locate('store')}: {url}"
     scheme, _ = split_url(url)
     missing = [name for name in REMOTE_SCHEMES[scheme] if importlib.util.find_spec(name) is None]
     if missing:
@@ -122,44 +121,29 @@ def _open_remote(
         label,
         partial(open_files, url),
         TimeLimit(TIMEOUT, SILENCE),
-        _read_key(project, environment),
+        _read_key(environment),
         is_read_only=is_read_only or is_mirror,
     )
 
 
-def _read_key(project: Project, environment: Mapping[str, str]) -> SigningKey | None:
+def _read_key(environment: Mapping[str, str]) -> SigningKey | None:
     """Return the key that signs entries, or None if all writers are trusted.
 
     Raises:
-        ExporterError: MANIFEST if the key cannot be read or is too short.
+        ExporterError: MANIFEST if the key is too short.
     """
     from exporter.plugins.store.remote_store import MIN_KEY_LENGTH, SigningKey
 
-    label, text = KEY_VARIABLE, environment.get(KEY_VARIABLE, "")
-    if not text and project.store_key:
-        label = f"{_locate_setting(project, 'store_key')}: {project.store_key}"
-        try:
-            path = Path(project.root) / Path(project.store_key).expanduser()
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError, RuntimeError) as error:
-            reason = getattr(error, "strerror", None) or "is not a text file"
-            message = f"{label}: cannot be read: {reason}; create it with `{_CREATE_KEY}`"
-            raise ExporterError(ExitCode.MANIFEST, message) from None
-    elif not text:
+    secret = environment.get(KEY_VARIABLE, "").strip()
+    if not secret:
         return None
-    secret = text.strip()
     if len(secret) < MIN_KEY_LENGTH:
         message = (
-            f"{label}: the key has {len(secret)} characters, expected at least {MIN_KEY_LENGTH}; "
-            f"create one with `{_CREATE_KEY}`"
+            f"{KEY_VARIABLE}: the key has {len(secret)} characters, expected at least "
+            f"{MIN_KEY_LENGTH}; create one with `{_CREATE_KEY}`"
         )
         raise ExporterError(ExitCode.MANIFEST, message)
     return SigningKey(secret.encode())
-
-
-def _locate_setting(project: Project, key: str) -> str:
-    line = project.store_lines.get(key)
-    return f"{Location(file=SETTINGS_FILE, line=line)}: tool.exporter.{key}"
 
 
 #: The file name in the build folder.

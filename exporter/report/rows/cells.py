@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from exporter.core.text import format_command, join_lines, pluralize
 from exporter.gate.baseline_comparison import find_drift
 from exporter.gate.finding import MEASURED_KINDS, NOT_ACCEPTED
-from exporter.manifest import GateLimits, Manifest
+from exporter.manifest import GatePolicy, Manifest
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.baseline import (
     Baseline,
@@ -283,7 +283,7 @@ class AcceptanceHistory:
         old = self._outcomes.get(cell.id)
         if old is None or cell.record is None:
             return ""
-        drift = find_drift(old, extract_outcome(cell.record), GateLimits())
+        drift = find_drift(old, extract_outcome(cell.record), GatePolicy())
         known = (each for each in drift if each.kind not in MEASURED_KINDS)
         return "; ".join(f"{each.kind}: {each.before} -> {each.after}" for each in known)
 

@@ -16,7 +16,8 @@ from exporter.gate.baseline_comparison import (
     find_drift,
 )
 from exporter.gate.finding import NO_RESULT, NOT_ACCEPTED, GateFinding
-from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GateLimits, GatePolicy, ModelPolicy
+from exporter.manifest import DEFAULT_GATE, FindingKind, Gate, GatePolicy, ModelPolicy
+from exporter.manifest.resolved.policy import LIMITS
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
@@ -433,25 +434,28 @@ def test_each_drift_has_its_policy(
 
 
 def test_thresholds_come_from_the_policy() -> None:
-    limits = GateLimits(error_factor=10, error_floor=0, file_growth=0.5, node_growth=0)
+    limits = dict.fromkeys(LIMITS, 10.0) | {FindingKind.NODES_GROWN: 1.0}
     gate = Gate(policy=GatePolicy(limits=limits))
-    more = make_outcome(error=0.4, bytes=140_000, nodes=101)
-    assert [each.kind for each in find(make_outcome(error=0.05), more, gate)] == [
+    old = make_outcome(error=0.05, latency=1.0, load=1.0, memory=1.0)
+    more = {"error": 0.4, "bytes": 900_000, "latency": 9.0, "load": 9.0, "memory": 9.0}
+    assert [each.kind for each in find(old, make_outcome(nodes=101, **more), gate)] == [
         FindingKind.NODES_GROWN
     ]
+    grown = [each.kind for each in find(old, make_outcome(nodes=101, **more))]
+    assert grown == [kind for kind in LIMITS if kind is not FindingKind.NODES_GROWN]
 
 
 @given(figures)
 def test_equal_figures_have_no_drift(same: Figures) -> None:
     one = CellOutcome(cell=CELL, status=Status.PASS, figures=same)
-    assert not list(find_drift(one, one, GateLimits()))
+    assert not list(find_drift(one, one, GatePolicy()))
 
 
 @given(figures, figures)
 def test_no_figure_drifts_in_both_directions(one: Figures, other: Figures) -> None:
     both = [CellOutcome(cell=CELL, status=Status.PASS, figures=each) for each in (one, other)]
-    forward = {drift.kind for drift in find_drift(*both, GateLimits())}
-    backward = {drift.kind for drift in find_drift(*reversed(both), GateLimits())}
+    forward = {drift.kind for drift in find_drift(*both, GatePolicy())}
+    backward = {drift.kind for drift in find_drift(*reversed(both), GatePolicy())}
     assert forward & backward <= {FindingKind.NEW_DOMAIN}
 
 

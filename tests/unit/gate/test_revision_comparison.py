@@ -29,7 +29,6 @@ from exporter.manifest import (
     Fill,
     FindingKind,
     Gate,
-    GateLimits,
     GatePolicy,
     Input,
     InputsFrom,
@@ -356,9 +355,9 @@ def test_a_removed_cell_or_model_is_a_finding() -> None:
 
 
 def with_gate(spec: ModelSpec, **settings: Any) -> Manifest:
-    limits = {key: settings.pop(key) for key in GateLimits.model_fields if key in settings}
+    limits = {FINDINGS[key]: limit for key, limit in settings.pop("limits", {}).items()}
     actions = {FINDINGS[key]: action for key, action in settings.items()}
-    gate = Gate(policy=GatePolicy(actions=actions, limits=GateLimits(**limits)))
+    gate = Gate(policy=GatePolicy(actions=actions, limits=limits))
     return set_gate(gate, spec)
 
 
@@ -373,7 +372,7 @@ def set_gate(gate: Gate, *specs: ModelSpec) -> Manifest:
     [
         ({"newly_red": "warn"}, 'gate.warn = ["newly_red"]'),
         ({"file_grown": "ignore"}, 'gate.ignore = ["file_grown"]'),
-        ({"error_factor": 5.0}, "gate.limits.error_factor = 5.0"),
+        ({"limits": {"error_grown": 5.0}}, "gate.limits.error_grown = 5"),
         ({"accepted_here": "warn"}, 'gate.warn = ["accepted_here"]'),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from exporter.cache.states import read_source_state
 from exporter.cli import entry_point
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
-from exporter.manifest import EngineSettings, Project, load_project
+from exporter.manifest import Project, load_project
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.export_options import ExportOptions, select_engine
 from exporter.planning import Selection
@@ -44,26 +44,15 @@ def test_the_command_exits_as_for_red_cells(
 
 
 def make_project(**values: object) -> Project:
-    project = make_manifest(make_spec("net")).project
-    return project.model_copy(update={"engine": EngineSettings.model_validate(values)})
-
-
-def test_the_local_engine_is_the_default() -> None:
-    assert select_engine(make_project(), ExportOptions()).kind == "local"
+    return make_manifest(make_spec("net")).project.model_copy(update=values)
 
 
 def test_an_option_takes_precedence() -> None:
-    project = make_project(kind="dask", cluster="c.py:make", lines={"kind": 3, "cluster": 4})
-    assert select_engine(project, ExportOptions(engine="local")).kind == "local"
-    chosen = select_engine(project, ExportOptions(scheduler="tcp://h:1"))
-    assert (chosen.kind, chosen.scheduler, chosen.cluster) == ("dask", "tcp://h:1", "")
-    assert chosen.lines == {"kind": 3}
-    assert select_engine(project, ExportOptions(engine="dask")).lines == {"cluster": 4}
-
-
-def test_only_the_engine_dask_has_a_scheduler() -> None:
-    with pytest.raises(ExporterError, match="only the engine dask has a scheduler; add --engine"):
-        select_engine(make_project(), ExportOptions(scheduler="tcp://h:1"))
+    assert select_engine(make_project(), ExportOptions()).engine == "local"
+    project = make_project(engine="c.py:make", lines={"store": 3, "engine": 4})
+    assert select_engine(project, ExportOptions()) == project
+    chosen = select_engine(project, ExportOptions(engine="tcp://h:1"))
+    assert (chosen.engine, chosen.lines) == ("tcp://h:1", {"store": 3})
 
 
 def test_a_shard_cannot_run_on_a_cluster() -> None:

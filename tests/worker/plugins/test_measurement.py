@@ -78,7 +78,7 @@ def test_files_are_measured_if_requested_and_the_gate_reports_growth(tmp_path: P
     assert "slow/17/cpu: warning: latency grown: " in gate.stdout
     (root / "pyproject.toml").write_text("[tool.exporter.gate]\nblock = ['latency_grown']\n")
     assert run_exporter(root, "gate").returncode == 1
-    (root / "pyproject.toml").write_text("[tool.exporter.gate]\nlimits.latency_factor = 1000000\n")
+    (root / "pyproject.toml").write_text("[tool.exporter.gate]\nlimits.latency_grown = 1000000\n")
     assert run_exporter(root, "gate").returncode == 0
     baseline = json.loads((root / "reports/baseline/slow.json").read_text())
     (accepted,) = [cell for cell in baseline["cells"] if cell["cell"] == "slow/17/cpu"]

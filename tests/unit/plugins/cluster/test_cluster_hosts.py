@@ -12,13 +12,12 @@ import pytest
 
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.jobs import Job
-from exporter.manifest import Device, EngineSettings
+from exporter.manifest import Device, Project
 from exporter.plugins.cluster import cluster_hosts
 from exporter.plugins.cluster.cluster_hosts import (
     ClusterConnection,
     ClusterHosts,
     connect,
-    locate_engine,
     require_dask,
 )
 from tests.faults.dask_cluster import find_port
@@ -178,29 +177,27 @@ def test_memory_counts_if_workers_declare_it(tmp_path: Path) -> None:
     assert make_hosts([], a={"GPU": 1}).choose_resources(make_job(tmp_path)) is None
 
 
-LINES = {"kind": 7, "scheduler": 8, "cluster": 9}
+def declare(engine: str, /, **lines: int) -> Project:
+    return Project(root="/project", devices=(), engine=engine, lines=lines)
 
 
-def connect_error(root: Path, **values: str) -> ExporterError:
-    settings = EngineSettings(kind="dask", lines=LINES, **values)
+def connect_error(root: Path, engine: str) -> ExporterError:
     with pytest.raises(ExporterError) as error:
-        connect(settings, root, root / "build", 1)
+        connect(declare(engine, engine=7), root, root / "build", 1)
     return error.value
 
 
-def test_a_setting_has_its_line_and_an_option_its_name() -> None:
-    settings = EngineSettings(kind="dask", lines=LINES)
-    assert locate_engine(settings, "kind") == "pyproject.toml:7: tool.exporter.engine.kind"
-    assert locate_engine(EngineSettings(), "scheduler") == "--scheduler"
-
-
 def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_dask(EngineSettings(kind="dask"))
+    require_dask(declare("dask"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ExporterError, match="run `pip install distributed`") as error:
-        require_dask(EngineSettings(kind="dask", lines=LINES))
-    assert str(error.value).startswith("pyproject.toml:7: tool.exporter.engine.kind: the package")
-    assert error.value.exit_code is ExitCode.ENVIRONMENT
+    for lines, label in (
+        ({"engine": 7}, "pyproject.toml:7: tool.exporter.engine"),
+        ({}, "--engine"),
+    ):
+        with pytest.raises(ExporterError, match="run `pip install distributed`") as error:
+            require_dask(declare("dask", **lines))
+        assert str(error.value).startswith(f"{label}: the package")
+        assert error.value.exit_code is ExitCode.ENVIRONMENT
 
 
 def test_an_address_without_a_scheduler_is_reported(
@@ -208,8 +205,8 @@ def test_an_address_without_a_scheduler_is_reported(
 ) -> None:
     monkeypatch.setattr(cluster_hosts, "_CONNECT_LIMIT", 0.5)
     address = f"tcp://127.0.0.1:{find_port()}"
-    error = connect_error(tmp_path, scheduler=address)
-    message = f"pyproject.toml:8: tool.exporter.engine.scheduler: {address}: no scheduler accepts"
+    error = connect_error(tmp_path, address)
+    message = f"pyproject.toml:7: tool.exporter.engine: {address}: no scheduler accepts"
     assert str(error).startswith(message)
     assert "start one with `dask scheduler`" in str(error)
     assert error.exit_code is ExitCode.ENVIRONMENT
@@ -232,7 +229,7 @@ def test_a_wrong_cluster_function_is_reported(
     name = f"cluster_{request.node.callspec.indices['code']}.py"
     if code is not None:
         (tmp_path / name).write_text(code)
-    error = connect_error(tmp_path, cluster=f"{name}:make")
-    label = f"pyproject.toml:9: tool.exporter.engine.cluster: {name}:make: "
+    error = connect_error(tmp_path, f"{name}:make")
+    label = f"pyproject.toml:7: tool.exporter.engine: {name}:make: "
     assert str(error).startswith(label + message.replace("cluster.py", name))
     assert error.exit_code is ExitCode.MANIFEST

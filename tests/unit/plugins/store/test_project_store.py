@@ -84,7 +84,7 @@ def test_limits_of_the_command_line_override_the_settings(tmp_path: Path) -> Non
 
 
 URL = "file:///mnt/cells"
-LINES = {"store": 5, "store_key": 6}
+LINES = {"store": 5}
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
@@ -96,7 +96,7 @@ def open_remote(environment: dict[str, str] | None = None, **fields: object) -> 
 
 def open_url(environment: dict[str, str] | None = None, **fields: object) -> Store:
     project = make_manifest(root="/project").project
-    project = project.model_copy(update={"store": URL, "store_lines": LINES, **fields})
+    project = project.model_copy(update={"store": URL, "lines": LINES, **fields})
     store = open_store(project, environment or {})
     assert store is not None
     return store
@@ -160,34 +160,13 @@ def test_an_invalid_url_of_the_environment() -> None:
     assert message.endswith("did you mean 's3'?")
 
 
-def test_the_key_is_in_a_file_or_in_the_environment(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text(f"{SECRET}\n")
+def test_the_key_is_a_variable() -> None:
     assert open_remote().has_key is False
-    assert open_remote(store_key=str(path)).has_key
-    assert open_remote({"EXPORTER_STORE_KEY": SECRET}).has_key
-    assert open_remote({"EXPORTER_STORE_KEY": SECRET}, store_key="/missing").has_key
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "cannot be read: No such file or directory; create it with"),
-        (b"\xff" * 40, "cannot be read: is not a text file"),
-        (b"short\n", "the key has 5 characters, expected at least 32; create one with"),
-    ],
-)
-def test_an_invalid_key_is_a_mistake_with_its_line(
-    tmp_path: Path, content: bytes | None, message: str
-) -> None:
-    path = tmp_path / "key"
-    if content is not None:
-        path.write_bytes(content)
+    assert open_remote({"EXPORTER_STORE_KEY": f"{SECRET}\n"}).has_key
     with pytest.raises(ExporterError) as caught:
-        open_url(store_key=str(path))
-    assert str(caught.value).startswith("pyproject.toml:6: tool.exporter.store_key: ")
-    assert message in str(caught.value)
-    assert "short" not in str(caught.value)
+        open_url({"EXPORTER_STORE_KEY": "short"})
+    message = "EXPORTER_STORE_KEY: the key has 5 characters, expected at least 32; create one with"
+    assert str(caught.value).startswith(message)
 
 
 def test_the_plan_prints_why_a_remote_store_is_not_used(
