@@ -59,9 +59,9 @@ The first line lets your editor complete keys, after
 
 ## Where settings come from
 
-Later settings win: the built-in default, `[tool.exporter]` in pyproject.toml, `[defaults]` of the
-manifest file, the entry that `extends` names, the entry itself, and the matching
-`[[models.ID.overrides]]`. `exporter explain CELL` shows each value with its file and line.
+Later settings win: the built-in default, `[tool.exporter.defaults]` in pyproject.toml,
+`[defaults]` of the manifest file, the entry that `extends` names, the entry itself, and the
+matching `[[models.ID.overrides]]`. `exporter explain CELL` shows each value with its file and line.
 `init`, `options` and `axes` are merged key by key, so `axes.seq = { max = 64 }` in an entry keeps
 the `example` of its parent. Every other key is replaced completely. A parent in another file is
 resolved with the `[defaults]` of that file. Paths are relative to the manifest that contains

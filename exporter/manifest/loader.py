@@ -39,7 +39,7 @@ from exporter.manifest.syntax.toml_file import ProblemCollector, read_toml
 from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Other places for a required key.
-_OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter]"}
+_OTHER_PLACES = {"opsets": " here, in [defaults] or in [tool.exporter.defaults]"}
 #: Values of required keys for messages.
 _EXAMPLES = {
     "source": '"net.py:Net"',
@@ -165,16 +165,10 @@ def _check_required_keys(model: EffectiveSettings) -> None:
 
 def _check_devices(model: EffectiveSettings) -> None:
     """Report unknown devices, except those of `[tool.exporter]`, which are already checked."""
-    if not model.has_valid("devices") or model.find_layer(("devices",)).path[0] == "tool":
-        return
-    names, devices = model.settings.devices, model.context.devices
-    for index, name in enumerate(names):
-        if name not in devices:
-            model.add_problem(
-                ("devices", index), project_settings.format_unknown_device(name, devices)
-            )
-        elif name in names[:index]:
-            model.add_problem(("devices", index), f"{quote(name)} is listed twice")
+    if model.has_valid("devices") and model.find_layer(("devices",)).path[0] != "tool":
+        names, devices = model.settings.devices, model.context.devices
+        for index, message in project_settings.find_device_problems(names, devices):
+            model.add_problem(("devices", index), message)
 
 
 #: The opset of the only cell if the opsets of the entry are unknown: the first one of dynamo.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -18,6 +18,7 @@ from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
 from exporter.environments import NPM
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
+    FORMER_DEFAULTS,
     FORMER_LIMITS,
     LOCAL,
     REMOVED_KEYS,
@@ -39,7 +40,7 @@ from exporter.manifest.resolved.project import (
 )
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
-from exporter.manifest.schema.entry import ID_PATTERN, Settings
+from exporter.manifest.schema.entry import ID_PATTERN
 from exporter.manifest.schema.settings import DeviceTable, GateTable, ModelGateTable, ProjectTable
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import Release
@@ -242,6 +243,17 @@ def add_consumer_devices(model: EffectiveSettings) -> tuple[str, ...]:
     return (*names, *(name for name in pinned if name not in names and pinned[name] == release))
 
 
+def find_device_problems(
+    names: Sequence[str], devices: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield the index of each unknown or repeated device, with the message."""
+    for index, name in enumerate(names):
+        if name not in devices:
+            yield index, format_unknown_device(name, devices)
+        elif name in names[:index]:
+            yield index, f"{quote(name)} is listed twice"
+
+
 def format_unknown_device(name: str, devices: Collection[str]) -> str:
     """Return the message for a device `cpu` or `cpu@TOOLCHAIN` that does not exist."""
     full = DeviceName(name)
@@ -305,18 +317,13 @@ def read_project(
     project = _build_project(
         root, settings, devices, tuple(environments.values()), toolchains, file
     )
-    explicit = settings.list_explicit().items()
-    values = {key: value for key, value in explicit if key in Settings.model_fields}
-    values["devices"] = _resolve_default_devices(source, project.device_names)
+    for index, message in find_device_problems(settings.defaults.devices, project.device_names):
+        source.add_problem(("defaults", "devices", index), message)
     layer = Layer(
         file=file,
-        path=_PATH,
-        table=Settings.model_construct(set(values), **values),
-        broken={
-            str(key[0]): problems
-            for key, problems in removed.items()
-            if key[0] in Settings.model_fields
-        },
+        path=(*_PATH, "defaults"),
+        table=settings.defaults,
+        broken={str(key[1]): each for key, each in removed.items() if key[:-1] == ("defaults",)},
     )
     return ProjectSettings(project=project, layer=layer, file=file)
 
@@ -413,10 +420,8 @@ def _replace_old_keys(file: TomlFile, report: ProblemCollector, *, is_revision: 
 
     Earlier, each finding was a key. An old key is a problem, except in a revision.
     """
-    settings, start = file.table["tool"]["exporter"], (*_PATH, "gate")
-    fixes: dict[KeyPath, str] = {
-        (*_PATH, key): fix for key, fix in REMOVED_KEYS.items() if key in settings
-    }
+    settings, fixes = _convert_old_keys(file.table["tool"]["exporter"])
+    start = (*_PATH, "gate")
 
     def convert(path: KeyPath, table: Any) -> Any:
         if not isinstance(table, dict):
@@ -448,30 +453,30 @@ def _replace_old_keys(file: TomlFile, report: ProblemCollector, *, is_revision: 
     if isinstance(gate, dict) and isinstance(models := gate.get("models"), dict):
         path = (*start, "models")
         gate["models"] = {name: convert((*path, name), each) for name, each in models.items()}
-    if isinstance(engine := settings.get("engine"), dict):
-        value = engine.get("scheduler") or engine.get("cluster") or engine.get("kind") or LOCAL
-        fixes[*_PATH, "engine"] = f"write `engine = {format_value(value)}`"
     if not is_revision:
         for path, fix in fixes.items():
             report.add(file.build_problem(path, f"is no key of this version; {fix}"))
-    known = {key: each for key, each in settings.items() if (*_PATH, key) not in fixes}
     others = {} if gate is None else {"gate": gate}
-    return replace(file, table={"tool": {"exporter": {**known, **others}}})
+    return replace(file, table={"tool": {"exporter": {**settings, **others}}})
+
+
+def _convert_old_keys(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    """Return the settings outside of the gate without old keys, and the fix of each old key."""
+    fixes = {key: fix for key, fix in REMOVED_KEYS.items() if key in settings}
+    former = {old: key for old, key in FORMER_DEFAULTS.items() if old in settings}
+    fixes |= {old: f"write `{key}` into [tool.exporter.defaults]" for old, key in former.items()}
+    engine = settings.get("engine")
+    if isinstance(engine, dict):
+        value = engine.get("scheduler") or engine.get("cluster") or engine.get("kind") or LOCAL
+        fixes["engine"] = f"write `engine = {format_value(value)}`"
+    known = {key: each for key, each in settings.items() if key not in fixes}
+    if former and isinstance(defaults := known.get("defaults", {}), dict):
+        known["defaults"] = {**{key: settings[old] for old, key in former.items()}, **defaults}
+    return known, {(*_PATH, key): fix for key, fix in fixes.items()}
 
 
 def _find_line(file: TomlFile | None, key: str) -> int | None:
     return file.lines.get((*_PATH, key)) if file else None
-
-
-def _resolve_default_devices(source: _SettingsFile, devices: Collection[str]) -> tuple[str, ...]:
-    """Return the devices of models without `devices`."""
-    names, key = source.table.default_devices, "default_devices"
-    for index, name in enumerate(names):
-        if name not in devices:
-            source.add_problem((key, index), format_unknown_device(name, devices))
-        elif name in names[:index]:
-            source.add_problem((key, index), f"{quote(name)} is listed twice")
-    return names
 
 
 def _check_folders(source: _SettingsFile) -> None:

@@ -114,14 +114,12 @@ def _explain_items(model: EffectiveSettings, key: str, overrides: _Overrides) ->
 def _build_row(model: EffectiveSettings, key: KeyPath, path: KeyPath) -> Setting:
     """Return the row of a key with the value at `path` of the model."""
     layer = model.find_layer(path)
-    is_default = path == ("devices",) and layer.path[0] == "tool"
-    keys = ("default_devices",) if is_default else path
     value: Any = layer.file.table
-    for step in (*layer.path, *keys):
+    for step in (*layer.path, *path):
         value = value[step] if not isinstance(value, dict) or step in value else None
     if value is None:
         value = getattr(layer.table, str(path[0]))
-    origin = str(layer.file.build_problem((*layer.path, *keys), "").location)
+    origin = str(layer.file.build_problem((*layer.path, *path), "").location)
     return Setting(key=format_key(key), value=format_toml_value(value), origin=origin)
 
 

@@ -16,7 +16,7 @@ from tests.integration.project import ROOT, make_project, read_cells, run_export
 
 DEVICES = """
 [tool.exporter]
-default_devices = ["cpu", "cuda", "reference"]
+defaults.devices = ["cpu", "cuda", "reference"]
 """
 
 

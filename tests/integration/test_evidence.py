@@ -9,7 +9,7 @@ from tests.integration.project import ROOT, make_project, run_exporter
 
 SETTINGS = """
 [tool.exporter]
-default_devices = ["cpu", "far"]
+defaults.devices = ["cpu", "far"]
 
 [tool.exporter.devices.far]
 runtime = "backend"

@@ -34,7 +34,7 @@ MODELS = {"builds": "Builds", "good": "Good", "greedy": "Greedy", "refused": "Re
 
 def test_only_models_above_the_memory_limit_are_killed(tmp_path: Path) -> None:
     root = make_project(tmp_path, **MODELS)
-    (root / "pyproject.toml").write_text('[tool.exporter]\nmemory = "900MB"\n')
+    (root / "pyproject.toml").write_text('[tool.exporter]\ndefaults.memory = "900MB"\n')
     source = root / "manifests/models.py"
     source.write_text(source.read_text() + GREEDY)
     command = run_exporter(root, "export", "--opset", "17")

@@ -15,7 +15,7 @@ from tests.integration.project import make_project, run_exporter
 from tests.integration.wheels import SCALED_MODEL, write_wheel
 
 SETTINGS = """[tool.exporter]
-default_devices = ["cpu", "cpu@two"]
+defaults.devices = ["cpu", "cpu@two"]
 
 [tool.exporter.toolchains.two]
 requirements = ["scale-of-test @ {wheel}"]

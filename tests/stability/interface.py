@@ -109,9 +109,11 @@ def read_interface() -> Interface:
     lines = [*_list_names(pyproject), *_list_action()]
     for module in _MODULES:
         lines += _list_module(module)
+    settings = build_table_schema(ProjectTable)
+    settings["properties"]["defaults"] = {"type": "object"}  # as `defaults` of a manifest
     inputs = {
         "manifest": build_schema(),
-        "[tool.exporter]": build_table_schema(ProjectTable),
+        "[tool.exporter]": settings,
         "baseline": AcceptedModel.model_json_schema(),
     }
     outputs = {"results.json": build_results_schema()}

@@ -306,6 +306,11 @@ REMOVED_KEYS = {
     "store_key": "remove it, and set the variable EXPORTER_STORE_KEY to the key itself",
     "jobs": "remove it, or use `exporter export --jobs`",
 }
+#: Former keys of `[tool.exporter]` -> their names in its table `defaults`.
+FORMER_DEFAULTS = {
+    "default_devices": "devices",
+    **{key: key for key in ("opsets", "tolerance", "timeout", "thorough", "memory")},
+}
 #: Former limits of the gate -> the finding that has the limit now, and the addend of a share.
 FORMER_LIMITS: Mapping[str, tuple[str, float]] = {
     **{f"{name}_factor": (f"{name}_grown", 0.0) for name in ("error", "latency", "load", "memory")},

@@ -1,9 +1,9 @@
 """Merge layers of settings into the effective settings of a model, and check its references.
 
-Later layers win: built-in default, `[tool.exporter]`, `[defaults]` of the file, the parent that
-`extends` names, the entry. A parent is resolved with its own file's `[defaults]` before an entry
-extends it. `init`, `options` and `axes` are merged key by key, and so is each axis. Other keys are
-replaced.
+Later layers win: built-in default, `[tool.exporter.defaults]`, `[defaults]` of the file, the parent
+that `extends` names, the entry. A parent is resolved with its own file's `[defaults]` before an
+entry extends it. `init`, `options` and `axes` are merged key by key, and so is each axis. Other
+keys are replaced.
 
 A reference is `file.py:attribute`, `package.module:attribute`, or a file. Python files are parsed,
 not run. An attribute exists if a statement of the module defines it, or if the module can define

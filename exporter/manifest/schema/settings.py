@@ -16,7 +16,7 @@ from exporter.manifest.resolved.keys import (
     ProjectKeys,
 )
 from exporter.manifest.resolved.policy import FINDINGS, LIMITS
-from exporter.manifest.schema.tables import ToleranceTable
+from exporter.manifest.schema.entry import Settings
 from exporter.manifest.syntax import fields
 from exporter.manifest.syntax.table import Table
 from exporter.manifest.syntax.values import join_words, quote
@@ -125,20 +125,18 @@ class EvidenceTable(Table):
     """Measured on other machines only: an export leaves its cells `unavailable` on each machine."""
 
 
-Names = Annotated[Items[fields.Line], Field(min_length=1)]
-
-
 def _reject_list(value: object) -> object:
     if isinstance(value, list | tuple):
-        raise ValueError("expected tables that define devices; use `default_devices` for a list")
+        fix = "use `devices` of [tool.exporter.defaults] for a list"
+        raise ValueError(f"expected tables that define devices; {fix}")
     return value
 
 
 class ProjectTable(ProjectKeys):
     """`[tool.exporter]`."""
 
-    opsets: fields.Opsets = Field(default_factory=tuple)
-    """Opsets of models without `opsets`."""
+    defaults: Settings = Field(default_factory=Settings)
+    """Settings for all models of the project, as `[defaults]` for those of a file."""
     devices: Annotated[dict[str, DeviceTable], BeforeValidator(_reject_list)] = Field(
         default_factory=dict
     )
@@ -150,16 +148,6 @@ class ProjectTable(ProjectKeys):
     toolchains: dict[str, ToolchainTable] = Field(default_factory=dict)
     """Tables `[tool.exporter.toolchains.NAME]`: other packages, such as another onnxscript. The
     device `"cpu@NAME"` exports and checks the files with them."""
-    default_devices: Names = ("cpu",)
-    """Devices of models without `devices`."""
-    tolerance: ToleranceTable = Field(default_factory=ToleranceTable)
-    """Tolerance of models without `tolerance`."""
-    timeout: fields.Timeout = 600.0
-    """Timeout of models without `timeout`."""
-    thorough: bool = False
-    """`thorough` of models without it."""
-    memory: fields.Memory | None = None
-    """Memory limit of models without `memory`."""
     evidence: dict[fields.Line, EvidenceTable] = Field(default_factory=dict)
     """The devices whose unavailable cells need measurements of other machines for the gate:
     `cuda = { age = "30d" }`."""

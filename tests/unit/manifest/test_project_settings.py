@@ -48,7 +48,7 @@ def test_every_key(tmp_path: Path) -> None:
         store_size = "2GiB"
         style = "text"
         command = "nox -s {} --"
-        default_devices = ["fast", "cpu"]
+        defaults.devices = ["fast", "cpu"]
         gate = {}
         [tool.exporter.devices.fast]
         runtime = "onnxruntime"
@@ -77,7 +77,7 @@ def test_every_key(tmp_path: Path) -> None:
 def test_the_devices_of_an_entry_precede_the_default(
     entry: str, device: str, tmp_path: Path
 ) -> None:
-    manifest = _load(tmp_path, "[tool.exporter]\ndefault_devices = ['cuda']\n", entry)
+    manifest = _load(tmp_path, "[tool.exporter]\ndefaults.devices = ['cuda']\n", entry)
     assert manifest.find_model("net").devices == (device,)
 
 
@@ -145,6 +145,8 @@ def test_the_old_keys_of_a_revision_are_the_same_policy(tmp_path: Path) -> None:
         [tool.exporter]
         store_timeout = 5
         engine = { kind = "dask" }
+        default_devices = ["reference"]
+        opsets = 9
         [tool.exporter.gate]
         file_grown = "block"
         newly_red = "warn"
@@ -156,7 +158,9 @@ def test_the_old_keys_of_a_revision_are_the_same_policy(tmp_path: Path) -> None:
         error_factor = 1
         """
     root = make_project(tmp_path, {"pyproject.toml": keys, "manifests/net.toml": NET})
-    gate, old = _load(tmp_path / "new", lists).project.gate, load_project(root, root).project.gate
+    revision = load_project(root, root)
+    assert revision.find_model("net").devices == ("reference",)
+    gate, old = _load(tmp_path / "new", lists).project.gate, revision.project.gate
     assert [gate.find_policy(name) for name in ("net", "other")] == [
         old.find_policy(name) for name in ("net", "other")
     ]

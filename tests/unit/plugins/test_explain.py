@@ -11,9 +11,9 @@ from exporter.manifest.syntax.values import format_toml_value
 from exporter.plugins.explain import explain, explain_cell
 from tests.unit.manifest.projects import ENTRY, make_project
 
-SETTINGS = """[tool.exporter]
+SETTINGS = """[tool.exporter.defaults]
 tolerance = { noise = 9 }
-default_devices = ["cpu", "reference"]
+devices = ["cpu", "reference"]
 """
 MANIFEST = f"""format = 1
 [defaults]

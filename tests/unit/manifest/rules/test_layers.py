@@ -30,7 +30,7 @@ def test_built_in_defaults(tmp_path: Path) -> None:
 def test_each_layer_wins_over_those_before_it(tmp_path: Path) -> None:
     root = _project(
         tmp_path,
-        settings='[tool.exporter]\nopsets = 9\ntimeout = 1\ndefault_devices = ["reference"]\n'
+        settings='[tool.exporter.defaults]\nopsets = 9\ntimeout = 1\ndevices = ["reference"]\n'
         "tolerance = { noise = 2 }\n",
         net="format = 1\n[defaults]\ntimeout = 2\nmode = 'train'\nseed = 2\n"
         f"[models.a]\nextends = 'b'\nseed = 4\n[models.b]\nmode = 'keep'\nseed = 3\n{_NO_OPSETS}",

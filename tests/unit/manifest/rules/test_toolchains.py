@@ -99,7 +99,7 @@ def find_problems(root: Path, entry: str, settings: str) -> list[str]:
         (TOOLCHAIN.replace("==", "="), 3, "expected a requirement such as"),
         (TOOLCHAIN.replace('"onnxscript==0.6.2"', ""), 3, "expected at least one item"),
         (TOOLCHAIN + 'pyton = "3"\n', 4, "unknown key"),
-        (f'[tool.exporter]\ndefault_devices = ["cpu@ald"]\n{TOOLCHAIN}', 2, "did you mean 'old'?"),
+        (f'[tool.exporter]\ndefaults.devices = ["cpu@ald"]\n{TOOLCHAIN}', 2, "did you mean 'old'?"),
     ],
 )
 def test_problems_of_settings_have_a_line(
