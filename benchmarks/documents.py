@@ -110,6 +110,7 @@ SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("weights", tables.WeightsTable),
     ("metric", keys.Metric),
     ("component", keys.Component),
+    ("generate", keys.Generate),
     ("rollout", keys.Rollout),
     ("tolerance", tables.ToleranceTable),
     ("options", entry.OptionsTable),

@@ -218,7 +218,8 @@ def _add_model(root: Path) -> None:
 
 def _add_device(root: Path) -> None:
     device = '[tool.exporter.devices.plain]\nruntime = "onnxruntime"\n'
-    device += 'providers = ["CPUExecutionProvider"]\noptimization = "none"\n'
+    device += 'providers = ["CPUExecutionProvider"]\n'
+    device += 'session_options.graph_optimization_level = "ORT_DISABLE_ALL"\n'
     _replace("pyproject.toml", "[tool.exporter]\n", f"[tool.exporter]\n{device}")(root)
     _set_devices(root, "plain")
 

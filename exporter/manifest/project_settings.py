@@ -68,6 +68,7 @@ _SESSION_ATTRIBUTES = (
     "enable_cpu_mem_arena",
     "enable_mem_pattern",
     "enable_mem_reuse",
+    "graph_optimization_level",
     "inter_op_num_threads",
     "intra_op_num_threads",
     "use_deterministic_compute",

@@ -215,7 +215,6 @@ def make_request(path: Path, device: Device, kernels: Kernels) -> FileRequest:
         providers=tuple(device.providers),
         provider_options=device.provider_settings,
         session_options=device.session_settings,
-        optimization=device.optimization or "",
         provider_library=device.provider_library,
         module=device.module,
         device=device.device,

@@ -285,7 +285,6 @@ class Keys(Table):
     `export_device` is a GPU, whose driver reserves too much."""
 
 
-Optimization = Literal["none", "basic", "extended", "all"]
 Proof = Literal["short", "full"]
 #: How reports show a status: a symbol or a word.
 Style = Literal["emoji", "text"]
@@ -449,6 +448,10 @@ OptionValue = bool | int | float | fields.Line
 class DeviceKeys(Table):
     """The keys of a device whose form is their value."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "optimization": 'use `session_options = { graph_optimization_level = "ORT_DISABLE_ALL" }`'
+    }
+
     runtime: fields.RuntimeName
     """`"onnxruntime"`, `"openvino"`, `"reference"` (onnx.reference), `"tract"`, `"web"` (ONNX
     Runtime Web in Node), `"backend"` (any
@@ -464,11 +467,9 @@ class DeviceKeys(Table):
     `"package.module:Class"`."""
     device: fields.Line = Field(default="")
     """The device of the ONNX backend (`"CUDA:0"`) or OpenVINO (`"GPU"`); without it `"CPU"`."""
-    optimization: Optimization | None = None
-    """The graph optimizations of ONNX Runtime; without it, its default (`"all"`)."""
     session_options: dict[fields.Line, OptionValue] = Field(default_factory=dict)
     """Options of ONNX Runtime's session: attributes of `SessionOptions` such as
-    `enable_mem_pattern = false`, and config entries, which contain a dot:
+    `graph_optimization_level = "ORT_DISABLE_ALL"`, and config entries, which contain a dot:
     `"session.set_denormal_as_zero" = true`. With OpenVINO, properties of the compiled model.
     `"default"` leaves a setting of every proof to the runtime."""
     provider_library: fields.Line = Field(default="")
@@ -506,9 +507,9 @@ class ProjectKeys(Table):
     """The limit of the store's disk space; the least recently used entries are evicted first.
     Without it: 10 GiB."""
     engine: Engine = LOCAL
-    """The machines that run the jobs: `"local"` for worker processes of this machine, the address
-    of a Dask scheduler (`"tcp://10.0.0.1:8786"`), a function of the project that returns a cluster
-    of Dask (`"cluster.py:make"`), or `"dask"` for one on this machine. See `clusters.md`."""
+    """The machines that run the jobs: `"local"`, or a cluster of Dask: the address of its scheduler
+    (`"tcp://10.0.0.1:8786"`), a function that returns it (`"cluster.py:make"`), or `"dask"` for one
+    on this machine. See `clusters.md`."""
     style: Style = "emoji"
     """The form of a status: `"emoji"` uses a symbol. `"text"` uses its word, or a letter in narrow
     columns, for readers and programs without symbols."""

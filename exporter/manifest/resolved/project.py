@@ -148,7 +148,7 @@ class Device(DeviceKeys):
         names = (*self.providers, self.device)
         is_nvidia = any(name.startswith(NVIDIA) for name in names)
         variables = {**(NVIDIA_VARIABLES if is_nvidia else {}), **self.variables}
-        values = {"optimization": self.optimization or "", **options, **variables}
+        values = {**options, **variables}
         texts = (
             "1 thread" if key.lower().endswith("threads") and value == 1 else f"{key}={value}"
             for key, value in {**values, **self.session_settings}.items()

@@ -82,7 +82,16 @@ CaseValue = Annotated[
 ]
 
 
-class InputTable(Table):
+class RepeatedTable(Table):
+    """A table that may stand for several."""
+
+    repeat: fields.Repeat = Field(default_factory=dict)
+    """`{ layer = 12 }` creates 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`, `at`,
+    `shape` and `fill.file`. Adjacent tables with the same `repeat` alternate: all of layer 0, then
+    all of layer 1."""
+
+
+class InputTable(RepeatedTable):
     """One input of the graph. The inputs have the order of the exported file."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = fields.INPUT_KEYS
@@ -111,10 +120,6 @@ class InputTable(Table):
     """A case may omit the input by `values.NAME = "none"`: the model gets `None`, and the file no
     value. Only `capture = "script"` creates such inputs, from opset 15; otherwise the file has the
     input always or never."""
-    repeat: fields.Repeat = Field(default_factory=dict)
-    """`{ layer = 12 }` creates 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`, `at`,
-    `shape` and `fill.file`. Adjacent tables with the same `repeat` alternate: all of layer 0, then
-    all of layer 1."""
 
 
 class ToleranceTable(Bound):
@@ -130,7 +135,7 @@ CompareField = Annotated[
 ]
 
 
-class OutputTable(Table):
+class OutputTable(RepeatedTable):
     """One output of the graph, in order."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = fields.OUTPUT_KEYS
@@ -155,8 +160,6 @@ class OutputTable(Table):
     masked_by: fields.Name | None = None
     """An input with a mask: only values at positions with 1 (or `true`) are compared, with 0 if its
     fill is `padding`. Each axis of the mask is one of the output; its other dimensions are 1."""
-    repeat: fields.Repeat = Field(default_factory=dict)
-    """As for inputs: `{layer}` in `name` and `shape`."""
 
 
 class AxisTable(Table):
@@ -195,7 +198,7 @@ class AxisTable(Table):
     """With `of`: the padding on each side."""
 
 
-class ConstantTable(Table):
+class ConstantTable(RepeatedTable):
     """A fixed argument of the call that is not an input of the graph."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
@@ -207,15 +210,10 @@ class ConstantTable(Table):
     value: fields.PlainField = None
     """Text, a number, true, false, or lists and tables of these. Without it: Python's `None`, which
     TOML lacks."""
-    repeat: fields.Repeat = Field(default_factory=dict)
-    """As for inputs: `{layer}` in `at`."""
 
 
-class ContainerTable(Container, Table):
+class ContainerTable(Container, RepeatedTable):
     """A tuple, list, dict or object in the call that contains other values."""
-
-    repeat: fields.Repeat = Field(default_factory=dict)
-    """As for inputs: `{layer}` in `at`."""
 
 
 class CaseTable(Table):

@@ -51,7 +51,7 @@ RUNTIMES: Mapping[str, RuntimeRow] = {
         oldest="1.20",
         keys=(
             *("providers", "strict", "session_options"),
-            *("optimization", "provider_options", "provider_library"),
+            *("provider_options", "provider_library"),
         ),
         required='providers = ["CUDAExecutionProvider"]',
         settings={"intra_op_num_threads": 1},

@@ -399,7 +399,8 @@ def _check_state(cell: FaultyCell) -> Iterator[Finding]:
 def _list_runtimes(cell: FaultyCell) -> Iterator[tuple[str, Culprit, Open]]:
     """Yield the name, the culprit if the runtime is right, and the loader."""
     device, kernels = cell.device, cell.check_context.kernels
-    unoptimized = device.model_copy(update={"optimization": "none"})
+    options = {**device.session_options, "graph_optimization_level": "ORT_DISABLE_ALL"}
+    unoptimized = device.model_copy(update={"session_options": options})
     cpu = Device(name=DeviceName("cpu"), runtime="onnxruntime")
     reference = Device(name=DeviceName("reference"), runtime="reference")
     is_ours = device.runtime == cpu.runtime

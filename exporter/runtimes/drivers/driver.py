@@ -38,8 +38,6 @@ class FileRequest(NamedTuple):
     providers: tuple[str, ...] = ()
     provider_options: dict[str, dict[str, str]] | None = None
     session_options: dict[str, Any] | None = None
-    optimization: str = ""
-    """`none`, `basic`, `extended` or `all`; empty: the runtime's default."""
     provider_library: str = ""
     """The shared library of the first provider, if it is a plugin."""
     module: str = ""

@@ -40,12 +40,6 @@ _ACCELERATORS = ("WebGpuExecutionProvider", "QNNExecutionProvider")
 #: The libraries of this process, by the names of their providers.
 _REGISTERED: dict[str, str] = {}
 _RECORDS_PLACEMENT = "session.record_ep_graph_assignment_info"
-_LEVELS = {
-    "none": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 #: A model that every provider accepts, serialized because no parser may be installed:
 #: <ir_version: 7, opset_import: ["" : 13]> g (float[1] x) => (float[1] y) {y = Relu(x)}
 PROBE = (
@@ -175,9 +169,6 @@ def _build_options(request: FileRequest) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.add_session_config_entry(_RECORDS_PLACEMENT, "1")
-    if request.optimization:
-        levels = onnxruntime.GraphOptimizationLevel
-        options.graph_optimization_level = getattr(levels, _LEVELS[request.optimization])
     for name, value in (request.session_options or {}).items():
         if "." in name:
             text = str(int(value)) if isinstance(value, bool) else str(value)
@@ -186,7 +177,9 @@ def _build_options(request: FileRequest) -> Any:
         try:
             if not hasattr(options, name):
                 raise AttributeError("it does not exist")
-            setattr(options, name, value)
+            is_level = name == "graph_optimization_level"
+            levels = onnxruntime.GraphOptimizationLevel
+            setattr(options, name, getattr(levels, str(value)) if is_level else value)
         except Exception as error:  # pybind11 raises several classes
             version = onnxruntime.__version__
             problem = f"ONNX Runtime {version} rejects the session option {name}"

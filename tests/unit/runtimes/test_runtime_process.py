@@ -270,20 +270,22 @@ def test_options_of_a_session_are_applied(tmp_path: Path, monkeypatch: pytest.Mo
         "enable_mem_pattern": False,
         "session.use_env_allocators": True,
         "intra_op_num_threads": 2,
+        "graph_optimization_level": "ORT_DISABLE_ALL",
     }
-    device = Device(name="d", runtime="onnxruntime", optimization="none", session_options=options)
+    device = Device(name="d", runtime="onnxruntime", session_options=options)
     opened(tmp_path, NEGATE, device)
     assert seen[0].enable_mem_pattern is False
     assert seen[0].intra_op_num_threads == 2
     assert seen[0].get_session_config_entry("session.use_env_allocators") == "1"
     assert seen[0].graph_optimization_level.name == "ORT_DISABLE_ALL"
     assert device.settings == (
-        "optimization=none, intra_op_num_threads=2, "
-        "enable_mem_pattern=False, session.use_env_allocators=True"
+        "intra_op_num_threads=2, enable_mem_pattern=False, session.use_env_allocators=True, "
+        "graph_optimization_level=ORT_DISABLE_ALL"
     )
-    rejected = device.model_copy(update={"session_options": {"no_such_option": 1}})
-    with pytest.raises(RuntimeUnavailable, match="rejects the session option no_such_option"):
-        opened(tmp_path, NEGATE, rejected)
+    for name, value in (("no_such_option", 1), ("graph_optimization_level", "none")):
+        rejected = device.model_copy(update={"session_options": {name: value}})
+        with pytest.raises(RuntimeUnavailable, match=f"rejects the session option {name}"):
+            opened(tmp_path, NEGATE, rejected)
 
 
 def test_a_session_has_only_visible_settings(

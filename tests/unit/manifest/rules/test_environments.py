@@ -36,7 +36,6 @@ def load(root: Path, settings: str) -> Project:
 
 def test_a_device_contains_its_environment(tmp_path: Path) -> None:
     options = """
-optimization = "basic"
 session_options = { enable_mem_pattern = false, "session.set_denormal_as_zero" = true }
 provider_options = { CPUExecutionProvider = { arena = true, level = 2 } }
 provider_library = "lib/own.so"
@@ -46,7 +45,6 @@ provider_library = "lib/own.so"
     assert device.environment is not None
     assert device.environment.requirements == ("onnxruntime==1.17.3", "numpy<2")
     assert device.environment.location == "pyproject.toml:2"
-    assert device.optimization == "basic"
     assert device.session_options["enable_mem_pattern"] is False
     assert device.provider_options == {"CPUExecutionProvider": {"arena": "1", "level": "2"}}
     assert device.provider_library == str(tmp_path / "lib/own.so")
@@ -121,7 +119,7 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
         ("[tool.exporter.environments.a]\nrequirements = []\n", 2, "expected at least one item"),
         ("[tool.exporter.environments.A]\nrequirements = ['x']\n", 1, "expected a name of a-z"),
         (ENVIRONMENT + DEVICE + DEVICE, 10, "is defined twice"),
-        (DEVICE.replace("environment", "optimization"), 5, "'basic'"),
+        (DEVICE.replace("environment", "optimization"), 5, "graph_optimization_level"),
         (
             DEVICE.replace('environment = "ort117"', "session_options.enable_mem_patern = true"),
             5,
@@ -133,7 +131,7 @@ def test_environments_are_beside_a_shared_store(store: str, folder: str, tmp_pat
             'the device has no provider "CUDA"; add it to `providers`',
         ),
         (
-            "[tool.exporter.devices.old]\nruntime = 'openvino'\noptimization = 'all'\n",
+            "[tool.exporter.devices.old]\nruntime = 'openvino'\nstrict = true\n",
             3,
             "is only valid for onnxruntime, not for openvino; remove it",
         ),
