@@ -101,7 +101,7 @@ SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("inputs", tables.InputTable),
     ("fill", tables.FillTable),
     ("outputs", tables.OutputTable),
-    ("compare", model.Comparator),
+    ("compare", model.ComparatorTable),
     ("axes.NAME", tables.AxisTable),
     ("constants", tables.ConstantTable),
     ("containers", tables.ContainerTable),

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_885,
+    "lines of the package": 59_821,
     "lines of tests": 73_062,
     "files": 257,
     "packages": 47,

@@ -303,6 +303,7 @@ REMOVED_KEYS = {
     "store_age": "remove it, or use `exporter gc --store-age`; entries are kept for 90 days",
     "store_timeout": "remove it; a run waits at most 120 s for a remote store",
     "store_key": "remove it, and set the variable EXPORTER_STORE_KEY to the key itself",
+    "templates": "remove it, and move its files to the folder `templates`",
     "jobs": "remove it, or use `exporter export --jobs`",
 }
 #: Former keys of `[tool.exporter]` -> their names in its table `defaults`.
@@ -489,6 +490,8 @@ class DeviceKeys(Table):
 class ProjectKeys(Table):
     """The keys of `[tool.exporter]` whose form is their value."""
 
+    #: The folder of templates that replace the packaged ones.
+    templates: ClassVar[str] = "templates"
     misplaced_keys: ClassVar[Mapping[str, str]] = {"timings": "use `exporter export --timings`"}
 
     manifests: Folder = "manifests"
@@ -497,8 +500,6 @@ class ProjectKeys(Table):
     """The build folder; keep it out of git."""
     reports: Folder = "reports"
     """The folder of the tables and the baseline; commit it."""
-    templates: Folder = "templates"
-    """Templates that replace the packaged ones: see `api.md`."""
     store: StorePlace = ""
     """The folder of finished cells, such as `"~/.cache/exporter"`, a URL such as
     `"s3://bucket/prefix"` for several machines, or `"off"`. Without it: the folder of git, or

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -175,8 +175,12 @@ class Tolerance(Bound):
 CHECKED = Key(affects="check", gate="cell", shown=Tolerance.describe)
 
 
-class Comparator(Table):
+class ComparatorTable(Table):
     """The comparison of an output in place of its tolerance; exactly one kind."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "call": 'write the function without a table: `compare = "file.py:function"`'
+    }
 
     rows: Literal["unordered"] | None = None
     """Rows may have any order: each row of the file is compared with the nearest one of PyTorch,
@@ -193,24 +197,28 @@ class Comparator(Table):
     top_k: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """The number of largest values in each row along the last axis that must be at the positions of
     PyTorch's, in any order. Positions of values that differ by rounding are equal."""
+
+    @model_validator(mode="after")
+    def _check_one_kind(self) -> Self:
+        kinds = (self.rows, self.cosine, self.sqnr, self.top_k, getattr(self, "call", None) or None)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("needs exactly one of rows, cosine, sqnr and top_k")
+        if self.along and not self.rows:
+            raise ValueError("`along` needs `rows`; remove `along`")
+        return self
+
+
+class Comparator(ComparatorTable):
+    """A comparison by a table, or by a function of the project."""
+
     call: Annotated[str, FUNCTION] = ""
-    """`"file.py:function"`: called with the array of the file and that of
-    PyTorch, it returns an error and its bound. Sizes of axes that no input has may differ."""
+    """`file.py:function`; empty if a table is set."""
 
     def implies(self, old: Comparator) -> bool:
         """Return whether both are of a kind whose limit can be compared, and accepts no more."""
         if old.cosine is not None and self.cosine is not None:
             return self.cosine >= old.cosine
         return old.sqnr is not None and self.sqnr is not None and self.sqnr >= old.sqnr
-
-    @model_validator(mode="after")
-    def _check_one_kind(self) -> Comparator:
-        kinds = (self.rows, self.cosine, self.sqnr, self.top_k, self.call or None)
-        if sum(kind is not None for kind in kinds) != 1:
-            raise ValueError("needs exactly one of rows, cosine, sqnr, top_k and call")
-        if self.along and not self.rows:
-            raise ValueError("`along` needs `rows`; remove `along`")
-        return self
 
 
 class Output(TensorSpec):

@@ -169,10 +169,11 @@ def resolve_comparators(
         if compare is None:
             comparators.append(None)
             continue
-        comparator = Comparator(call=compare) if isinstance(compare, str) else compare
-        if comparator.call:
-            function = model.check_function(path, comparator.call)
-            comparator = comparator.model_copy(update={"call": function})
+        comparator = (
+            Comparator(call=model.check_function(path, compare))
+            if isinstance(compare, str)
+            else Comparator.from_fields(compare)
+        )
         comparators.append(comparator)
         if problem := _find_comparator_problem(model, index, comparator, shapes):
             model.add_problem(path, problem)

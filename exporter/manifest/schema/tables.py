@@ -12,7 +12,7 @@ from exporter.manifest.resolved.call import Container
 from exporter.manifest.resolved.model import (
     NUMBER_PLACEHOLDER,
     Bound,
-    Comparator,
+    ComparatorTable,
     Kind,
     StateNames,
 )
@@ -83,7 +83,7 @@ CaseValue = Annotated[
 
 
 class RepeatedTable(Table):
-    """A table that may stand for several."""
+    """A table that `repeat` copies."""
 
     repeat: fields.Repeat = Field(default_factory=dict)
     """`{ layer = 12 }` creates 12 inputs, with the numbers 0 to 11 for `{layer}` in `name`, `at`,
@@ -130,7 +130,7 @@ class ToleranceTable(Bound):
 
 
 CompareField = Annotated[
-    Annotated[fields.Line, Tag("<text>")] | Annotated[Comparator, Tag("<table>")],
+    Annotated[fields.Line, Tag("<text>")] | Annotated[ComparatorTable, Tag("<table>")],
     fields.discriminate_form('expected a table of one comparator, or "file.py:function"'),
 ]
 

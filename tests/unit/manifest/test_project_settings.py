@@ -21,11 +21,7 @@ def _load(root: Path, settings: str, keys: str = "") -> Manifest:
 def test_defaults_without_a_table(tmp_path: Path) -> None:
     project = _load(tmp_path, "[project]\nname = 'x'\n").project
     assert (project.manifests, project.build, project.reports) == ("manifests", "build", "reports")
-    assert (project.templates, project.engine, project.root) == (
-        "templates",
-        "local",
-        str(tmp_path),
-    )
+    assert (project.engine, project.root) == ("local", str(tmp_path))
     assert project.style == "emoji"
     assert project.command == "exporter {}"
     assert [device.name for device in project.devices] == [
@@ -43,7 +39,6 @@ def test_every_key(tmp_path: Path) -> None:
         manifests = "manifests"
         build = "out/build"
         reports = "docs/tables"
-        templates = "custom"
         store = "../shared store"
         store_size = "2GiB"
         style = "text"
@@ -59,11 +54,7 @@ def test_every_key(tmp_path: Path) -> None:
         "tolerance.fast = { atol = 1 }\n",
     )
     project = manifest.project
-    assert (project.build, project.reports, project.templates) == (
-        "out/build",
-        "docs/tables",
-        "custom",
-    )
+    assert (project.build, project.reports) == ("out/build", "docs/tables")
     assert (project.store, project.store_size) == ("../shared store", 2 << 30)
     assert project.style == "text"
     assert project.command == "nox -s {} --"

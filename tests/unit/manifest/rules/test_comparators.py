@@ -46,7 +46,6 @@ def load(root: Path, first: str = "", second: str = "", third: str = "") -> Mode
             Comparator(rows="unordered", along=("scores",)),
         ),
         ('"compare.py:same"', Comparator(call="compare.py:same")),
-        ('{ call = "compare.py:same" }', Comparator(call="compare.py:same")),
     ],
 )
 def test_each_form_is_resolved(text: str, expected: Comparator, tmp_path: Path) -> None:
@@ -58,6 +57,7 @@ def test_each_form_is_resolved(text: str, expected: Comparator, tmp_path: Path) 
     ("texts", "message"),
     [
         (("compare = { cosin = 0.9 }",), "unknown key; did you mean 'cosine'?"),
+        (('compare = { call = "compare.py:same" }',), "write the function without a table"),
         (("compare = { cosine = 0.9, sqnr = 40 }",), "needs exactly one of rows, cosine, sqnr"),
         (("compare = {}",), "needs exactly one of rows"),
         (("compare = { cosine = 1.0 }",), "expected less than 1"),
