@@ -43,6 +43,7 @@ def test_every_key(tmp_path: Path) -> None:
         store_size = "2GiB"
         style = "text"
         command = "nox -s {} --"
+        environment = ["MY_*", "HF_HOME"]
         defaults.devices = ["fast", "cpu"]
         gate = {}
         [tool.exporter.devices.fast]
@@ -58,6 +59,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert (project.store, project.store_size) == ("../shared store", 2 << 30)
     assert project.style == "text"
     assert project.command == "nox -s {} --"
+    assert project.environment == ("MY_*", "HF_HOME")
     assert project.find_device("fast").providers[0] == "CUDAExecutionProvider"
     assert project.find_device("cpu").runtime == "reference", "a built-in device can be redefined"
     assert manifest.find_model("net").devices == ("fast", "cpu")

@@ -68,15 +68,11 @@ def save(project: Path, read: NoopInputs | None = None, since: int | None = None
     save_snapshot(project, build, read or make_inputs(project), SUMMARY, began)
 
 
-def load(project: Path) -> ExportSummary | None:
-    return load_snapshot(project)
-
-
 def test_the_summary_is_loaded_if_nothing_changed(project: Path) -> None:
-    assert load(project) is None
+    assert load_snapshot(project) is None
     save(project)
-    assert load(project) == SUMMARY
-    assert load(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
 
 
 def linked(project: Path) -> None:
@@ -89,11 +85,11 @@ def test_a_changed_variable_makes_the_snapshot_invalid(
     project: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     save(project)
-    assert load(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
     monkeypatch.setenv("OTHER", "1")
-    assert load(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
     monkeypatch.setenv(name, "1")
-    assert load(project) is None
+    assert load_snapshot(project) is None
 
 
 def other_package_of_toolchain(project: Path) -> None:
@@ -146,24 +142,24 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_change_makes_the_snapshot_invalid(project: Path, change: str) -> None:
     save(project)
-    assert load(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
     CHANGES[change](project)
-    assert load(project) is None
+    assert load_snapshot(project) is None
 
 
 def test_the_target_of_a_symlink_is_compared(project: Path) -> None:
     linked(project)
     save(project)
-    assert load(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
     (project / "elsewhere").write_text("two")
-    assert load(project) is None
+    assert load_snapshot(project) is None
 
 
 def test_bytecode_of_python_is_ignored(project: Path) -> None:
     save(project)
     (project / "manifests/__pycache__").mkdir()
     (project / "manifests/__pycache__/net.pyc").write_text("")
-    assert load(project) == SUMMARY
+    assert load_snapshot(project) == SUMMARY
 
 
 def test_a_change_during_the_export_prevents_the_snapshot(project: Path) -> None:

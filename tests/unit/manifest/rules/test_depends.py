@@ -1,4 +1,4 @@
-"""`depends` and `environment` are checked and resolved."""
+"""The globs of `depends` are checked and resolved."""
 
 from __future__ import annotations
 
@@ -28,16 +28,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(root: Path, depends: str, environment: str = "[]") -> None:
-    (root / "pyproject.toml").write_text(f"[tool.exporter]\nenvironment = {environment}\n")
+def write(root: Path, depends: str) -> None:
     (root / "manifests/net.toml").write_text(ENTRY.format(depends=depends))
 
 
 def test_globs_are_resolved(root: Path) -> None:
-    write(root, '["data/**", "../config/*.json"]', '["MY_*", "HF_HOME"]')
-    manifest = load_project(root)
-    assert manifest.project.environment == ("MY_*", "HF_HOME")
-    (spec,) = manifest.models
+    write(root, '["data/**", "../config/*.json"]')
+    (spec,) = load_project(root).models
     assert spec.depends == ("data/**/*", "../config/*.json")
 
 

@@ -163,10 +163,8 @@ def test_an_invalid_url_of_the_environment() -> None:
 def test_the_key_is_a_variable() -> None:
     assert open_remote().has_key is False
     assert open_remote({"EXPORTER_STORE_KEY": f"{SECRET}\n"}).has_key
-    with pytest.raises(ExporterError) as caught:
+    with pytest.raises(ExporterError, match="EXPORTER_STORE_KEY: the key has 5 characters, expec"):
         open_url({"EXPORTER_STORE_KEY": "short"})
-    message = "EXPORTER_STORE_KEY: the key has 5 characters, expected at least 32; create one with"
-    assert str(caught.value).startswith(message)
 
 
 def test_the_plan_prints_why_a_remote_store_is_not_used(
