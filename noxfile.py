@@ -184,13 +184,13 @@ def soundness(session: nox.Session) -> None:
 def zoo(session: nox.Session) -> None:
     """Compare verdicts on real architectures with another judgement; `-- --models bert`.
 
-    `-- --seeds 20` runs the sound cells with other weights and inputs instead. `-- --components`
-    runs the tests of the exporter of transformers, and of ONNX Runtime GenAI.
+    `-- --seeds 20` runs the sound cells with other weights and inputs instead. `-- --generators`
+    runs the tests of models that generate, with transformers and ONNX Runtime GenAI.
     """
-    has_components = "--components" in session.posargs
-    extras = ("export", "genai") if has_components else ("export",)
+    has_generators = "--generators" in session.posargs
+    extras = ("export", "genai") if has_generators else ("export",)
     location = build(session, extras, "unit", "zoo")
-    if has_components:
+    if has_generators:
         paths = ("tests/traps", "tests/worker/plugins", "tests/integration/test_generation.py")
         arguments = ("--timeout", "1800", "-k", "transformers or generation", *paths)
         session.run(str(programs(location) / "python"), "-m", "pytest", *arguments)

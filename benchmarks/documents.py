@@ -109,7 +109,6 @@ SECTIONS: tuple[tuple[str, type[Table]], ...] = (
     ("passes", tables.PassTable),
     ("weights", tables.WeightsTable),
     ("metric", keys.Metric),
-    ("component", keys.Component),
     ("generate", keys.Generate),
     ("rollout", keys.Rollout),
     ("tolerance", tables.ToleranceTable),

@@ -6,11 +6,11 @@ from typing import Any
 #: The plugins by the key, the option or the event that needs one. The way from manifest to gate
 #: reaches `exporter/plugins/` only by this table and by that of the commands.
 _PLUGINS = {
-    "component": "components",
     "dask": "cluster.dask_engine",
     "diagnosis": "diagnosis.explanation",
     "environment": "installation",
     "evidence": "verify.evidence",
+    "generate": "generation",
     "github": "github",
     "landlock": "landlock",
     "measure": "measurement",

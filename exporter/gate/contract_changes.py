@@ -23,7 +23,6 @@ from exporter.manifest import (
     Action,
     Axis,
     Bound,
-    Component,
     Device,
     Dim,
     FindingKind,
@@ -427,8 +426,6 @@ def _format_value(value: object) -> str:
             items = value.model_dump(exclude_defaults=True, include=keys).items()
             text = ", ".join(f"{key} = {each:g}" for key, each in items)
             text = text or f"noise = {DEFAULT_NOISE_FACTOR:g} by default"
-        case Component():
-            text = f"{value.name} {value.prompt or ''}".strip()
         case BaseModel():
             fields = value.model_dump(exclude_defaults=True, exclude={"name", "reason"})
             text = _format_value(fields) if fields else "default"

@@ -16,7 +16,7 @@ from exporter.manifest.resolved.call import (
     Input,
     InputsFrom,
 )
-from exporter.manifest.resolved.keys import Component, CustomOp, Metric, Rollout, Style
+from exporter.manifest.resolved.keys import CustomOp, Metric, Rollout, Style
 from exporter.manifest.resolved.model import (
     Bound,
     Comparator,
@@ -56,7 +56,6 @@ __all__ = [
     "Bound",
     "Case",
     "Comparator",
-    "Component",
     "Condition",
     "Constant",
     "Container",

@@ -56,7 +56,7 @@ _RESOLVERS: Mapping[str, Callable[[EffectiveSettings], object]] = {
     "weights_sha256": sources.resolve_weights_hash,
     "passes": sources.resolve_passes,
     "metric": sources.resolve_metric,
-    "component": generation.resolve_component,
+    "generate": generation.resolve_generate,
     "artifact": sources.resolve_artifact,
     "expect": lambda model: resolve_conditions(model, "expect", Expectation),
     "skip": lambda model: resolve_conditions(model, "skip", Skip),

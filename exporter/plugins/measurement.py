@@ -21,7 +21,7 @@ from exporter.checks.protocol import CheckContext
 from exporter.core.files import PROJECT_LIMIT, read_regular_file
 from exporter.jobs import JobFolder, Reference
 from exporter.manifest import Device, ModelSpec
-from exporter.plugins.components import ComponentModule
+from exporter.plugins.generation import GeneratorPart
 from exporter.processes.child_call import ChildFailure, call_in_child
 from exporter.records.record import Latency, LoadTime, Measurements, PeakMemory, Record, Status
 from exporter.runtimes import (
@@ -148,7 +148,7 @@ def make_loops(
 ) -> tuple[Callable[[], None], Callable[[], None], int] | None:
     """Return the loops of file and PyTorch after a prompt of one row, and their tokens."""
     spec, steps = context.spec, context.reference.rollout
-    if not (steps and spec.generate and spec.rollout and isinstance(model, ComponentModule)):
+    if not (steps and spec.generate and spec.rollout and isinstance(model, GeneratorPart)):
         return None
     feeds, names = spec.rollout.feeds, [output.name for output in spec.outputs]
     loops = (loop for loop in model.list_loops(spec) if loop.name.startswith("prompt 1 x "))

@@ -12,7 +12,7 @@ import torch
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.jobs import JobFolder, Sample
 from exporter.manifest import Input, ModelSpec, Output
-from exporter.plugins.components import ComponentModule, Loop, wrap_calls
+from exporter.plugins.generation import GeneratorPart, Loop, wrap_calls
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.model.source_loader import Model
@@ -35,8 +35,8 @@ def compute_rollout(
 ) -> tuple[Sample, ...]:
     """Return the samples of all steps, which begin with the declared inputs; () without rollout.
 
-    The steps of a component begin with the call that `generate` made after the prompt, those of a
-    decoder with each prompt and an empty cache. They have the tokens of `generate`.
+    The steps of a model that generates begin with each prompt and an empty cache, and have the
+    tokens of `generate`.
 
     Raises:
         Failure: Stage `source`, if PyTorch rejects its own outputs as the next inputs, or if the
@@ -45,7 +45,7 @@ def compute_rollout(
     if spec.rollout is None:
         return ()
     loops = [Loop("", inputs, {})]
-    if isinstance(model, ComponentModule):
+    if isinstance(model, GeneratorPart):
         with wrap_calls(Stage.SOURCE):
             loops = [*model.list_loops(spec)]
     if not loops[0].request:
@@ -55,7 +55,7 @@ def compute_rollout(
     for loop in loops:
         steps = _count_steps(spec, loop)
         generated: tuple[torch.Tensor, ...] = ()
-        if isinstance(model, ComponentModule) and loop.request and steps:
+        if isinstance(model, GeneratorPart) and loop.request and steps:
             generated = model.generate_logits(loop.request, steps)
         inputs = loop.inputs
         wide_inputs = dict(inputs)
@@ -144,7 +144,7 @@ def _write_step(
 
 
 def _require_no_generator(model: Model) -> None:
-    """Fail for a model of transformers that generates: only a component has its tokens."""
+    """Fail for a model of transformers that generates: only the key `generate` has its tokens."""
     for part in model.modules() if isinstance(model, torch.nn.Module) else ():
         can_generate: Any = getattr(part, "can_generate", None)
         if callable(can_generate) and can_generate():
@@ -185,9 +185,9 @@ def measure_sizes(items: Sequence[Input], inputs: Tensors) -> dict[str, int]:
 def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensors:
     """Return the inputs of the next step.
 
-    An input that no output feeds keeps its values, except for the positions of a component's
-    tokens, which continue. Along an axis with another size, a mask and the like repeat their last
-    values, `arange` continues, and others keep their last values.
+    An input that no output feeds keeps its values, but the positions of a model that generates
+    continue. Along an axis with another size, a mask and the like repeat their last values,
+    `arange` continues, and others keep their last values.
     """
     feeds = spec.rollout.feeds if spec.rollout else {}
     items = {item.name: item for item in spec.inputs}
@@ -202,7 +202,7 @@ def advance_inputs(spec: ModelSpec, inputs: Tensors, outputs: Outputs) -> Tensor
     for item in spec.inputs:
         if item in targets:
             continue
-        if spec.component and item.name == "position_ids":
+        if spec.generate and item.name == "position_ids":
             last = inputs[item.name][..., -1:]
             count = sizes.get(str(item.shape[-1]), last.shape[-1])
             following[item.name] = last + 1 + torch.arange(count, dtype=last.dtype)

@@ -188,7 +188,7 @@ class JobOutput:
         used = (*(source.file for source in dependencies.sources), *dependencies.external)
         paths = [os.path.normpath(root / name) for name in used]
         # A cell that fails without the package runs again if it is installed.
-        names = ("transformers",) if self.spec.component else ()
+        names = ("transformers",) if self.spec.generate else ()
         needed = {name: read_loaded_state(name, self.root) for name in names}
         complete = mark_resource_failures(record, self.spec).model_copy(
             update={

@@ -19,7 +19,7 @@ HEAVY = {"numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino", "t
 #: `testing` runs in a process that has the module of a test.
 HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
 #: Plugins that are steps of a worker or checks.
-HEAVY_PACKAGES |= {"components", "diagnosis", "measurement", "passes", "review", "rollout"}
+HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review", "rollout"}
 HEAVY_PACKAGES |= {"access_tracer", "mapped_weights"}
 
 

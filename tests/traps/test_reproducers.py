@@ -21,7 +21,7 @@ from tests.traps.running import parameters
 from tests.traps.table import ALL, SOUND_MODELS
 from tests.traps.trap import Trap
 
-#: PyTorch's exporter creates no file of a component, so a script cannot create it again.
+#: PyTorch's exporter creates no file of a generator, so a script cannot create it again.
 OWN = tuple(trap for trap in ALL if not trap.package)
 RED = tuple(trap for trap in OWN if not (trap.is_sound or trap.tamper or trap.gap))
 #: Scripts do not accept ties or large noise. The cells are green, so none is offered.

@@ -1,4 +1,4 @@
-"""The few calls of the package transformers that components need, with a tiny model of torch."""
+"""The few calls of the package transformers that `generate` needs, with a tiny model of torch."""
 
 from __future__ import annotations
 

@@ -119,18 +119,6 @@ class Metric(Table):
         return self.call == old.call and least[1] >= least[0] and drop[1] <= drop[0]
 
 
-class Component(Table):
-    """A component of a model of transformers, as its exporter splits the model."""
-
-    name: fields.Line
-    """A name of the exporter: `"prefill"`, `"decode"`, an encoder such as `"image_encoder"`,
-    `"language_model"`, or `"model"` for the complete model. A wrong name lists those of the
-    model."""
-    prompt: Annotated[fields.Line | None, FUNCTION] = None
-    """`"file.py:function"`: returns the arguments of `generate`, by name;
-    for the component `"model"`, those of `forward`. Without it: `dummy_inputs` of the model."""
-
-
 DECODER: Final = "decoder"
 ENCODER: Final = "encoder"
 
@@ -153,11 +141,6 @@ class Generate(Table):
 
 class Rollout(Table):
     """A loop of a recurrent model, in PyTorch and with the file."""
-
-    misplaced_keys: ClassVar[Mapping[str, str]] = {
-        "positions": "remove it: `position_ids` of a component continue, and another model returns "
-        "the next positions, which `feeds` names"
-    }
 
     steps: Annotated[int, Field(ge=2, le=1000)]
     """The number of runs; the first one has the declared inputs."""
@@ -220,7 +203,7 @@ class Keys(Table):
     ] = "auto"
     """`auto` is dynamo from opset 18 and TorchScript below; the record has the reason. `dynamo`
     below 18 converts the file down from 18, if that is possible. `transformers` is the exporter of
-    that package, for `generate` or a `component`."""
+    that package, for `generate`."""
     capture: Annotated[CaptureName | None, Key(gate="nothing")] = None
     """`export`, `strict` or `draft` for dynamo, `trace` or `script` for TorchScript; no other is
     tried. `draft` assumes the conditions of the example and notes each. Without it: `export`, and
@@ -232,11 +215,7 @@ class Keys(Table):
     metric: Annotated[Metric | None, Key(is_as_strict=is_implied, needs_model=True)] = None
     """`{ call = "eval.py:top1", least = 0.80, drop = 0.005 }`: a figure that is computed for
     PyTorch and for the file. The cell is red if the file breaks one of the promises."""
-    component: Annotated[Component | None, DEFINITION] = None
-    """With `exporter = "transformers"`: `{ name = "decode", prompt = "prompts.py:text" }`. The
-    entry is this component of the model. Its inputs and outputs have the names of transformers; see
-    `recipes.md`."""
-    generate: Annotated[Generate | None, DESCRIPTION] = None
+    generate: Annotated[Generate | None, DEFINITION] = None
     """With `exporter = "transformers"`: `{ steps = 32 }`. The entry is the model's decoder, one
     file with a cache that may be empty. `NAME.interface.toml` has its inputs, outputs and axes, and
     `exporter add` writes it; see `recipes.md`."""

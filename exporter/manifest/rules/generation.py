@@ -1,11 +1,11 @@
-"""Models that generate: the component that an entry names, and the loop of its file."""
+"""Models that generate: the key `generate`, and the loop of the file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from exporter.core.errors import suggest_name
-from exporter.manifest.resolved.keys import ENCODER, Component, Rollout
+from exporter.manifest.resolved.keys import ENCODER, Generate, Rollout
 from exporter.manifest.rules.fills import format_dims
 from exporter.manifest.rules.layers import EffectiveSettings
 from exporter.manifest.rules.signature import NamedShape, resolve_dtype
@@ -13,35 +13,26 @@ from exporter.manifest.syntax.fields import MAX_COPIES, PLACEHOLDER
 from exporter.manifest.syntax.values import KeyPath, quote
 
 #: Keys that the exporter of transformers does not have, and its options.
-_NOT_OF_COMPONENTS = ("capture", "constants", "containers", "custom_ops", "parameters")
-_COMPONENT_OPTIONS = frozenset({"optimize", "external_data"})
+_OTHER_KEYS = ("capture", "constants", "containers", "custom_ops", "parameters", "rollout")
+_OPTIONS = frozenset({"optimize", "external_data"})
 
 
-def _make_part(model: EffectiveSettings, name: str) -> Component:
-    """Return the component of an entry with `generate`, and report another loop."""
-    if model.settings.component or model.settings.rollout:
-        model.add_problem(("generate",), "has its own loop; remove `component` and `rollout`")
-    return Component(name=name)
-
-
-def resolve_component(model: EffectiveSettings) -> Component | None:
-    """Return the component with its checked prompt, or None if there is none."""
+def resolve_generate(model: EffectiveSettings) -> Generate | None:
+    """Return the key of a model that generates, and report keys that do not apply to it."""
     settings = model.settings
-    table, is_chosen = settings.component, settings.exporter == "transformers"
+    is_chosen = settings.exporter == "transformers"
     if not model.has_valid("exporter"):
         return None
-    if settings.generate:
-        table = _make_part(model, settings.generate.part)
-    elif is_chosen and table is None:
-        message = "needs the key `generate`, such as `generate = { steps = 32 }`, or `component`"
-        model.add_problem(("exporter",), message)
-    if table is None:
+    if not settings.generate:
+        if is_chosen:
+            message = "needs the key `generate`, such as `generate = { steps = 32 }`"
+            model.add_problem(("exporter",), message)
         return None
     # An invalid path names a finished file, too.
     if not is_chosen and model.has_valid("artifact") and not settings.artifact:
         message = 'is for exporter = "transformers"; set it, or remove this key'
-        model.add_problem(("generate" if settings.generate else "component",), message)
-    names = [key for key in _NOT_OF_COMPONENTS if model.has_valid(key) and getattr(settings, key)]
+        model.add_problem(("generate",), message)
+    names = [key for key in _OTHER_KEYS if model.has_valid(key) and getattr(settings, key)]
     paths: list[KeyPath] = [(key,) for key in names]
     if model.has_valid("inputs"):
         keys = [(index, each.model_fields_set) for index, each in enumerate(settings.inputs)]
@@ -49,16 +40,15 @@ def resolve_component(model: EffectiveSettings) -> Component | None:
         paths += [("inputs", index, min(used)) for index, used in wrong if used]
     if model.has_valid("options"):
         options = settings.options.list_explicit()
-        paths += [("options", key) for key in options if key not in _COMPONENT_OPTIONS]
+        paths += [("options", key) for key in options if key not in _OPTIONS]
     if model.has_valid("overrides"):
         for index, override in enumerate(settings.overrides):
             used = override.model_fields_set & {"exporter", "capture", "options"}
             paths += [("overrides", index, key) for key in sorted(used)]
     for path in paths:
-        message = "does not apply to a `component`, which transformers calls and exports; remove it"
+        message = "does not apply to `generate`, which transformers exports; remove it"
         model.add_problem(path, message)
-    prompt = table.prompt and model.check_function(("component", "prompt"), table.prompt)
-    return table.model_copy(update={"prompt": prompt})
+    return settings.generate
 
 
 def resolve_rollout(

@@ -90,8 +90,8 @@ def select_exporter(manifest: Manifest, exporter: ExporterName) -> Manifest:
     Captures and options of the other exporter are dropped.
     """
     models = (
-        model  # a component has one exporter
-        if model.component
+        model  # a model that generates has one exporter
+        if model.generate
         else _drop_others(model, exporter).model_copy(
             update={
                 "exporter": exporter,

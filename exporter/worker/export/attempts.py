@@ -344,7 +344,7 @@ def export_program(
 
 
 def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path) -> ExportedGraph:
-    """Trace or script a model by the first route that works, or export a component.
+    """Trace or script a model by the first route that works, or export a part of a generator.
 
     The graph refers to the buffers of the model, so the caller restores them after it wrote the
     file.
@@ -354,8 +354,8 @@ def export_module(context: ExportContext, routes: Sequence[Route], scratch: Path
     Raises:
         Failure: The first failure with all attempts, if no route works.
     """
-    if context.spec.component is not None:
-        convert = import_plugin("component").convert_component
+    if context.spec.generate is not None:
+        convert = import_plugin("generate").convert_part
         graph = convert(context.model, context.spec, context.inputs, context.opset)
         return ExportedGraph(graph=graph, route=context.route)
     spec = resolve_function_types(context)

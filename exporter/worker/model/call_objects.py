@@ -79,13 +79,11 @@ class CallObjectWrapper(torch.nn.Module):
 def wrap_with_call_objects(model: Model, spec: ModelSpec, root: Path) -> Model:
     """Return a wrapper that builds the objects of the call, or the model if it needs none.
 
-    If the entry is a component of the model, the wrapper calls this component.
+    If the model generates, the wrapper calls the part that the entry names.
     """
-    if spec.component is not None:
-        component: torch.nn.Module = import_plugin("component").select_component(
-            model, spec, spec.component, root
-        )
-        return component
+    if spec.generate is not None:
+        part: torch.nn.Module = import_plugin("generate").select_part(model, spec, spec.generate)
+        return part
     numbers = [item.at for item in spec.inputs if item.scalar and item.dtype != "int64"]
     objects = [container for container in spec.containers if container.is_object]
     if not isinstance(model, torch.nn.Module) or spec.capture == "script":

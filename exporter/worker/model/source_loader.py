@@ -205,8 +205,8 @@ def import_source(spec: ModelSpec, root: Path) -> None:
     """Import the source of a model under its seed, without building the model."""
     with wrap_errors(Stage.SOURCE), map_weights():
         prepend_to_path(root)
-        if spec.component is not None:
-            import_plugin("component").require_package()  # its message has the fix
+        if spec.generate is not None:
+            import_plugin("generate").require_package()  # its message has the fix
         seed_generators(spec.seed)  # the import builds a model that is an object of the module
         load_attribute(spec.source, (root / spec.manifest).parent)
 

@@ -20,7 +20,6 @@ from exporter.manifest import (
     Bound,
     Case,
     Comparator,
-    Component,
     Constant,
     Container,
     CustomOp,
@@ -43,7 +42,7 @@ from exporter.manifest import (
     Tolerance,
 )
 from exporter.manifest.resolved.call import SizeRule
-from exporter.manifest.resolved.keys import Metric
+from exporter.manifest.resolved.keys import Generate, Metric
 from exporter.manifest.resolved.policy import FINDINGS, ModelPolicy
 from exporter.manifest.syntax.table import read_keys
 from exporter.records.baseline import Baseline, extract_outcomes, make_baseline, parse_cell
@@ -301,7 +300,7 @@ REDEFINED: dict[str, tuple[object, object]] = {
     "export_device": ("cpu", "cuda"),
     "options": ({}, {"optimize": False}),
     "custom_ops": ((), (CustomOp(name="aten::stft", symbolic="a.py:f"),)),
-    "component": (Component(name="prefill"), Component(name="decode")),
+    "generate": (Generate(), Generate(part="encoder")),
     "containers": ((), (Container(at="args[0]", type="list"),)),
     "depends": (("data/*",), ()),
 }

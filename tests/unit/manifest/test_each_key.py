@@ -33,7 +33,6 @@ ENTRY_PART = {
     "capture": '"strict"',
     "passes": '["net.py:function"]',
     "metric": '{ call = "net.py:function", least = 0.5 }',
-    "component": '{ name = "decode" }\nexporter = "transformers"',
     "generate": '{ steps = 8 }\nexporter = "transformers"\n'
     "inputs = [{ name = 'input_ids', shape = ['b', 1], dtype = 'int64', fill = 'ones' }, "
     "{ name = 'past_key_values.0.key', shape = ['b', 4] }, "
@@ -88,7 +87,7 @@ PARTS = {
 
 
 #: The first value of keys that cannot be absent.
-FIRST = {"component": '{ name = "prefill" }', "generate": "{ steps = 4 }"}
+FIRST = {"generate": "{ steps = 4 }"}
 
 
 def load(root: Path, *lines: str) -> ModelSpec:

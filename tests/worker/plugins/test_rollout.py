@@ -16,64 +16,38 @@ import torch
 
 from exporter.checks.protocol import CheckContext
 from exporter.jobs import JobFolder, Reference
-from exporter.manifest import Component, ModelSpec, Rollout, load_project
-from exporter.plugins import components
-from exporter.plugins.components import measure_interface, select_component
+from exporter.manifest import ModelSpec, load_project
+from exporter.manifest.resolved.keys import Generate
+from exporter.plugins import generation
+from exporter.plugins.generation import measure_interface, select_part
 from exporter.plugins.measurement import make_loops
 from exporter.plugins.recording.entry import format_generator, format_interface
 from exporter.plugins.recording.sources import Source
 from exporter.plugins.rollout import compute_rollout
-from exporter.records.record import Status
 from exporter.report.pages.templates import render
 from exporter.worker.process.failure import Failure
-from tests.traps.components import COMPONENTS, GPT2_LOOP, SWAPPED_LOOP, TOKENS_LOOP
 from tests.unit.manifest.projects import make_project
 from tests.worker import tiny_transformers
-from tests.worker.contracts import ROOT
+from tests.worker.contracts import make_contract
 from tests.worker.tiny_transformers import PreTrainedModel
 
-(SPEC,) = (each.spec for each in COMPONENTS if each.name == "transformers: decode of GPT-2")
-CACHE_LOOP = GPT2_LOOP.model_copy(
-    update={"feeds": {name: each for name, each in GPT2_LOOP.feeds.items() if name != "logits"}}
-)
-RED = r"^rollout: step \d has other logits than `generate`, .*; correct `feeds`$"
-
-
-def roll(folder: Path, loop: Rollout, model: torch.nn.Module | None = None) -> int:
-    torch.manual_seed(0)
-    spec = SPEC.model_copy(update={"rollout": loop})
-    model = model or select_component(PreTrainedModel(), spec, Component(name="decode"), ROOT)
-    with torch.no_grad():
-        return len(compute_rollout(model, spec, {}, JobFolder(folder)))
+SPEC = make_contract("Affine", exporter="transformers", generate=Generate())
+RED = r"^rollout: prompt 2 x 5, step \d has other logits than `generate`, .*; correct `feeds`$"
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tiny", "tiny.exporters.utils"):
         monkeypatch.setitem(sys.modules, name, tiny_transformers)
-    monkeypatch.setattr(components, "_PACKAGE", "tiny")
-    monkeypatch.setattr(components, "require_package", lambda: None)
+    monkeypatch.setattr(generation, "_PACKAGE", "tiny")
+    monkeypatch.setattr(generation, "require_package", lambda: None)
 
 
-def test_a_loop_with_the_tokens_of_generate(tmp_path: Path) -> None:
-    assert roll(tmp_path, GPT2_LOOP) == 32
-
-
-@pytest.mark.parametrize(
-    "loop",
-    [SWAPPED_LOOP, TOKENS_LOOP, CACHE_LOOP],
-    ids=["keys as values", "without a cache", "without tokens"],
-)
-def test_another_loop_is_red(tmp_path: Path, loop: Rollout) -> None:
-    with pytest.raises(Failure, match=RED) as caught:
-        roll(tmp_path, loop)
-    assert caught.value.status is Status.FAIL
-
-
-def test_a_model_that_generates_needs_a_component(tmp_path: Path) -> None:
+def test_a_model_that_generates_needs_the_key(tmp_path: Path) -> None:
     wrapper = torch.nn.Sequential(PreTrainedModel())
+    spec = load_decoder(tmp_path)
     with pytest.raises(Failure, match="rollout: PreTrainedModel generates, and nothing compares"):
-        roll(tmp_path, GPT2_LOOP, wrapper)
+        compute_rollout(wrapper, spec, {}, JobFolder(tmp_path))
 
 
 def load_decoder(folder: Path) -> ModelSpec:
@@ -98,33 +72,49 @@ def test_the_interface_of_a_decoder_is_measured(tmp_path: Path) -> None:
     assert (spec.find_axis("past").min, spec.find_axis("total").max) == (0, 64)
 
 
-def test_a_model_with_pictures_names_its_components(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_pictures_names_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny_transformers, "is_multimodal", lambda _: True)
-    with pytest.raises(Failure, match="components language_model, lm_head and decode") as caught:
+    message = (
+        "`generate`: PreTrainedModel has pictures or sounds, and tiny exports neither their "
+        "encoder nor the embedding that takes its features; write modules for encoder, embedding "
+        "and language model, and an entry for each"
+    )
+    with pytest.raises(Failure) as caught:
         measure_interface(PreTrainedModel(), SPEC)
-    assert "exports neither their encoder nor the embedding" in caught.value.message
+    assert caught.value.message == message
+
+
+def feed(number: int, kind: str, other: str) -> tuple[str, str]:
+    return f"present.{number}.{kind}", f"past_key_values.{number}.{other}"
+
+
+TOKENS = {"logits": "input_ids"}
+CACHES = dict(feed(number, kind, kind) for number in (0, 1) for kind in ("key", "value"))
+SWAPPED = dict(feed(n, *kinds) for n in (0, 1) for kinds in (("key", "value"), ("value", "key")))
 
 
 @pytest.mark.parametrize(
-    ("change", "limit", "message"),
+    ("feeds", "limit", "message"),
     [
-        ({}, 64, ""),
-        ({}, 8, ""),
-        ({"feeds": {"logits": "input_ids"}}, 64, "rollout: prompt 2 x 5, step 2 has other logits"),
+        (TOKENS | CACHES, 64, ""),
+        (TOKENS | CACHES, 8, ""),
+        (TOKENS, 64, RED),
+        (CACHES, 64, RED),
+        (TOKENS | SWAPPED, 64, RED),
     ],
-    ids=["sound", "few positions", "without a cache"],
+    ids=["sound", "few positions", "without a cache", "without tokens", "keys as values"],
 )
 def test_a_decoder_begins_with_each_prompt(
-    change: dict[str, object], limit: int, message: str, tmp_path: Path
+    feeds: dict[str, str], limit: int, message: str, tmp_path: Path
 ) -> None:
     spec = load_decoder(tmp_path)
     assert spec.rollout is not None
     total = spec.find_axis("total").model_copy(update={"max": limit})
     axes = tuple(total if axis.name == "total" else axis for axis in spec.axes)
-    loop = spec.rollout.model_copy(update=change)
+    loop = spec.rollout.model_copy(update={"feeds": feeds})
     spec = spec.model_copy(update={"rollout": loop, "axes": axes})
     torch.manual_seed(0)
-    model = select_component(PreTrainedModel(), spec, Component(name="decoder"), tmp_path)
+    model = select_part(PreTrainedModel(), spec, Generate())
     with torch.no_grad(), pytest.raises(Failure, match=message) if message else nullcontext():
         samples = compute_rollout(model, spec, {}, JobFolder(tmp_path))
         starts = [sample for sample in samples if sample.begins]
@@ -143,7 +133,7 @@ def test_the_loop_of_a_measurement_has_the_tokens_of_generate(
     loop = spec.rollout.model_copy(update={"steps": 4})
     spec = spec.model_copy(update={"rollout": loop})
     torch.manual_seed(0)
-    model = select_component(PreTrainedModel(), spec, Component(name="decoder"), tmp_path)
+    model = select_part(PreTrainedModel(), spec, Generate())
     selected: list[int] = []
 
     class File:
@@ -178,7 +168,7 @@ def test_the_published_loop_has_the_tokens_of_generate(
     spec = load_decoder(tmp_path)
     torch.manual_seed(0)
     source = PreTrainedModel()
-    model = select_component(source, spec, Component(name="decoder"), tmp_path)
+    model = select_part(source, spec, Generate())
 
     class Session:
         def __init__(self, path: Path) -> None:

@@ -16,7 +16,7 @@ from exporter.core.errors import ExporterError
 from exporter.core.text import redact
 from exporter.manifest import ModelSpec, StateNames
 from exporter.manifest.resolved.call import Dim
-from exporter.plugins.components import measure_interface
+from exporter.plugins.generation import measure_interface
 from exporter.plugins.recording.child.call_description import (
     describe_usual_call,
     list_tensors,

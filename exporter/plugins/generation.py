@@ -1,4 +1,4 @@
-"""Components of models of transformers: the only module that calls this package."""
+"""Models of transformers that generate: the only module that calls this package."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from exporter.core.errors import suggest_nearest
-from exporter.core.import_object import load_attribute
 from exporter.core.text import join_names
-from exporter.manifest import Component, ModelSpec
-from exporter.manifest.resolved.keys import DECODER, ENCODER
+from exporter.manifest import ModelSpec
+from exporter.manifest.resolved.keys import DECODER, ENCODER, Generate
 from exporter.records.record import Stage, Status
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.process.failure import Failure, format_error, wrap_errors
+from exporter.worker.process.failure import Failure, wrap_errors
 from exporter.worker.process.setup import apply_state, use_seed
 
 _PACKAGE = "transformers"
 #: The releases with which the tests ran; the exporters of others can have other calls.
 _TESTED_RELEASES = ("5.23",)
 _TESTED = f"'{_PACKAGE}=={_TESTED_RELEASES[-1]}.*'"
-#: The component that is the complete model, called with the prompt.
-WHOLE_MODEL = "model"
 #: A tensor of a layer of the cache, and the kinds that are inputs: others are scalars of a window.
 _LAYER = re.compile(
     r"(?:input\.|output\.)?past_key_values\.(\w+_attention_cache\.)?layers\.(\d+)\.(\w+)"
@@ -51,23 +47,17 @@ class Loop:
     inputs: Tensors
     """The inputs of the first step, by the names of the contract."""
     request: Mapping[str, Any]
-    """The arguments of `generate` for the same tokens; empty if nothing is compared with it."""
+    """The arguments of `generate` for the same tokens; empty for a loop of another model."""
 
 
-# `transformers.exporters` runs `generate` and records the call of each component. The recorded call
-# is the form of the component's call: its tensors become the inputs of the contract, and all other
-# values are constants. The names are those that the exporter writes into the file.
-class ComponentModule(torch.nn.Module):
-    """Calls a component with the tensors of its contract, and returns tensors by name."""
+# `transformers.exporters` runs `generate` and records the calls of the model. The recorded call is
+# the form of the part's call: its tensors become the inputs of the interface, and all other values
+# are constants.
+class GeneratorPart(torch.nn.Module):
+    """Calls a decoder or an encoder with the tensors of its interface."""
 
     def __init__(
-        self,
-        part: torch.nn.Module,
-        call: dict[str, Any],
-        flags: dict[str, Any],
-        request: dict[str, Any],
-        *,
-        generator: Any = None,
+        self, part: torch.nn.Module, call: dict[str, Any], flags: dict[str, Any], generator: Any
     ) -> None:
         super().__init__()
         self.part = part
@@ -76,19 +66,17 @@ class ComponentModule(torch.nn.Module):
         """The keyword arguments of `forward` as `generate` passed them."""
         self.flags = flags
         """Arguments such as `use_cache`, which the exporter stores in the configuration."""
-        self.request = request
-        """The arguments with which `generate` continues after the recorded call of `decode`."""
-        self.leaves = _name_tensors(call)
-        """Every tensor of the call in the order of the exporter, also those that are no inputs."""
-        self.generator = (generator,) if generator else ()
-        """The model that generates, of an entry with `generate`; in a tuple, as it is no part."""
+        self.generator = (generator,)
+        """The model that generates; in a tuple, because it is no part."""
+        leaves = _name_tensors(call)
         with torch.no_grad():
             returned = _name_tensors(self._run(self.fill_call({})))
         # The exporter distinguishes a state before and after the call by a prefix.
-        inputs, outputs = _utils().disambiguate_io_names([*self.leaves], [*returned])
-        self.leaves = dict(zip(inputs, self.leaves.values(), strict=True))
+        inputs, outputs = _utils().disambiguate_io_names([*leaves], [*returned])
+        self.leaves = dict(zip(inputs, leaves.values(), strict=True))
+        """Every tensor of the call in the order of the exporter, also those that are no inputs."""
         self.input_names = {name: self._rename(name, "past_key_values") for name in inputs}
-        """The name in the contract of each tensor of the call; "" for a constant."""
+        """The name in the interface of each tensor of the call; "" for a constant."""
         self.output_names = {name: self._rename(name, "present") for name in outputs}
         pairs = zip(self.input_names.values(), self.leaves.values(), strict=True)
         self.inputs = {name: each for name, each in pairs if name}
@@ -98,7 +86,7 @@ class ComponentModule(torch.nn.Module):
         """The names of the positional arguments of `forward`."""
 
     def forward(self, *tensors: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the tensors of the component's result, also those in a cache."""
+        """Return the tensors of the result, also those in a cache."""
         named = dict(zip(self.order, tensors, strict=True))
         returned = self._run(self.fill_call(named))
         pairs = zip(self.output_names.values(), _name_tensors(returned).values(), strict=True)
@@ -106,8 +94,6 @@ class ComponentModule(torch.nn.Module):
 
     def _rename(self, name: str, prefix: str) -> str:
         """Return `past_key_values.0.key` for a tensor of a cache, "" for a scalar of it."""
-        if not self.generator:
-            return name
         if layer := _LAYER.fullmatch(name):
             kind = _KINDS.get(layer[3])
             return f"{prefix}.{layer[2]}.{_ATTENTIONS.get(layer[1], '')}{kind}" if kind else ""
@@ -121,11 +107,7 @@ class ComponentModule(torch.nn.Module):
         return filled
 
     def list_loops(self, spec: ModelSpec) -> Iterator[Loop]:
-        """Yield the loops of the rollout: the recorded call, or each prompt with an empty cache."""
-        if not self.generator:
-            inputs = {item.name: self.inputs[item.name] for item in spec.inputs}
-            yield Loop("", inputs, self.request)
-            return
+        """Yield a loop for each prompt, with an empty cache."""
         with use_seed(spec.seed), torch.no_grad():
             for prompt in _draw_prompts(*self.generator):
                 rows, length = (*prompt.values(),)[0].shape[:2]
@@ -146,7 +128,7 @@ class ComponentModule(torch.nn.Module):
         Returns:
             A tensor `[batch, vocabulary]` for each step.
         """
-        model = _simplify_generation(*self.generator or (self.part,))
+        (model,) = self.generator
         with wrap_calls(Stage.SOURCE), torch.no_grad():
             generated = model.generate(
                 **copy.deepcopy(dict(request)),
@@ -193,32 +175,30 @@ def _limit(value: Any, shapes: _Shapes) -> Any:
     return value
 
 
-def select_component(model: object, spec: ModelSpec, component: Component, root: Path) -> Any:
-    """Return the component that the entry names, with the inputs and outputs of its contract.
+def select_part(model: object, spec: ModelSpec, generate: Generate) -> GeneratorPart:
+    """Return the part that the entry names, with the inputs and outputs of its interface.
 
     Raises:
-        Failure: Stage `source`, if transformers has no such component, or if the component has
-            other inputs or outputs than the entry.
+        Failure: Stage `source`, if the model does not generate, or if the part has other inputs or
+            outputs than the interface.
     """
-    with wrap_calls(Stage.SOURCE):
-        folder = (root / spec.manifest).parent
-        module = _split_model(model, spec, component, folder)
+    with wrap_calls(Stage.SOURCE), use_seed(spec.seed), torch.no_grad():
+        model = _simplify_generation(_require_generator(model))
+        module = _build_part(model, generate.part, _draw_prompt(model, 2, 5, 5))
+    fix = f"correct the interface; `exporter add {spec.source} --dry-run` prints it"
     for kind, actual, declared in (
         ("inputs", list(module.inputs), [item.name for item in spec.inputs]),
         ("outputs", list(module.outputs), [item.name for item in spec.outputs]),
     ):
         missing = [name for name in actual if name not in declared]
         unknown = [name for name in declared if name not in actual]
-        if not missing and not unknown:
-            continue
-        hints = [f"{name}{suggest_nearest(name, missing)}" for name in unknown]
-        problems = [f"without {join_names(missing)}"] if missing else []
-        problems += [f"with {join_names(hints)}, which it lacks"] if unknown else []
-        message = f"the component '{component.name}' has the {kind} {join_names(actual, 99)}; "
-        message += f"the entry declares them {' and '.join(problems)}; correct `{kind}` by the "
-        message += "tables on the page of the model"
-        detail = _format_contract(module)
-        raise Failure(Stage.SOURCE, message, detail=detail, status=Status.FAIL)
+        if missing or unknown:
+            hints = [f"{name}{suggest_nearest(name, missing)}" for name in unknown]
+            problems = [f"without {join_names(missing)}"] if missing else []
+            problems += [f"with {join_names(hints)}, which it lacks"] if unknown else []
+            message = f"the {generate.part} has the {kind} {join_names(actual, 99)}; the entry "
+            message += f"declares them {' and '.join(problems)}; {fix}"
+            raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     for item in spec.inputs:
         tensor = module.inputs[item.name]
         shape, dtype = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
@@ -226,31 +206,15 @@ def select_component(model: object, spec: ModelSpec, component: Component, root:
         fits = len(shape) == len(item.shape) and all(d in (s, str(d)) for d, s in pairs)
         if not fits or dtype != item.dtype:
             dims = ", ".join(map(str, item.shape))
-            message = f"the prompt gives the input '{item.name}' the values {dtype} {shape}, "
-            message += f"declared {item.dtype} [{dims}]; correct the entry or the prompt"
+            message = f"`generate` gives the input '{item.name}' the values {dtype} {shape}, "
+            message += f"declared {item.dtype} [{dims}]; {fix}"
             raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     module.order = tuple(item.name for item in spec.inputs)
     return module
 
 
-def _format_contract(module: ComponentModule) -> str:
-    """Return the inputs and outputs of a component for its entry, with the recorded sizes."""
-    lines = ["The component's inputs and outputs; replace sizes that vary by the names of axes:"]
-    for kind, tensors in (("inputs", module.inputs), ("outputs", module.outputs)):
-        lines.append(f"{kind} = [")
-        for name, tensor in tensors.items():
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            lines.append(
-                f'  {{ name = "{name}", shape = {list(tensor.shape)}, dtype = "{dtype}" }},'
-            )
-        lines.append("]")
-    return "\n".join(lines)
-
-
-def convert_component(
-    model: ComponentModule, spec: ModelSpec, inputs: Tensors, opset: int
-) -> ir.Model:
-    """Export a component by the exporter of transformers, with all dynamic axes of the contract.
+def convert_part(model: GeneratorPart, spec: ModelSpec, inputs: Tensors, opset: int) -> ir.Model:
+    """Export a part by the exporter of transformers, with all dynamic axes of the interface.
 
     Raises:
         Failure: At stage `convert`.
@@ -258,23 +222,21 @@ def convert_component(
     with wrap_calls(Stage.CONVERT), apply_state(spec):
         exporters = importlib.import_module(f"{_PACKAGE}.exporters")
         shapes = {item.name: item.shape for item in spec.inputs}
-        is_dynamic = any(isinstance(dim, str) for shape in shapes.values() for dim in shape)
         in_order = iter([shapes.get(name, ()) for name in model.input_names.values()])
         config = exporters.OnnxConfig(
-            dynamic_shapes=model.limit_dynamic_shapes(in_order) if is_dynamic else None,
+            dynamic_shapes=model.limit_dynamic_shapes(in_order),
             opset_version=opset,
             optimize=spec.options.get("optimize", True),
         )
         call = model.fill_call({name: each.clone() for name, each in inputs.items()})
         graph: ir.Model
         graph, _ = exporters.OnnxExporter().export_program(model.part, call | model.flags, config)
-        if model.generator:
-            _rename_values(graph.graph, model)
+        _rename_values(graph.graph, model)
     return graph
 
 
-def _rename_values(graph: ir.Graph, model: ComponentModule) -> None:
-    """Give inputs and outputs the names of the contract; others become constants, or end."""
+def _rename_values(graph: ir.Graph, model: GeneratorPart) -> None:
+    """Give inputs and outputs the names of the interface; others become constants, or end."""
     for value in tuple(graph.outputs):
         if name := model.output_names[str(value.name)]:
             value.name = name
@@ -319,43 +281,6 @@ def require_package() -> None:
         raise Failure(Stage.SOURCE, message) from None
 
 
-def _split_model(
-    model: object, spec: ModelSpec, component: Component, folder: Path
-) -> ComponentModule:
-    if not isinstance(model, importlib.import_module(_PACKAGE).PreTrainedModel):
-        raise Failure(
-            Stage.SOURCE,
-            f"{spec.source} is a {type(model).__name__}, but exporter = '{_PACKAGE}' needs a "
-            f"{_PACKAGE}.PreTrainedModel; use exporter = 'dynamo' without `component`",
-        )
-    with use_seed(spec.seed), torch.no_grad():
-        if spec.generate:
-            model = _simplify_generation(_require_generator(model))
-            return _build_part(model, component.name, _draw_prompt(model, 2, 5, 5))
-        prompt = _make_prompt(model, component, folder)
-        parts: dict[str, Any] = {WHOLE_MODEL: (model, prompt)}
-        if component.name != WHOLE_MODEL:
-            try:
-                parts = _decompose(model, prompt) | parts
-            except Exception as error:
-                raise Failure(
-                    Stage.SOURCE,
-                    f"component '{component.name}': {_PACKAGE} cannot split {type(model).__name__} "
-                    f"by `generate`: {format_error(error)}; correct the prompt, or use the "
-                    f"component '{WHOLE_MODEL}'",
-                ) from error
-    if component.name not in parts:
-        hint = suggest_nearest(component.name, parts)
-        raise Failure(
-            Stage.SOURCE,
-            f"component '{component.name}': {type(model).__name__} has no such component{hint}; "
-            f"use one of {join_names([*parts], 99)}",
-        )
-    request = _continue_prompt(model, prompt, parts) if component.name == "decode" else {}
-    module, call, flags = _utils().prepare_for_export(*parts[component.name])
-    return ComponentModule(module, call, flags, request)
-
-
 class _PartOfPair(torch.nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -390,7 +315,7 @@ class _EncoderOfPair(_PartOfPair):
 
 def _build_part(
     model: Any, name: str, prompt: dict[str, torch.Tensor], *, is_long: bool = True
-) -> ComponentModule:
+) -> GeneratorPart:
     """Return a part of a model that generates, with the call for a prompt.
 
     With `is_long`, the call of a decoder has two tokens, so that their number can vary.
@@ -417,7 +342,7 @@ def _build_part(
                     message = f"`generate` has another {each} than the encoder of its inputs"
                     raise Failure(Stage.SOURCE, message, status=Status.FAIL)
     module, call, flags = _utils().prepare_for_export(module, call)
-    return ComponentModule(module, call, flags, {}, generator=model)
+    return GeneratorPart(module, call, flags, model)
 
 
 def _decompose(model: Any, prompt: dict[str, Any], **options: bool) -> dict[str, Any]:
@@ -448,8 +373,9 @@ def measure_interface(model: Any, spec: ModelSpec) -> dict[str, Any]:
             }
     config = model.config.get_text_config()
     if not any("past_key_values." in each["name"] for each in parts[DECODER]["inputs"]):
-        text = f"`generate`: {type(model).__name__} has no cache of keys and values"
-        raise Failure(Stage.SOURCE, f"{text}; use the components prefill and decode")
+        text = f"`generate`: {type(model).__name__} has no cache of keys and values; write a module"
+        text += " with its states as inputs and outputs, and an entry for it"
+        raise Failure(Stage.SOURCE, text, status=Status.FAIL)
     usual = getattr(config, "max_position_embeddings", None)
     return {
         "parts": parts,
@@ -493,13 +419,13 @@ def _require_generator(model: Any) -> Any:
     """Return a model that generates from tokens or from the features of sounds, or fail."""
     name, problem = type(model).__name__, ""
     if not (hasattr(model, "can_generate") and model.can_generate()):
-        problem = "does not generate; add --input x=2x3, or use the component 'model'"
+        problem = "does not generate; declare its inputs, such as by --input x=2x3"
     elif _utils().is_multimodal(model):
         problem = f"has pictures or sounds, and {_PACKAGE} exports neither their encoder nor the "
-        problem += "embedding that takes its features; use an entry for each of the components "
-        problem += "language_model, lm_head and decode"
+        problem += "embedding that takes its features; write modules for encoder, embedding and "
+        problem += "language model, and an entry for each"
     elif model.main_input_name != "input_ids" and not hasattr(model.config, "num_mel_bins"):
-        problem = f"generates from {model.main_input_name}; use an entry with `component`"
+        problem = f"generates from {model.main_input_name}; write an entry for each of its modules"
     if problem:
         raise Failure(Stage.SOURCE, f"`generate`: {name} {problem}", status=Status.FAIL)
     return model
@@ -540,32 +466,3 @@ def _draw_prompt(
         return {"input_ids": ids, "attention_mask": mask}
     words = tokens[torch.randint(len(tokens), (rows, source))]
     return {"input_ids": words, "attention_mask": mask, "decoder_input_ids": ids}
-
-
-def _continue_prompt(
-    model: Any, prompt: Mapping[str, Any], parts: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the arguments of a `generate` that begins with the recorded call of `decode`."""
-    is_translation = model.config.is_encoder_decoder
-    key = "decoder_input_ids" if is_translation else "input_ids"
-    _, first = parts.get("prefill", (None, prompt))
-    _, call = parts["decode"]
-    ids = torch.cat([first[key] if key in first else prompt[key], call[key]], 1)
-    if is_translation:
-        return {**prompt, key: ids}
-    # Without a mask, `generate` would derive one from the padding token.
-    mask = call.get("attention_mask")
-    return {**prompt, key: ids, "attention_mask": torch.ones_like(ids) if mask is None else mask}
-
-
-def _make_prompt(model: Any, component: Component, folder: Path) -> dict[str, Any]:
-    if not component.prompt:
-        return dict(model.dummy_inputs)
-    prompt = load_attribute(component.prompt, folder)()
-    if isinstance(prompt, dict) and all(isinstance(key, str) for key in prompt):
-        return prompt
-    raise Failure(
-        Stage.SOURCE,
-        f"{component.prompt} returned a {type(prompt).__name__}, expected a dict of arguments by "
-        "name, such as input_ids",
-    )

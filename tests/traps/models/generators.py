@@ -20,20 +20,37 @@ def _scale(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
     return model
 
 
+def _change_mask(kind: str, mask: Tensor, ids: Tensor, end: int) -> Tensor:
+    """Return the mask of a file that has one of the usual mistakes."""
+    (rows, total), length = mask.shape, ids.shape[1]
+    is_old = torch.arange(total) < total - length
+    match kind:
+        case "unmasked":
+            return torch.ones_like(mask)
+        case "unended":  # each token that ends a text is taken as padding
+            return mask * torch.cat([torch.ones(rows, total - length) > 0, ids != end], 1)
+        case "mirrored":
+            return mask.flip(1)
+        case "acausal":  # a mask with four dimensions is complete
+            allowed = mask[:, None, None].bool().expand(rows, 1, length, total)
+            return torch.where(allowed, 0.0, -1e9)
+        case "forgetful":
+            return mask * ~is_old
+        case _:
+            return mask
+
+
 def _change_call(model: Any, kind: str, call: dict[str, Any]) -> None:
     """Change the call of an export, so that the file has one of the usual mistakes."""
     positions, caches = call["position_ids"], call["past_key_values"].layers
-    mask, (rows, length), past = call["attention_mask"], positions.shape, caches[0].keys.shape[2]
-    old = torch.arange(past + length) < past
+    (rows, length), past = positions.shape, caches[0].keys.shape[2]
+    end = model.config.eos_token_id
+    call["attention_mask"] = _change_mask(kind, call["attention_mask"], call["input_ids"], end)
     match kind:
         case "shifted":
             call["position_ids"] = (positions + 1).clamp(max=63)
         case "unpadded":  # as if no row had padding
             call["position_ids"] = torch.arange(past, past + length).expand(rows, length)
-        case "unmasked":
-            call["attention_mask"] = torch.ones_like(mask)
-        case "forgetful":
-            call["attention_mask"] = mask * ~old
         case "swapped":
             for layer in caches:
                 layer.keys, layer.values = layer.values, layer.keys
@@ -134,7 +151,7 @@ def mistral(kind: str = "") -> transformers.PreTrainedModel:
 
 
 class ChangedBart(transformers.BartForConditionalGeneration):
-    """Its file ignores the mask, or takes keys as values; or `generate` encodes other tokens."""
+    """Its file has another mask, or takes keys as values; or `generate` encodes other tokens."""
 
     kind = ""
 
@@ -142,6 +159,8 @@ class ChangedBart(transformers.BartForConditionalGeneration):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if is_exporting() and self.kind == "mask":
             kwargs["attention_mask"] = torch.ones_like(kwargs["attention_mask"])
+        if is_exporting() and self.kind == "mirrored":
+            kwargs["attention_mask"] = kwargs["attention_mask"].flip(1)
         if is_exporting() and self.kind == "swapped":
             for layer in kwargs["past_key_values"].cross_attention_cache.layers:
                 layer.keys, layer.values = layer.values, layer.keys
@@ -179,26 +198,3 @@ def bert() -> transformers.PreTrainedModel:
         intermediate_size=32, max_position_embeddings=64,
     )  # fmt: skip
     return _scale(transformers.BertModel(config))
-
-
-def padded() -> dict[str, Tensor]:
-    """Return two rows, of which one has padding; without padding, generate passes no mask."""
-    mask = torch.ones(2, 5, dtype=torch.int64)
-    mask[0, :2] = 0
-    return {"input_ids": torch.randint(1, 64, (2, 5)), "attention_mask": mask}
-
-
-def translation() -> dict[str, Tensor]:
-    """Return the tokens of a source and the first ones of its translation."""
-    return {
-        "input_ids": torch.randint(2, 64, (2, 6)),
-        "decoder_input_ids": torch.randint(2, 64, (2, 3)),
-    }
-
-
-def masked() -> dict[str, Tensor]:
-    return {"input_ids": padded()["input_ids"], "attention_mask": torch.ones(2, 5).long()}
-
-
-def text() -> str:
-    return "a prompt is a dict"
