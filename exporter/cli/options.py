@@ -188,8 +188,7 @@ def engine_options(function: Callable[..., int]) -> Callable[..., int]:
     )
     @functools.wraps(function)
     def call_with_engine(*arguments: Any, engine: str, jobs: int | None, **others: Any) -> int:
-        values = EngineArguments(engine=engine, jobs=jobs)
-        return function(*arguments, engine=values, **others)
+        return function(*arguments, engine=EngineArguments(engine=engine, jobs=jobs), **others)
 
     return call_with_engine
 

@@ -357,7 +357,11 @@ def _build_project(
         root=str(root),
         name=name if isinstance(name, str) else "",
         store_size=DEFAULT_STORE_SIZE if table.store_size is None else table.store_size,
-        lines={key: line for key in ("store", "engine") if (line := _find_line(file, key))},
+        lines={
+            key: file.lines[path]
+            for key in ("store", "engine")
+            if file and (path := (*_PATH, key)) in file.lines
+        },
         devices=tuple(devices.values()),
         environments=environments,
         toolchains=toolchains,
@@ -474,10 +478,6 @@ def _convert_old_keys(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     if former and isinstance(defaults := known.get("defaults", {}), dict):
         known["defaults"] = {**{key: settings[old] for old, key in former.items()}, **defaults}
     return known, {(*_PATH, key): fix for key, fix in fixes.items()}
-
-
-def _find_line(file: TomlFile | None, key: str) -> int | None:
-    return file.lines.get((*_PATH, key)) if file else None
 
 
 def _check_folders(source: _SettingsFile) -> None:

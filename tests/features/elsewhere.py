@@ -293,13 +293,7 @@ AROUND = (
         name="graph as text",
         api="export_to_pretty_string, onnx.helper.printable_graph, verbose=True",
         torch="1.0-2.5",
-        instead="`onnx.printer.to_text(onnx.load(FILE))`.",
-    ),
-    Elsewhere(
-        name="graph as a picture",
-        api='"Inspecting the ONNX model using GUI"',
-        torch="2.1+",
-        instead="Netron opens the files.",
+        instead="`onnx.printer.to_text(onnx.load(FILE))`; Netron shows a picture.",
     ),
     Elsewhere(
         name="metadata of nodes",

@@ -362,15 +362,16 @@ def read_contract(folder: Path) -> ModelSpec:
     """Return the contract of a published folder.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is no contract of this version or of an earlier one.
+        OSError, ValueError: It cannot be read, or is of a later version.
     """
     table = from_json(read_regular_file(folder / CONTRACT, CELL_LIMIT))
-    with suppress(AttributeError, TypeError):  # of another form, which the class reports
+    with suppress(AttributeError, KeyError, TypeError):  # of another form, which the class reports
         for name, keys in _FORMER_KEYS.items():
             for each in table.get(name, ()) if name else (table,):
                 for key in keys:
                     each.pop(key, None)
+        for rule in filter(None, (axis.get("rule") for axis in table["axes"])):
+            rule["kernel"] = rule.pop("dilation", 1) * (rule["kernel"] - 1) + 1
     return ModelSpec.model_validate_json(to_json(table, inf_nan_mode="constants"))
 
 

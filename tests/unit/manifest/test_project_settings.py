@@ -195,19 +195,13 @@ def test_valid_folders_of_a_store(tmp_path: Path, store: str) -> None:
     assert _load(tmp_path, f"[tool.exporter]\nstore = {store!r}\n").project.store == store
 
 
-def test_the_settings_of_a_remote_store(tmp_path: Path) -> None:
-    text = "[tool.exporter]\nstore = 's3://b/p/'\n"
+def test_the_store_and_the_engine_have_their_lines(tmp_path: Path) -> None:
+    text = "[tool.exporter]\nstore = 's3://b/p/'\nengine = 'tls://10.0.0.1:8786'\n"
     project = _load(tmp_path, text).project
-    assert project.store == "s3://b/p"
+    assert (project.store, project.engine) == ("s3://b/p", "tls://10.0.0.1:8786")
     assert project.locate("store") == "pyproject.toml:2: tool.exporter.store"
+    assert project.locate("engine") == "pyproject.toml:3: tool.exporter.engine"
     assert project.environments_folder == tmp_path / "build" / ".environments"
-
-
-def test_the_engine_has_its_line(tmp_path: Path) -> None:
-    text = "[tool.exporter]\nengine = 'tls://10.0.0.1:8786'\n"
-    project = _load(tmp_path, text).project
-    assert project.engine == "tls://10.0.0.1:8786"
-    assert project.locate("engine") == "pyproject.toml:2: tool.exporter.engine"
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ import pytest
 from filelock import FileLock
 
 from exporter.core.errors import ExporterError
+from exporter.manifest.resolved.call import Axis, SizeRule
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.publish.published_folder import (
     Candidate,
     Omission,
     choose_files,
     copy_assets,
+    read_contract,
 )
 from exporter.plugins.publish.publisher import open_private_folder
 from exporter.records.baseline import parse_cell
@@ -122,6 +124,16 @@ def test_skipped_devices_are_ignored_and_skipped_files_are_not_refused() -> None
     _, (choice,) = choose_files(planned("net/18/cpu", skip="too new"), {}, {})
     assert choice.reason == "the manifest skips it: too new"
     assert not choice.is_refused
+
+
+def test_keys_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    rule = SizeRule(kind="window", operands=("n",), kernel=5)
+    spec = make_spec("net", axes=(Axis(name="n", example=7), Axis(name="m", example=3, rule=rule)))
+    table = json.loads(spec.to_json()) | {"homepage": "", "depends": {"files": []}}
+    table["axes"][0]["probe"] = [4]
+    table["axes"][1]["rule"] |= {"kernel": 3, "dilation": 2}
+    (tmp_path / "contract.json").write_text(json.dumps(table))
+    assert read_contract(tmp_path) == spec
 
 
 def make_folder(path: Path, *, age: float) -> None:
