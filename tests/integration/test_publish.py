@@ -289,7 +289,6 @@ def test_the_card_answers_the_questions_of_a_consumer(dist: Path) -> None:
         "| source | `models.py:Sound` of `manifests/nets.toml` |",
         "| version | 1.2.3 |",
         "| license | Apache-2.0 |",
-        "| preprocessing, labels, intended use | <https://example.com/sound> |",
         "| y | float32 | `[batch, 3]` | atol 0.001, rtol 0.001 |",
     ):
         assert row in card
