@@ -307,7 +307,7 @@ def _add_cause(finding: GateFinding, context: GateContext, diffs: Mapping[str, s
     """Return the finding with the edits that explain it, or with the edited line of its entry."""
     if finding.kind in CAUSED_KINDS:
         return replace(finding, cause=context.causes.get(finding.cell))
-    specs = {spec.id: spec for spec in context.manifest.models}
+    specs = context.manifest.by_id
     spec = specs.get(finding.cell.model)
     if finding.setting or spec is None or spec.manifest not in diffs:
         return finding
@@ -387,8 +387,9 @@ def _hash_contract(manifest: Manifest, fallback_root: Path) -> ContractHashes:
 def _list_functions(spec: ModelSpec) -> Iterator[tuple[FindingKind, str]]:
     """Yield each function that the contract names, with the kind of a finding about its code."""
     for key in ModelSpec.model_fields:
-        kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
-        yield from ((kind, text) for text in list_functions(getattr(spec, key)) if ":" in text)
+        if value := getattr(spec, key):
+            kind = FindingKind.REDEFINED if key in DEFINING_KEYS else FindingKind.RELAXED
+            yield from ((kind, text) for text in list_functions(value) if ":" in text)
 
 
 def _hash_code(spec: ModelSpec, text: str, root: Path, fallback_root: Path) -> str:

@@ -189,10 +189,19 @@ class CurrentState:
     def __init__(self, root: Path, overlay: str = "") -> None:
         self._root = root
         self._overlay = overlay
-        self._states: dict[Source, str] = {}
+        self._states: dict[tuple[str, str], str] = {}
         self._packages: dict[str, str] = {}
 
     def find_staleness_reason(self, record: Record, parts: Mapping[str, str]) -> str:
+        """Return why a record is stale by its fingerprint, sources and variables."""
+        if reason := self.find_changed_source_reason(record, parts):
+            return reason
+        for name, state in record.variables.items():
+            if read_variable_state(name) != state:
+                return f"the environment variable {name} changed"
+        return ""
+
+    def find_changed_source_reason(self, record: Record, parts: Mapping[str, str]) -> str:
         """Return why a record is stale by its fingerprint and sources.
 
         The parts may be some of the current fingerprint of its cell.
@@ -207,20 +216,18 @@ class CurrentState:
         for source in record.sources:
             if not source.state:
                 return f"{source.file} changed {DURING_EXPORT}"
-            if source not in self._states:
-                path = self._root / source.file
-                self._states[source] = read_source_state(path, source.state)
-            if (state := self._states[source]) != source.state:
+            key = (source.file, source.state)
+            if (state := self._states.get(key)) is None:
+                state = read_source_state(self._root / source.file, source.state)
+                self._states[key] = state
+            if state != source.state:
                 return _describe_source(source, state)
-        for name, state in record.variables.items():
-            if read_variable_state(name) != state:
-                return f"the environment variable {name} changed"
         return ""
 
-    def find_changed_package_reason(self, record: Record) -> str:
-        """Return which package of the record changed, or "" if none did."""
+    def find_changed_package_reason(self, record: Record, prefix: str = "") -> str:
+        """Return which package of the record with this prefix changed, or "" if none did."""
         for name, before in record.packages.items():
-            if (after := self._read_package(name)) != before:
+            if name.startswith(prefix) and (after := self._read_package(name)) != before:
                 return _describe_change(name, before, after)
         return ""
 

@@ -43,9 +43,11 @@ class FrozenModel(BaseModel):
     @classmethod
     def from_fields(cls, source: object, **others: Any) -> Self:
         """Return a value with the fields of the same names of `source`, and with the others."""
-        names = (name for name in cls.model_fields if name not in others)
+        # pydantic is slow to find that an attribute is missing.
+        known, kind = getattr(source, "__dict__", {}), type(source)
+        names = (name for name in cls.model_fields if name in known or hasattr(kind, name))
         return cls(
-            **{name: getattr(source, name) for name in names if hasattr(source, name)}, **others
+            **{name: getattr(source, name) for name in names if name not in others}, **others
         )
 
     def list_explicit(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def remove_controls(text: str) -> str:
     """
     if not text.isprintable():
         text = replace_invisible(_CONTROLS.sub("", _ESCAPES.sub("", text)))
-    return _BLANKS.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if text.isascii() else _BLANKS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def replace_invisible(text: str) -> str:

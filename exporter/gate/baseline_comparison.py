@@ -218,6 +218,12 @@ def compare_baselines(
 
 def list_accepted(before: Baseline, after: Baseline) -> tuple[GateFinding, ...]:
     """Return the differences between two baselines with the reasons of the second one."""
+    # A file with the same content is parsed once, and has no difference.
+    same = {name for name, each in after.models.items() if before.models.get(name) is each}
+    before, after = (
+        Baseline(models={name: each for name, each in side.models.items() if name not in same})
+        for side in (before, after)
+    )
     texts = {each.cell: each.reason for each in after.cells} | after.dropped
     initial = {model for model, each in after.models.items() if each.weights == "initial"}
     for cell in texts.keys() - before.by_cell().keys():

@@ -53,6 +53,8 @@ DEFINING_KEYS, _HARMLESS_KEYS, _RESOLVED_KEYS = (
 _UNSTORED_KEYS = _HARMLESS_KEYS | {"opsets", "devices", "measure"}
 #: Lists of an entry whose items have names -> the name of an item.
 _NAMED_PARTS = {"inputs": "input", "outputs": "output", "axes": "axis", "cases": "case"}
+#: The settings of a project that its entries refer to.
+_OF_DEVICES = {"devices", "toolchains"}
 #: Before the name of a device: its key concerns the cells of this device only.
 _DEVICE = "device "
 #: Parts that describe a promise, or choose the route of a file.
@@ -85,9 +87,14 @@ def find_contract_changes(
     """
     current = {spec.id: spec for spec in after.models}
     findings = list(_find_weaker_settings(before, after))
+    devices = [each.project.model_dump_json(include=_OF_DEVICES) for each in (before, after)]
     for old in before.models:
-        policy = before.project.gate.find_policy(old.id)
         new = current.get(old.id)
+        digests = [each.get(old.id) for each in hashes]
+        entries = [each and each.model_dump_json(exclude={"line"}) for each in (old, new)]
+        if all(first == second for first, second in (devices, digests, entries)):
+            continue
+        policy = before.project.gate.find_policy(old.id)
         promised = list_cells(new) if new else ()
         # Cells of one device to which the same conditions apply have the same promises.
         compared: dict[tuple[object, ...], list[tuple[FindingKind, _Change]]] = {}
@@ -270,7 +277,8 @@ def _compare_states(
     if old.weights and new.weights and old.weights != new.weights:
         kind = FindingKind.RELAXED if new.weights == "initial" else FindingKind.CONTRACT
         yield kind, "", _format_change("values of the weights", old.weights, new.weights)
-    if not (old.contract and new.contract):
+    is_known = old.contract and new.contract
+    if not is_known or _serialize(old.contract) == _serialize(new.contract):
         return
     keys = old.contract.keys() | new.contract.keys()
     for key in sorted(keys - _UNSTORED_KEYS - {"folder"}):  # older contracts have some of them
@@ -447,6 +455,8 @@ def _find_weaker_settings(before: Manifest, after: Manifest) -> Iterator[GateFin
 
     A cell that is no longer promised has a finding of its own.
     """
+    if before.project.gate == after.project.gate:
+        return
     current = {spec.id: spec for spec in after.models}
     edits: dict[tuple[_Change, Location], list[tuple[Action, CellId]]] = {}
     for old in before.models:

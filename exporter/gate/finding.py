@@ -89,11 +89,13 @@ def find_cause(
     diffs: Mapping[str, str],
 ) -> Cause | None:
     """Return the changes since the accepted state; None if nothing is known to have changed."""
-    spec = next((each for each in manifest.models if each.id == record.cell.model), None)
+    spec = manifest.by_id.get(record.cell.model)
     attribute = spec.source.rpartition(":")[2] if spec else ""
     known = [record.blame.first.source] if record.blame and record.blame.first else []
     failing = {*known, *record.lines}
     files = [source.file for source in record.sources if source.file in diffs]
+    if not files and tools[0] == tools[1]:
+        return None
     changes = [_rank_lines(read_change(file, diffs[file]), attribute, failing) for file in files]
     # The file with a failing line first, then the one that defines the model.
     changes.sort(key=lambda each: (not _contains_failure(each, failing), each.file))

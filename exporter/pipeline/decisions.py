@@ -242,19 +242,19 @@ def filter_valid_results(run: RunRecord, manifest: Manifest, plan: Plan) -> Resu
     state = CurrentState(Path(manifest.project.root))
     missing: dict[CellId, str] = {}
     valid: dict[CellId, Record] = {}
+    known_parts: dict[tuple[str, str], dict[str, str]] = {}
     for planned in plan.cells:
         cell = planned.cell
         if cell not in by_cell:
             missing[cell] = "the last export left no current result of it"
         elif not (planned.skip and by_cell[cell].status is planned.skip_status):
-            parts = drop_tool_parts(fingerprints.get_cell_parts(cell))
-            parts.pop(ENVIRONMENT)
-            record = by_cell[cell]
+            record, group = by_cell[cell], (cell.model, cell.device)
+            if group not in known_parts:
+                known_parts[group] = drop_tool_parts(fingerprints.get_cell_parts(cell))
+                known_parts[group].pop(ENVIRONMENT)
+            reason = state.find_changed_source_reason(record, known_parts[group])
             # Files beside the project in its repository; other machines have other packages.
-            beside = {n: v for n, v in record.packages.items() if n.startswith("../")}
-            record = record.model_copy(update={"variables": {}, "packages": beside})
-            reason = state.find_staleness_reason(record, parts)
-            if reason := reason or state.find_changed_package_reason(record):
+            if reason := reason or state.find_changed_package_reason(record, "../"):
                 missing[cell] = _add_period(reason)
             elif reason := find_lost_proof(record, manifest, valid.get):
                 missing[cell] = reason

@@ -39,7 +39,12 @@ from exporter.report.rows.cells import (
     format_export_tools,
     format_head,
 )
-from exporter.report.rows.failures import cluster_cells, explain_failure, keep_last_lines
+from exporter.report.rows.failures import (
+    FailureReasons,
+    cluster_cells,
+    explain_failure,
+    keep_last_lines,
+)
 
 INDEX = "index.html"
 #: In JSON, these characters occur only in strings. As escapes, they cannot end the script element.
@@ -191,7 +196,7 @@ def _build_row(
             "clusters": tuple(clusters.get(cell.id, ())),
         }
         indices = {
-            "outcome": _index(outcomes, _describe_outcome(cell, history)),
+            "outcome": _index(outcomes, _describe_outcome(cell, history, reasons)),
             "checks": _index(
                 checks,
                 tuple(
@@ -226,11 +231,12 @@ def _build_row(
     }
 
 
-def _describe_outcome(cell: Cell, history: AcceptanceHistory) -> Row:
+def _describe_outcome(
+    cell: Cell, history: AcceptanceHistory, reasons: FailureReasons | None
+) -> Row:
     record = cell.record
-    if record is None:
+    if record is None or reasons is None:
         return {"outcome": cell.outcome, "reason": cell.reason}
-    reasons = explain_failure(record)
     missing = (
         item | {key: join_lines(item[key]) for key in ("operator", "sources")}
         for item in reasons.missing_operators

@@ -238,7 +238,7 @@ def _extract_figures(record: Record) -> Figures | None:
     known_metrics = [
         value
         for result in record.checks
-        if isinstance(value := result.metrics.get("metric"), int | float)
+        if "metric" in result.metrics and isinstance(value := result.metrics["metric"], int | float)
     ]
     measured = record.measurements or Measurements()
     return Figures.from_fields(
@@ -267,9 +267,9 @@ def list_operators(run: RunRecord) -> dict[str, dict[str, dict[str, int]]]:
 
 def _find_largest(record: Record, metric: str) -> float | None:
     """Return the largest figure of all checks with two digits; None if none or one is infinite."""
-    values = [result.metrics.get(metric) for result in record.checks]
+    values = [result.metrics[metric] for result in record.checks if metric in result.metrics]
     known = [float(each) for each in values if isinstance(each, int | float)]
-    is_measured = known and all(math.isfinite(each) for each in known)
+    is_measured = known and all(map(math.isfinite, known))
     return float(f"{max(known):.2g}") if is_measured else None
 
 
@@ -378,7 +378,8 @@ def parse_baseline(files: Mapping[str, bytes]) -> Baseline:
     return Baseline(models=models)
 
 
-def _parse_file(content: bytes, name: str) -> dict[str, AcceptedModel]:
+@lru_cache(maxsize=1 << 12)  # two revisions of a project share most of their files
+def _parse_file(content: bytes, name: str) -> Mapping[str, AcceptedModel]:
     if any(line.startswith(b"<<<<<<< ") for line in content.splitlines()):
         raise ValueError(_CONFLICT)
     file = AcceptedModel.model_validate_json(content)

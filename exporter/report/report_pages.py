@@ -102,9 +102,12 @@ def write_reports(
         history = AcceptanceHistory(history.baseline, build_trend(versions), stamp)
     key = _compute_key(manifest, run, history)
     if not is_up_to_date(paths.note, key, paths.reports):
-        files = _render(manifest, run, history)
+        files = {
+            name: content.encode() if isinstance(content, str) else content
+            for name, content in _render(manifest, run, history).items()
+        }
         import_plugin("reports").write_reports(paths.reports, files)
-        save_up_to_date_key(paths.note, key, paths.reports, files)
+        save_up_to_date_key(paths.note, key, files)
     return warnings
 
 

@@ -273,8 +273,8 @@ class Manifest(FrozenModel):
         Raises:
             KeyError: If the project has no such model.
         """
-        return self._by_id[id]
+        return self.by_id[id]
 
     @cached_property
-    def _by_id(self) -> dict[str, ModelSpec]:
+    def by_id(self) -> dict[str, ModelSpec]:
         return {model.id: model for model in self.models}

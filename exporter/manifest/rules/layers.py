@@ -37,7 +37,7 @@ from exporter.manifest.schema.tables import AxisTable, ToleranceTable
 from exporter.manifest.syntax import python_source
 from exporter.manifest.syntax.fields import FLOATS
 from exporter.manifest.syntax.releases import Release
-from exporter.manifest.syntax.table import Table, read_keys
+from exporter.manifest.syntax.table import Table, read_defaults, read_keys
 from exporter.manifest.syntax.toml_file import ProblemCollector, TomlFile
 from exporter.manifest.syntax.values import (
     KeyPath,
@@ -158,8 +158,9 @@ class EffectiveSettings:
 
     def has_valid(self, *keys: str) -> bool:
         """Return whether all keys exist and are valid, as rules require."""
-        missing = (key in Settings.required and (key,) not in self.origins for key in keys)
-        return self.broken.keys().isdisjoint(keys) and not any(missing)
+        if not self.broken.keys().isdisjoint(keys):
+            return False
+        return all((key,) in self.origins for key in keys if key in Settings.required)
 
     def first_own_key(self, *keys: str) -> KeyPath:
         """Return the first of the contradictory keys that the entry itself sets."""
@@ -322,7 +323,7 @@ def merge_layers(
     return EffectiveSettings(
         id=id,
         entry=layers[-1],
-        settings=Settings.model_construct(set(values), **values),
+        settings=Settings.model_construct(set(values), **{**read_defaults(Settings), **values}),
         origins=origins,
         broken=broken,
         report=report,

@@ -74,6 +74,17 @@ def read_keys(table: type[FrozenModel]) -> Mapping[str, Key]:
     }
 
 
+@cache
+def read_defaults(table: type[FrozenModel]) -> Mapping[str, Any]:
+    """Return the default of each key that has one; no reader changes it."""
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in table.model_fields.items()
+        if not field.is_required()
+    }
+
+
+@cache
 def select_keys(table: type[FrozenModel], **meaning: object) -> frozenset[str]:
     """Return the keys with these properties."""
     return frozenset(
@@ -85,6 +96,7 @@ def select_keys(table: type[FrozenModel], **meaning: object) -> frozenset[str]:
 
 #: The mark of a text that names a function of the project: `Annotated[Line, FUNCTION]`.
 FUNCTION = "function"
+_WITH_ITEMS = (FrozenModel, tuple, dict)
 
 
 def list_functions(value: object) -> Iterator[str]:
@@ -92,7 +104,10 @@ def list_functions(value: object) -> Iterator[str]:
     if isinstance(value, FrozenModel):
         for name, field in type(value).model_fields.items():
             item = getattr(value, name)
-            yield from [item] if item and FUNCTION in field.metadata else list_functions(item)
+            if item and FUNCTION in field.metadata:
+                yield item
+            elif isinstance(item, _WITH_ITEMS):
+                yield from list_functions(item)
     elif isinstance(value, tuple | dict):
         for item in value.values() if isinstance(value, dict) else value:
             yield from list_functions(item)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class _Token:
     line: int
 
 
+@lru_cache(maxsize=1 << 10)  # two revisions of a project share most of their files
 def find_key_lines(text: str) -> Mapping[KeyPath, int]:
     """Return the line of each key, each item of an array and each table header, from 1.
 

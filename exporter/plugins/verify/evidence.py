@@ -254,13 +254,12 @@ def find_evidence_findings(
     ages = dict(project.evidence)
     for name, age in accepted.project.evidence.items():
         ages[name] = min(age, ages.get(name, age))
-    evidence, files, records = read_evidence(project), _list_files(run), run.by_cell()
+    evidence, files = read_evidence(project), _list_files(run)
     cells = list_all_cells(manifest)
-    for cell in cells:
-        record, row = records.get(cell), evidence.get(cell)
-        device = project.find_device(cell.device)
-        is_loadable = device.last_opset is None or cell.opset <= device.last_opset
-        if record is None or record.status is not Status.UNAVAILABLE or not is_loadable:
+    missing = {each.cell for each in run.records if each.status is Status.UNAVAILABLE}
+    for cell in cells if missing else ():
+        row, last = evidence.get(cell), project.find_device(cell.device).last_opset
+        if cell not in missing or (last is not None and cell.opset > last):
             continue
         limit = ages.get(cell.device.base)
         after = _judge(row, limit, files, project, now)

@@ -122,9 +122,10 @@ def build_overview(
     manifest: Manifest,
     run: RunRecord,
     history: AcceptanceHistory | None = None,
+    by_model: Mapping[str, Sequence[Cell]] | None = None,
 ) -> Row:
     """Return the values for the page; docs/api.md describes them."""
-    by_model = collect_cells(manifest, run)
+    by_model = collect_cells(manifest, run) if by_model is None else by_model
     cells = [cell for each in by_model.values() for cell in each]
     red = [cell for cell in cells if cell.is_red]
     used = {cell.mark for cell in cells}
@@ -186,6 +187,8 @@ def _build_section(cells: Sequence[Cell], *statuses: Status | None) -> Row:
     A status is None for a cell without a result.
     """
     selected = [c for c in cells if (c.record.status if c.record else None) in statuses]
+    if not selected:
+        return {"cells": 0, "rows": ()}
     rows: dict[tuple[Mark, str, str], list[Cell]] = {}
     for group in group_cells(selected):
         reason = group.first.expected_reason or describe_reason(group)
@@ -292,9 +295,9 @@ def render_pages(
     from exporter.report.pages.templates import RenderOptions, render
 
     history = history or AcceptanceHistory()
-    page = build_overview(manifest, run, history)
-    options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     by_model = collect_cells(manifest, run)
+    page = build_overview(manifest, run, history, by_model)
+    options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
     files = {
         OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
     }

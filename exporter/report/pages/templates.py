@@ -81,9 +81,9 @@ def are_unmodified(note: Path, reports: Path) -> bool:
     )
 
 
-def save_up_to_date_key(note: Path, key: str, reports: Path, pages: Iterable[str]) -> None:
-    """Write the note for pages that were just written."""
-    digests = {name: hash_source(reports / name) for name in sorted(pages)}
+def save_up_to_date_key(note: Path, key: str, pages: Mapping[str, bytes]) -> None:
+    """Write the note for pages that were just written, with their contents by name."""
+    digests = {name: hashlib.sha256(pages[name]).hexdigest() for name in sorted(pages)}
     write_json(note, _Note(key=key, pages=digests))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from exporter.core.device_name import DeviceName
 from exporter.core.text import format_command, join_lines, pluralize
 from exporter.gate.baseline_comparison import find_drift
 from exporter.gate.finding import MEASURED_KINDS, NOT_ACCEPTED
@@ -150,18 +151,19 @@ def format_export_command(pattern: str, command: str) -> str:
 
 def collect_cells(manifest: Manifest, run: RunRecord) -> dict[str, tuple[Cell, ...]]:
     """Return the cells of each model by opset; models in the order of the manifest."""
-    records = run.by_cell()
+    records = {record.cell.sort_key: record for record in run.records}
     last_opsets = {device.name: device.last_opset for device in manifest.project.devices}
 
-    def make_cell(id: CellId) -> Cell:
-        record, last = records.get(id), last_opsets.get(id.device.base)
+    def make_cell(model: str, opset: int, device: DeviceName) -> Cell:
+        record, last = records.get((model, opset, device)), last_opsets.get(device.base)
+        id = record.cell if record else CellId(model=model, opset=opset, device=device)
         is_unavailable = record is not None and record.status is Status.UNAVAILABLE
         is_beyond = is_unavailable and last is not None and id.opset > last
         return Cell(id=id, record=record, is_beyond_runtime=is_beyond)
 
     return {
         spec.id: tuple(
-            make_cell(CellId(model=spec.id, opset=opset, device=device))
+            make_cell(spec.id, opset, device)
             for opset in sorted(set(spec.opsets))
             for device in dict.fromkeys(spec.devices)
         )
@@ -253,6 +255,7 @@ class AcceptanceHistory:
         self.baseline = baseline
         self._outcomes: Mapping[CellId, CellOutcome] = baseline.by_cell() if baseline else {}
         self._found: dict[CellId, str] = {}
+        self._drift: dict[CellId, tuple[Record, str]] = {}
 
     def find_outcome(self, cell: Cell) -> str:
         """Return the outcome in the baseline.
@@ -283,9 +286,13 @@ class AcceptanceHistory:
         old = self._outcomes.get(cell.id)
         if old is None or cell.record is None:
             return ""
-        drift = find_drift(old, extract_outcome(cell.record), GatePolicy())
-        known = (each for each in drift if each.kind not in MEASURED_KINDS)
-        return "; ".join(f"{each.kind}: {each.before} -> {each.after}" for each in known)
+        record, text = self._drift.get(cell.id, (None, ""))
+        if record is not cell.record:
+            drift = find_drift(old, extract_outcome(cell.record), GatePolicy())
+            known = (each for each in drift if each.kind not in MEASURED_KINDS)
+            text = "; ".join(f"{each.kind}: {each.before} -> {each.after}" for each in known)
+            self._drift[cell.id] = cell.record, text
+        return text
 
     def describe(self, cell: Cell) -> str:
         """Return the accepted outcome, or the reason for accepting the current one."""

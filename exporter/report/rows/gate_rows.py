@@ -222,7 +222,7 @@ def _build_finding_row(
 ) -> FindingRow:
     """Return the row; `shown` has the differences of earlier rows, and gets those of this one."""
     first = max(group, key=lambda each: each.growth)
-    specs = {spec.id: spec for spec in context.manifest.models}
+    specs = context.manifest.by_id
     models, cells = _list_models(group), [cell for each in group for cell in each.cells]
     setting = str(first.setting.location) if first.setting else ""
     # A changed promise and a setting of the gate have no failure to show.
@@ -405,7 +405,7 @@ def _describe_packages(context: GateContext) -> str:
 
 
 def _build_model_row(model: str, findings: Iterable[GateFinding], context: GateContext) -> ModelRow:
-    spec = next((each for each in context.manifest.models if each.id == model), None)
+    spec = context.manifest.by_id.get(model)
     related = [each for each in findings if each.cell.model == model]
     causes = (each for cell, each in context.causes.items() if cell.model == model)
     edits = [str(replace(each, tools=())) for each in causes if each.sources]

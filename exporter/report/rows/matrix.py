@@ -15,7 +15,7 @@ from exporter.core.text import format_bytes
 from exporter.manifest import Axis, Case, Dim, Fill, Manifest, ModelSpec, Output, Override
 from exporter.manifest.resolved.project import Device
 from exporter.manifest.syntax.releases import Release, find_first_release, format_release
-from exporter.manifest.syntax.table import read_keys
+from exporter.manifest.syntax.table import read_defaults, read_keys
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report import formats
@@ -91,9 +91,9 @@ def _list_settings(spec: ModelSpec) -> Iterator[Row]:
 
 
 def _list_texts(keys: ModelSpec | Override) -> Iterator[Row]:
+    defaults = read_defaults(type(keys))
     for name, key in read_keys(type(keys)).items():
-        value = getattr(keys, name)
-        default = type(keys).model_fields[name].get_default(call_default_factory=True)
+        value, default = getattr(keys, name), defaults.get(name)
         if callable(key.shown) and value is not None:
             yield _make_setting(name, key.shown(value))
         elif key.shown and value != default:
@@ -232,7 +232,9 @@ def group_by_mark(cells: Collection[Cell]) -> tuple[Row, ...]:
     only if the device has no other ones.
     """
     loadable = [cell for cell in cells if not cell.is_beyond_runtime] or cells
-    runs = {mark: [each.id.opset for each in loadable if each.mark is mark] for mark in LEGEND}
+    runs: dict[Mark, list[int]] = {mark: [] for mark in LEGEND}
+    for each in loadable:
+        runs[each.mark].append(each.id.opset)
     return tuple(
         {"opsets": format_opsets(opsets), "mark": mark} for mark, opsets in runs.items() if opsets
     )

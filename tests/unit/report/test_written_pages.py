@@ -20,7 +20,7 @@ def reports(tmp_path: Path) -> Path:
 def test_pages_are_up_to_date_until_they_or_their_key_change(tmp_path: Path, reports: Path) -> None:
     note, page = tmp_path / "note.json", reports / "models/a.md"
     assert not is_up_to_date(note, "key", reports)
-    save_up_to_date_key(note, "key", reports, ["models/a.md"])
+    save_up_to_date_key(note, "key", {"models/a.md": b"a page"})
     assert is_up_to_date(note, "key", reports)
     assert not is_up_to_date(note, "another", reports)
     page.write_text("edited")
