@@ -1,7 +1,8 @@
 """Measure the time from saving a source to its verdict, by `--watch` and by a new command.
 
 Input: the number of models. Output: a `Section`. Each round changes the result of one model among
-them, at one opset, so its cell is exported and proved.
+them, at one opset, so its cell is exported and proved. A script with a plain `torch.onnx.export` of
+this model shows what a new process cannot avoid.
 """
 
 from __future__ import annotations
@@ -25,6 +26,28 @@ OPSET = 18
 #: Limits in seconds.
 WATCH_LIMIT, COMMAND_LIMIT = 1.0, 2.5
 _LINE = "return self.linear(x)"
+#: The usual script: it exports the model, checks the file and compares it once.
+_SCRIPT = f"""
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+
+sys.path.insert(0, "manifests")
+from net0 import Net
+
+model, x = Net().eval(), torch.randn(2, 4)
+axes = ({{0: "batch"}},)
+torch.onnx.export(
+    model, (x,), "plain.onnx", dynamo=True, opset_version={OPSET}, dynamic_shapes=axes
+)
+onnx.checker.check_model("plain.onnx")
+session = onnxruntime.InferenceSession("plain.onnx")
+(y,) = session.run(None, {{session.get_inputs()[0].name: x.numpy()}})
+np.testing.assert_allclose(y, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+"""
 
 
 def measured(place: Path, *, quick: bool) -> Section:
@@ -34,10 +57,11 @@ def measured(place: Path, *, quick: bool) -> Section:
     source = place / "manifests/net0.py"
     _edit(source, 0)
     must(spend(EXPORT, place))  # writes the pages of all models
-    commands = []
+    commands, scripts = [], []
     for number in range(1, rounds + 1):
         _edit(source, number)
         commands.append(must(spend(EXPORT, place), f"{models} cells: {models} pass"))
+        scripts.append(must(spend([sys.executable, "-c", _SCRIPT], place)))
     with _watch(place) as wait_for:
         waits = []
         for number in range(rounds + 1, 2 * rounds + 1):
@@ -47,7 +71,7 @@ def measured(place: Path, *, quick: bool) -> Section:
             waits.append(time.perf_counter() - start)
             wait_for("watching ")
     watch, command = median(waits), median(each.wall for each in commands)
-    cpu = median(each.cpu for each in commands)
+    cpu, plain = (median(each.cpu for each in runs) for runs in (commands, scripts))
     figures = [
         _judge("save to verdict by `--watch`", watch, WATCH_LIMIT, f"{watch:.2f} s", quick),
         _judge(
@@ -56,6 +80,10 @@ def measured(place: Path, *, quick: bool) -> Section:
             COMMAND_LIMIT,
             f"{command:.2f} s ({cpu:.2f} s of a core), {command / watch:.1f} times the watch",
             quick,
+        ),
+        Figure(
+            what="seconds of a core of this command, against a script with `torch.onnx.export`",
+            measured=f"{cpu / plain:.2f} times ({cpu:.2f} s and {plain:.2f} s)",
         ),
     ]
     about = (
