@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def write_folder(folder: Path, config: str) -> PublishedFile:
-    """Write four steps after (8) and (3, 4), with padding on the left."""
+def write_folder(folder: Path, config: str, axes: Mapping[str, int]) -> PublishedFile:
+    """Write four steps after (8) and (3, 4), with padding on the left; `axes` are its sizes."""
     texts, steps = [[0, 8], [3, 4]], list[Sample]()
     for index in range(4):
         last = [text[-1] for text in texts]
@@ -66,7 +66,7 @@ def write_folder(folder: Path, config: str) -> PublishedFile:
                 index=index,
                 name=f"step {index + 1}",
                 kind="rollout",
-                axes={},
+                axes=dict(axes),
                 begins=index == 0,
                 sha256=hash_sample(stored),
             )
@@ -91,9 +91,11 @@ class Package(ModuleType):
         self.set_search_options = self.__dict__.update
 
     set_search_options: Any
+    is_padded = is_sliding = False
 
     def append_tokens(self, padded: np.ndarray[Any, Any]) -> None:
         assert not (padded[:, 0] == 0).any(), "padding is on the right"
+        self.is_padded = bool((padded == 0).any())
         self.last = [[token for token in row if token not in (0, 2)][-1] for row in padded.tolist()]
         self.left = self.max_length - padded.shape[1]
 
@@ -102,7 +104,8 @@ class Package(ModuleType):
 
     def generate_next_token(self) -> None:
         self.left -= 1
-        self.last = [self.following.get(token, NEXT[token]) for token in self.last]
+        following = {4: 9} if self.is_padded and self.is_sliding else self.following
+        self.last = [following.get(token, NEXT[token]) for token in self.last]
 
     def get_next_tokens(self) -> list[int]:
         return self.last
@@ -112,11 +115,13 @@ def check(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     config: str = json.dumps(CONFIG),
+    *,
     following: Mapping[int, int] | None = None,
     end: int = 2,
     tokens: float | None = None,
+    axes: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[CheckResult, Package]:
-    item = write_folder(folder, config)
+    item = write_folder(folder, config, axes)
     names = [path.relative_to(folder).as_posix() for path in folder.glob("rollout/*/*.pb")]
     publication = Publication(
         model="net",
@@ -130,6 +135,7 @@ def check(
         sources={name: name for name in names},
     )
     package = Package(following or {}, end)
+    package.is_sliding = bool(axes)
     monkeypatch.setitem(sys.modules, "onnxruntime_genai", package)
     monkeypatch.setattr(child, "version", lambda _: "0.18.0")
     spec = SPEC.model_copy(update={"tokens": tokens})
@@ -166,6 +172,25 @@ def test_another_token_is_red_unless_its_logit_is_equal(
     result, _ = check(tmp_path, monkeypatch, following=following, end=end)
     assert result.status is (Status.FAIL if message else Status.PASS), result.message
     assert message in result.message
+
+
+@pytest.mark.parametrize(
+    ("axes", "status", "message"),
+    [
+        ({"batch": 1, "length": 11}, Status.PASS, "rows of different lengths ran alone"),
+        ({"batch": 3, "length": 9}, Status.FAIL, "step 1, row 2: it selects token 9"),
+    ],
+    ids=["a prompt that leaves the window", "another prompt"],
+)
+def test_padding_in_a_sliding_window_runs_rows_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    axes: Mapping[str, int],
+    status: Status,
+    message: str,
+) -> None:
+    result, _ = check(tmp_path, monkeypatch, axes=axes)
+    assert (result.status, message in result.message) == (status, True), result.message
 
 
 @pytest.mark.parametrize(("tokens", "status"), [(0.8, Status.PASS), (0.9, Status.FAIL)])
