@@ -48,10 +48,6 @@ def bart():
     return scale(transformers.BartForConditionalGeneration(config))
 
 
-def sentences():
-    return {"input_ids": torch.randint(64, (2, 5)), "attention_mask": torch.ones(2, 5).long()}
-
-
 def scale(model):
     for parameter in model.parameters():
         if parameter.ndim > 1:
@@ -117,20 +113,20 @@ assert not np.array_equal(other, actual), "the mask of the encoder has no effect
 """
 
 
-def read_sections() -> str:
-    """Return the sections about models that generate and about components."""
+def read_section() -> str:
+    """Return the section about models that generate."""
     page = PAGE.read_text(encoding="utf-8")
     return page.partition("## Models that generate")[2].partition("## Files that another")[0]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    entries = re.findall(r"```toml\n(.*?)```", read_sections(), re.DOTALL)
+    entries = re.findall(r"```toml\n(.*?)```", read_section(), re.DOTALL)
     passes = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
     write_project(tmp_path, {"nets.py": NETS, "passes.py": passes})
-    entry, interface, variant, component = entries
+    entry, interface, variant = entries
     entry += 'measure = ["latency"]\n'
-    (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{variant}\n{component}")
+    (tmp_path / "manifests/nets.toml").write_text(f"format = 1\n{entry}\n{variant}")
     (tmp_path / "manifests/llama.interface.toml").write_text(interface)
     return tmp_path
 
@@ -138,7 +134,7 @@ def project(tmp_path: Path) -> Path:
 def test_the_entries_are_planned_without_transformers(project: Path) -> None:
     plan = run_exporter(project, "plan")
     assert plan.returncode == 0, plan.stderr
-    assert plan.stdout.count("transformers (export)") == 3, plan.stdout
+    assert plan.stdout.count("transformers (export)") == 2, plan.stdout
 
 
 def test_the_entries_are_green_with_transformers(project: Path) -> None:
@@ -146,7 +142,7 @@ def test_the_entries_are_green_with_transformers(project: Path) -> None:
     cells = read_cells(project)
     if find_spec("transformers") is None:
         assert export.returncode == 1
-        assert export.stdout.count("the package is not installed; install") == 3, export.stdout
+        assert export.stdout.count("the package is not installed; install") == 2, export.stdout
         pytest.skip("transformers is not installed; run `nox -s zoo -- --generators`")
     assert {record.status for record in cells.values()} == {Status.PASS}, export.stdout
     checks = {each.check: each for each in cells["llama/18/cpu"].checks}
