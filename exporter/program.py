@@ -251,7 +251,7 @@ def _prove(
         tasks = make_tasks(jobs, costs, stored.build, build.engine.workers, count_nodes)
         yield from Supervisor(build, tasks).run()
     if len(to_build) < len(decisions.to_run):
-        import_plugin("toolchain").export_toolchains(build, decisions)
+        import_plugin("suffix").export_parts(build, decisions)
 
 
 def _record(build: Build, proof: Proof) -> list[CellId]:

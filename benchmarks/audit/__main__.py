@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.audit.audit_run import AuditFailure, audit_cell
 from benchmarks.audit.results import Audit, MutantOutcome
 from exporter.cli.output.terminal import align_columns
-from exporter.core.device_name import CURRENT_TOOLCHAIN
+from exporter.core.device_name import CURRENT
 from exporter.core.errors import ExporterError
 from exporter.manifest import load_project
 from exporter.planning import Selection
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         # The checks run with the current packages.
-        manifest = load_project(options.root).select_toolchain(CURRENT_TOOLCHAIN)
+        manifest = load_project(options.root).select_suffix(CURRENT)
         plan = make_plan(manifest, Selection(patterns=tuple(options.cells)))
         worst = 1.0
         for planned in plan.to_run:

@@ -54,7 +54,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "gate": "cli.commands.gate:gate",
         "baseline": "cli.commands.baseline:baseline",
         "diff": "plugins.diff:diff",
-        "rehearse": "plugins.rehearse.command:rehearse",
+        "rehearse": "plugins.toolchains.command:rehearse",
     },
     "Share": {
         "publish": "plugins.publish.command:publish",
@@ -238,8 +238,8 @@ _MACHINE_ERRORS = (
 )
 
 
-def main() -> NoReturn:
-    """Run the command of the process and exit."""
+def main(command: click.Command = exporter) -> NoReturn:
+    """Run a command with the arguments of the process and exit."""
     # Garbage collection would cost a fifth of a run over 10,000 cells and free almost nothing,
     # because nearly all objects live until the end.
     gc.set_threshold(100_000, 20, 100)
@@ -255,12 +255,12 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], command)
     gc.freeze()  # skip a collection at exit
     sys.exit(code)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], command: click.Command = exporter) -> int:
     """Run one command and return its exit code."""
     # The value of `--root`, even if click cannot parse the arguments.
     values = [word.removeprefix("--root=") for word in arguments if word.startswith("--root=")]
@@ -268,7 +268,7 @@ def run(arguments: Sequence[str]) -> int:
     root = Path(values[-1]) if values else find_root()
     PROJECT_ROOT.set(root)
     try:
-        code = exporter.main(list(arguments), prog_name="exporter", standalone_mode=False)
+        code = command.main(list(arguments), prog_name="exporter", standalone_mode=False)
         step = NEXT_STEPS.get((" ".join(arguments[:1]), int(code or 0)))
         if step and is_terminal() and "--json" not in arguments:
             print_line(f"next: {step}")

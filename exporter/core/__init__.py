@@ -20,7 +20,7 @@ _PLUGINS = {
     "review": "review.review",
     "rollout": "rollout",
     "store": "store.project_store",
-    "toolchain": "toolchains",
+    "suffix": "toolchains.toolchain_export",
     "tracer": "access_tracer",
     "watch": "watch",
     "weights": "mapped_weights",

@@ -1,4 +1,4 @@
-"""The name of a device, which may have the packages of a toolchain."""
+"""The name of a device, which may have a suffix: another environment delivers its results."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-#: Between the device and the toolchain.
+#: Between the device and its suffix.
 SEPARATOR = "@"
-#: The name of the project's own packages in conditions. No toolchain has this name.
-CURRENT_TOOLCHAIN = "current"
+#: The suffix in patterns for devices without one. No environment has this name.
+CURRENT = "current"
 
 
 class DeviceName(str):
-    """A device and its toolchain; stored as `cpu`, or as `cpu@TOOLCHAIN`."""
+    """A device and its suffix; stored as `cpu`, or as `cpu@SUFFIX`."""
 
     __slots__ = ()
 
     @classmethod
-    def build(cls, base: str, toolchain: str) -> DeviceName:
-        """Return the name of a device in a toolchain, or without one."""
-        return cls(f"{base}{SEPARATOR}{toolchain}" if toolchain else base)
+    def build(cls, base: str, suffix: str) -> DeviceName:
+        """Return the name of a device with a suffix, or without one."""
+        return cls(f"{base}{SEPARATOR}{suffix}" if suffix else base)
 
     @property
     def base(self) -> DeviceName:
-        """The device without its toolchain."""
+        """The device without its suffix."""
         return DeviceName(self.partition(SEPARATOR)[0])
 
     @property
-    def toolchain(self) -> str:
-        """The toolchain, or "" for the project's own packages."""
+    def suffix(self) -> str:
+        """The environment that delivers its results, or "" for the current one."""
         return self.partition(SEPARATOR)[2]
 
     @property
-    def packages(self) -> str:
-        """The toolchain as conditions name it: `current` for the project's own packages."""
-        return self.toolchain or CURRENT_TOOLCHAIN
+    def suffix_pattern(self) -> str:
+        """The suffix as patterns have it: `current` if there is none."""
+        return self.suffix or CURRENT
 
     def matches(self, pattern: str) -> bool:
-        """Return whether a pattern matches; one without `@` matches in all toolchains."""
-        base, separator, toolchain = pattern.partition(SEPARATOR)
-        name = self.packages if toolchain == CURRENT_TOOLCHAIN else self.toolchain
-        is_inside = not separator or (bool(name) and fnmatchcase(name, toolchain))
+        """Return whether a pattern matches; one without `@` matches all suffixes."""
+        base, separator, suffix = pattern.partition(SEPARATOR)
+        name = self.suffix_pattern if suffix == CURRENT else self.suffix
+        is_inside = not separator or (bool(name) and fnmatchcase(name, suffix))
         return is_inside and fnmatchcase(self.base, base)
 
     @classmethod

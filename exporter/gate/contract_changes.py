@@ -191,14 +191,14 @@ def _list_promises(
 
 def _describe_device(project: Project, device: Device) -> dict[str, Any]:
     """Return the settings of a device, without its name and the state of this machine."""
-    environment, toolchain = device.environment, device.toolchain
-    excluded = {"name", "strict", "environment", "toolchain"}
+    environment, others = device.environment, device.job_environment
+    excluded = {"name", "strict", "environment", "job_environment"}
     settings: dict[str, Any] = {
         **device.model_dump(mode="json", exclude_defaults=True, exclude=excluded),
         "provider_library": device.provider_library.removeprefix(f"{project.root}/"),
         "requirements": [*environment.requirements] if environment else [],
         "python": environment.python if environment else "",
-        "toolchain": [*toolchain.requirements] if toolchain else [],
+        "toolchain": [*others.requirements] if others else [],  # as in stored baselines
     }
     return {key: value for key, value in settings.items() if value}
 

@@ -45,7 +45,6 @@ from exporter.manifest.resolved.project import (
     Manifest,
     Project,
     RuntimeEnvironment,
-    Toolchain,
 )
 from exporter.manifest.syntax.values import parse_call_path
 
@@ -85,7 +84,6 @@ __all__ = [
     "StateNames",
     "Style",
     "Tolerance",
-    "Toolchain",
     "load_layers",
     "load_project",
     "load_settings",

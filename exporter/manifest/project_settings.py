@@ -1,4 +1,4 @@
-"""Read `[tool.exporter]` of pyproject.toml: folders, devices, environments and toolchains."""
+"""Read `[tool.exporter]` of pyproject.toml: folders, devices and environments."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR, DeviceName
+from exporter.core.device_name import CURRENT, SEPARATOR, DeviceName
 from exporter.core.errors import Problem, suggest_name, suggest_nearest
 from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS, find_settings
-from exporter.environments import NPM
+from exporter.environments import NPM, EnvironmentDefinition
 from exporter.manifest.resolved.keys import (
     DEFAULT_STORE_SIZE,
     FORMER_DEFAULTS,
@@ -36,7 +36,6 @@ from exporter.manifest.resolved.project import (
     Device,
     Project,
     RuntimeEnvironment,
-    Toolchain,
 )
 from exporter.manifest.rules.layers import EffectiveSettings, Layer
 from exporter.manifest.rules.validation import validate
@@ -124,20 +123,21 @@ def _resolve_environments(source: _SettingsFile) -> dict[str, RuntimeEnvironment
     return environments
 
 
-def _resolve_toolchains(source: _SettingsFile, declared: Iterable[str]) -> tuple[Toolchain, ...]:
-    """Return the toolchains; one without requirements has an invalid table."""
-    toolchains = []
+def _resolve_job_environments(
+    source: _SettingsFile, declared: Iterable[str]
+) -> dict[str, EnvironmentDefinition]:
+    """Return the environments of devices with a suffix; one without requirements is invalid."""
+    environments = {}
     tables = source.table.toolchains
     for name in declared:
         path = ("toolchains", name)
         source.check_name(path)
-        if name == CURRENT_TOOLCHAIN:
+        if name == CURRENT:
             message = f"{quote(name)} is the name of the project's own packages; use another name"
             source.add_problem(path, message)
         requirements = tables[name].requirements if name in tables else ()
-        location = source.locate(path)
-        toolchains.append(Toolchain(name=name, requirements=requirements, location=location))
-    return tuple(toolchains)
+        environments[name] = EnvironmentDefinition(requirements=requirements, adds_to_current=True)
+    return environments
 
 
 def _resolve_devices(
@@ -256,15 +256,15 @@ def find_device_problems(
 
 
 def format_unknown_device(name: str, devices: Collection[str]) -> str:
-    """Return the message for a device `cpu` or `cpu@TOOLCHAIN` that does not exist."""
+    """Return the message for a device `cpu` or `cpu@SUFFIX` that does not exist."""
     full = DeviceName(name)
-    base, toolchain = full.base, full.toolchain
+    base, suffix = full.base, full.suffix
     bases = {each for each in devices if SEPARATOR not in each}
     if SEPARATOR in name and base in bases:
-        toolchains = {DeviceName(each).toolchain for each in devices} - {""}
-        hint = suggest_nearest(toolchain, toolchains)
-        hint = hint or f"; add [tool.exporter.toolchains.{toolchain or 'NAME'}] with `requirements`"
-        return f"{quote(name)}: no toolchain has the name {quote(toolchain)}{hint}"
+        suffixes = {DeviceName(each).suffix for each in devices} - {""}
+        hint = suggest_nearest(suffix, suffixes)
+        hint = hint or f"; add [tool.exporter.toolchains.{suffix or 'NAME'}] with `requirements`"
+        return f"{quote(name)}: no toolchain has the name {quote(suffix)}{hint}"
     # Only letters of `npu` are similar to `cpu`, so other short names get no suggestion.
     near = suggest_nearest(base, bases) if len(base) > len("cpu") else ""
     alias = _ALIASES.get(base.lower())
@@ -310,13 +310,14 @@ def read_project(
     environments = _resolve_environments(source)
     devices = _resolve_devices(source, environments, root)
     declared = table.get("toolchains")
-    toolchains = _resolve_toolchains(source, declared if isinstance(declared, dict) else ())
+    declared = declared if isinstance(declared, dict) else ()
+    job_environments = _resolve_job_environments(source, declared)
     _check_folders(source)
     _check_findings(source)
     for name in settings.evidence.keys() - devices.keys():
         source.add_problem(("evidence", name), format_unknown_device(name, devices))
     project = _build_project(
-        root, settings, devices, tuple(environments.values()), toolchains, file
+        root, settings, devices, tuple(environments.values()), job_environments, file
     )
     for index, message in find_device_problems(settings.defaults.devices, project.device_names):
         source.add_problem(("defaults", "devices", index), message)
@@ -347,7 +348,7 @@ def _build_project(
     table: ProjectTable,
     devices: Mapping[str, Device],
     environments: tuple[RuntimeEnvironment, ...] = (),
-    toolchains: tuple[Toolchain, ...] = (),
+    job_environments: Mapping[str, EnvironmentDefinition] = {},
     file: TomlFile | None = None,
 ) -> Project:
     metadata = file.table.get("project") if file else None
@@ -364,7 +365,7 @@ def _build_project(
         },
         devices=tuple(devices.values()),
         environments=environments,
-        toolchains=toolchains,
+        job_environments=job_environments,
         evidence={name: each.age for name, each in table.evidence.items()},
         elsewhere=tuple(name for name, each in table.evidence.items() if each.elsewhere),
         gate=_resolve_gate(table.gate, file),

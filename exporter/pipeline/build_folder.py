@@ -35,33 +35,33 @@ from exporter.records.baseline import extract_outcome
 from exporter.records.record import CellId, Record, Status
 
 #: In the build folder. A model ID cannot start with a dot.
-REHEARSALS_FOLDER, TOOLCHAINS_FOLDER = ".rehearsals", ".toolchains"
+PARTS_FOLDER = ".toolchains"
 #: Seconds that a command waits for another one, which takes a second if no person reviews.
 _PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
-    """The build folder of a project, or of one toolchain."""
+    """The build folder of a project, or the part of it for devices with a suffix."""
 
     path: Path
-    toolchain: str = ""
-    """The toolchain of its cells; empty: the project's own packages."""
+    suffix: str = ""
+    """The suffix of its devices; empty: none."""
 
     @classmethod
     def from_project(cls, project: Project) -> BuildFolder:
-        return cls(Path(project.root) / project.build, project.active_toolchain)
+        return cls(Path(project.root) / project.build, project.active_suffix)
 
     def find_part(self, cell: CellId) -> BuildFolder:
-        """Return the build folder of a cell: this one, or that of the cell's toolchain."""
-        toolchain = cell.device.toolchain
-        return self if toolchain in ("", self.toolchain) else self.find_toolchain(toolchain)
+        """Return the build folder of a cell: this one, or the part for its device."""
+        suffix = cell.device.suffix
+        return self if suffix in ("", self.suffix) else self.get_part(suffix)
 
-    def find_toolchain(self, name: str) -> BuildFolder:
-        return BuildFolder(self.path / TOOLCHAINS_FOLDER / name, name)
+    def get_part(self, suffix: str) -> BuildFolder:
+        return BuildFolder(self.path / PARTS_FOLDER / suffix, suffix)
 
     def owns(self, cell: CellId) -> bool:
-        """Return False if the files of a cell are in the folder of a toolchain."""
+        """Return False if the files of a cell are in another part."""
         return self.find_part(cell) == self
 
     def cell_folder(self, cell: CellId) -> JobFolder:
@@ -71,10 +71,6 @@ class BuildFolder:
     def results(self) -> Path:
         """The file with all records of the project."""
         return self.path / "results.json"
-
-    @property
-    def rehearsals(self) -> Path:
-        return self.path / REHEARSALS_FOLDER
 
     @property
     def private_paths(self) -> tuple[Path, ...]:
@@ -280,22 +276,22 @@ class FolderRecords:
 
 
 class StoredRecords:
-    """The records of all models in a build folder, and of its toolchains."""
+    """The records of all models in a build folder, and of its parts."""
 
     def __init__(self, build: BuildFolder) -> None:
         self.build = build
         self._models: dict[str, FolderRecords] = {}
-        self._toolchains: dict[str, StoredRecords] = {}
+        self._parts: dict[str, StoredRecords] = {}
 
     def get(self, cell: CellId) -> Record | None:
         """Return the record of a cell, or None if there is none.
 
-        The paths of a toolchain's files are relative to this build folder.
+        The paths of a part's files are relative to this build folder.
         """
         if self.build.owns(cell):
             return self.get_model(cell.model).by_cell.get(cell)
         part = self.build.find_part(cell)
-        record = self._get_toolchain(part).get(cell)
+        record = self._get_part(part).get(cell)
         if record is None:
             return None
         folder, artifact = part.path.relative_to(self.build.path).as_posix(), record.artifact
@@ -304,17 +300,17 @@ class StoredRecords:
         log = f"{folder}/{record.log}" if record.log else ""
         return record.model_copy(update={"artifact": artifact, "log": log})
 
-    def write_to_toolchain(self, record: Record) -> None:
-        """Write a record of a cell that could not be exported with its toolchain."""
-        part = self._get_toolchain(self.build.find_part(record.cell))
+    def write_to_part(self, record: Record) -> None:
+        """Write a record of a cell whose environment cannot be created."""
+        part = self._get_part(self.build.find_part(record.cell))
         part.get_model(record.cell.model).write(record)
 
-    def discard_toolchains(self) -> None:
-        """Read the records of toolchains again, because another process wrote them."""
-        self._toolchains.clear()
+    def discard_parts(self) -> None:
+        """Read the records of parts again, because another process wrote them."""
+        self._parts.clear()
 
-    def _get_toolchain(self, part: BuildFolder) -> StoredRecords:
-        return self._toolchains.setdefault(part.toolchain, StoredRecords(part))
+    def _get_part(self, part: BuildFolder) -> StoredRecords:
+        return self._parts.setdefault(part.suffix, StoredRecords(part))
 
     def get_model(self, model: str) -> FolderRecords:
         if model not in self._models:

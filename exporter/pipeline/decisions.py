@@ -65,7 +65,7 @@ class FingerprintCache:
     def get_cell_parts(self, cell: CellId) -> dict[str, str]:
         """Return the fingerprint of a cell.
 
-        It contains no tools if the cell's toolchain is not installed.
+        It contains no tools if the environment of the cell is not installed.
         """
         parts = self.get_model_parts(cell.model) | self.get_device_parts(cell.device)
         overlay = self.find_overlay(cell.device)
@@ -74,19 +74,18 @@ class FingerprintCache:
         return drop_tool_parts(parts) | (read_tool_parts(overlay) if overlay else {})
 
     def find_overlay(self, device: str) -> str | None:
-        """Return the folder of the packages that a device's toolchain adds.
+        """Return the folder of the packages that a device's environment adds.
 
         Returns:
             The folder; "" if this process has the packages; None if they are not installed.
         """
         if device not in self._overlays:
             project = self._manifest.project
-            toolchain = project.find_device(device).toolchain
-            if toolchain is None or toolchain.name == project.active_toolchain:
+            definition = project.find_device(device).job_environment
+            if definition is None or DeviceName(device).suffix == project.active_suffix:
                 self._overlays[device] = ""
             else:
-                folder = project.environments_folder
-                installed = find_environment(toolchain.definition, folder)
+                installed = find_environment(definition, project.environments_folder)
                 self._overlays[device] = str(installed.package_folder) if installed else None
         return self._overlays[device]
 
@@ -162,7 +161,7 @@ class RecordValidator:
     def _find_reason(self, record: Record, parts: dict[str, str]) -> str:
         overlay = self.fingerprints.find_overlay(record.cell.device)
         if overlay is None and record.status is not Status.UNAVAILABLE:
-            return f"its toolchain {record.cell.device.toolchain} was removed"
+            return f"the environment of {record.cell.device} was removed"
         state = self._get_state(record)
         reason = state.find_staleness_reason(record, parts)
         return reason or state.find_changed_package_reason(record)

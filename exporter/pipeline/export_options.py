@@ -15,8 +15,6 @@ from exporter.core.git import check_out, list_changed_files
 from exporter.core.system import count_cores
 from exporter.manifest import Manifest, Project, load_project
 from exporter.manifest.resolved.keys import LOCAL
-from exporter.manifest.resolved.model import ExporterName
-from exporter.manifest.rules.sources import select_exporter
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
@@ -49,11 +47,8 @@ class ExportOptions:
     """Leave the starter of the workers open, so that the next export needs no import of torch."""
     build: Path | None = None
     """Another build folder than the project's; then no reports are written."""
-    toolchain: str = ""
-    """Only the cells of this toolchain, whose packages this process has; `current` for those with
-    the project's own packages. If it is empty, all cells."""
-    exporter: ExporterName | None = None
-    """Export every model by this exporter. None for the manifests' choice."""
+    adapt_manifest: Callable[[Manifest], Manifest] | None = None
+    """Return the manifest to export in place of the project's, such as a part of its cells."""
 
     def make_build_options(
         self, manifest: Manifest, environment: Mapping[str, str]
@@ -70,18 +65,14 @@ class ExportOptions:
         )
 
     def adapt(self, manifest: Manifest) -> Manifest:
-        """Return the manifest with the build folder and the toolchain of these options.
+        """Return the manifest as these options change it.
 
         Raises:
-            ExporterError: ENVIRONMENT if this process lacks the packages of the toolchain, or
-                imports the modules of another checkout.
+            ExporterError: ENVIRONMENT if this process imports the modules of another checkout.
         """
         require_own_checkout(Path(manifest.project.root))
-        if self.toolchain:
-            import_plugin("toolchain").require_toolchain(manifest.project, self.toolchain)
-            manifest = manifest.select_toolchain(self.toolchain)
-        if self.exporter:
-            manifest = select_exporter(manifest, self.exporter)
+        if self.adapt_manifest:
+            manifest = self.adapt_manifest(manifest)
         if self.build is None:
             return manifest
         folders = {

@@ -303,10 +303,6 @@ class BuildObserver:
         """Show a message for the user."""
 
 
-#: The beginning of the line that an export for another one prints for each finished model.
-DONE = "done: "
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """One run of a plan: what it reads, writes and reports to."""

@@ -13,7 +13,7 @@ from exporter.cache.fingerprint import extract_tool_versions
 from exporter.cli.options import root_option
 from exporter.cli.output.tables import open_project, show_findings
 from exporter.cli.output.terminal import print_line
-from exporter.core.device_name import CURRENT_TOOLCHAIN, SEPARATOR
+from exporter.core.device_name import CURRENT, SEPARATOR
 from exporter.core.errors import ExitCode, ExporterError, suggest_nearest
 from exporter.core.files import write_text
 from exporter.core.text import pluralize
@@ -42,16 +42,16 @@ class _ComparedFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileArgument:
     path: Path
-    toolchain: str = ""
+    suffix: str = ""
     """Only the cells of this toolchain; empty: all cells."""
 
 
 def _parse_file(context: click.Context, parameter: click.Parameter, value: str) -> _FileArgument:
-    path, _, toolchain = value.rpartition(SEPARATOR)
+    path, _, suffix = value.rpartition(SEPARATOR)
     if Path(value).exists() or not path:
         return _FileArgument(path=Path(str(_FILE.convert(value, parameter, context))))
     file = Path(str(_FILE.convert(path, parameter, context)))
-    return _FileArgument(path=file, toolchain=toolchain)
+    return _FileArgument(path=file, suffix=suffix)
 
 
 @click.command()
@@ -70,10 +70,9 @@ def diff(before: _FileArgument, after: _FileArgument, html: Path | None, root: P
     toolchain, and the other file those of its own toolchain or of the project's packages. The exit
     code is 1 if they differ.
     """
-    if before.toolchain or after.toolchain:
+    if before.suffix or after.suffix:
         before, after = (
-            each if each.toolchain else replace(each, toolchain=CURRENT_TOOLCHAIN)
-            for each in (before, after)
+            each if each.suffix else replace(each, suffix=CURRENT) for each in (before, after)
         )
     old, new = _read_file(before), _read_file(after)
     old_tools, new_tools = old.baseline.tools, new.baseline.tools
@@ -116,40 +115,40 @@ def _read_file(argument: _FileArgument) -> _ComparedFile:
         file = _ComparedFile(baseline=make_baseline(run), records=run.by_cell())
     else:
         file = _ComparedFile(baseline=read_baseline(path))
-    return _select_toolchain(file, argument) if argument.toolchain else file
+    return _select_suffix(file, argument) if argument.suffix else file
 
 
-def _select_toolchain(file: _ComparedFile, argument: _FileArgument) -> _ComparedFile:
+def _select_suffix(file: _ComparedFile, argument: _FileArgument) -> _ComparedFile:
     """Return the cells of one toolchain as cells of the devices without it.
 
     Raises:
         ExporterError: NOTHING_SELECTED if the file has no such cell.
     """
-    names = {outcome.cell.device.packages for outcome in file.baseline.cells}
-    if argument.toolchain not in names:
-        hint = suggest_nearest(argument.toolchain, names) or f"; it has {', '.join(sorted(names))}"
-        message = f"{argument.path}: no cell has the toolchain '{argument.toolchain}'{hint}"
+    names = {outcome.cell.device.suffix_pattern for outcome in file.baseline.cells}
+    if argument.suffix not in names:
+        hint = suggest_nearest(argument.suffix, names) or f"; it has {', '.join(sorted(names))}"
+        message = f"{argument.path}: no cell has the toolchain '{argument.suffix}'{hint}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
     outcomes = tuple(
         outcome.model_copy(update={"cell": cell})
         for outcome in file.baseline.cells
-        if (cell := _find_cell(outcome.cell, argument.toolchain))
+        if (cell := _find_cell(outcome.cell, argument.suffix))
     )
     records = {
         cell: record.model_copy(update={"cell": cell})
         for record in file.records.values()
-        if (cell := _find_cell(record.cell, argument.toolchain))
+        if (cell := _find_cell(record.cell, argument.suffix))
     }
     versions = (extract_tool_versions(record.fingerprint) for record in records.values())
-    is_current = argument.toolchain == CURRENT_TOOLCHAIN
+    is_current = argument.suffix == CURRENT
     tools = {} if is_current else next((each for each in versions if each), {})
     known = {name: tools.get(name, version) for name, version in file.baseline.tools.items()}
     baseline = build_baseline(outcomes, lambda _: AcceptedModel(tools=known, cells=()))
     return _ComparedFile(baseline=baseline, records=records)
 
 
-def _find_cell(cell: CellId, toolchain: str) -> CellId | None:
+def _find_cell(cell: CellId, suffix: str) -> CellId | None:
     """Return the cell without its toolchain, or None if it has another one."""
-    if cell.device.packages != toolchain:
+    if cell.device.suffix_pattern != suffix:
         return None
     return cell.model_copy(update={"device": cell.device.base})

@@ -324,7 +324,7 @@ def list_garbage(project: Project) -> tuple[StoredEnvironment, ...]:
     for the maximum age of the store's entries are returned.
     """
     declared = {environment.definition.key for environment in project.environments}
-    declared |= {toolchain.definition.key for toolchain in project.toolchains}
+    declared |= {definition.key for definition in project.job_environments.values()}
     folder = project.environments_folder
     is_private = folder.is_relative_to(Path(project.root) / project.build)
     return tuple(

@@ -64,7 +64,7 @@ class NoopInputs:
     packages: Mapping[str, str]
     """The states of installed distributions, by name."""
     overlays: Mapping[str, Mapping[str, str]]
-    """The same for each toolchain, by the folder of its packages."""
+    """The same for each environment that delivers results, by the folder of its packages."""
     variables: Mapping[str, str]
     """The states of environment variables that models read, by name."""
     patterns: Mapping[str, str]
@@ -221,8 +221,8 @@ def collect_inputs(loaded: LoadedProject, results: Results, reports: Iterable[Pa
         if device.environment
     }
     stamps |= {
-        project.environments_folder / toolchain.definition.key / STAMP
-        for toolchain in project.toolchains
+        project.environments_folder / definition.key / STAMP
+        for definition in project.job_environments.values()
     }
     pages = (path for path in reports if not path.is_dir())
     # The folders of all samples with which artifacts were proved.
@@ -281,20 +281,20 @@ def _list_cell_files(record: Record, project: Project, build: BuildFolder) -> It
 
 
 def _list_overlays(project: Project, records: Iterable[Record]) -> dict[str, dict[str, str]]:
-    """Return the states of the packages of each toolchain, by the folder of its packages."""
+    """Return the states of the packages of each suffix, by the folder of its packages."""
     from exporter.environments import find_environment
 
     packages: dict[str, dict[str, str]] = {}
     for record in records:
-        name = record.cell.device.toolchain
+        name = record.cell.device.suffix
         packages.setdefault(name, {}).update(record.packages)
     overlays = {}
-    for toolchain in project.toolchains:
-        installed = find_environment(toolchain.definition, project.environments_folder)
-        if installed and toolchain.name in packages:
+    for suffix, definition in project.job_environments.items():
+        installed = find_environment(definition, project.environments_folder)
+        if installed and suffix in packages:
             folder = str(installed.package_folder)
             tools = {name: read_package_state(name, folder) for name in DISTRIBUTIONS}
-            overlays[folder] = tools | packages[toolchain.name]
+            overlays[folder] = tools | packages[suffix]
     return overlays
 
 

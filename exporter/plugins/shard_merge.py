@@ -73,11 +73,11 @@ def merge_shards(manifest: Manifest, plan: Plan, folders: Iterable[Path]) -> Mer
             message = f"{folder}: is this project's own build folder, the target of the merge"
             raise ExporterError(ExitCode.UNREADABLE, message)
     models = {spec.id for spec in manifest.models}
-    toolchains = [build.find_toolchain(each.name) for each in manifest.project.toolchains]
+    others = [build.get_part(suffix) for suffix in manifest.project.job_environments]
     records: list[Record] = []
     with build.lock(), contextlib.ExitStack() as stack:
-        for toolchain in toolchains:
-            stack.enter_context(toolchain.lock())
+        for other in others:
+            stack.enter_context(other.lock())
         remove_shard_note(build.path)
         build.results.unlink(missing_ok=True)  # no results before all shards are copied
         parts, problems = _read_parts(folders)
@@ -86,7 +86,7 @@ def merge_shards(manifest: Manifest, plan: Plan, folders: Iterable[Path]) -> Mer
             for model in part.note.models:
                 if model not in models:
                     continue
-                for target in (build, *toolchains):
+                for target in (build, *others):
                     source = part.folder / target.path.relative_to(build.path) / model
                     if source.exists():
                         _copy_model(source, model, target)

@@ -256,10 +256,10 @@ def _extract_figures(record: Record) -> Figures | None:
 
 
 def list_operators(run: RunRecord) -> dict[str, dict[str, dict[str, int]]]:
-    """Return the nodes of each operator by model and opset, without files of toolchains."""
+    """Return the nodes of each operator by model and opset, without files of `cpu@NAME`."""
     operators: dict[str, dict[str, dict[str, int]]] = {}
     for each in run.records:
-        if each.artifact and not each.cell.device.toolchain:
+        if each.artifact and not each.cell.device.suffix:
             known = operators.setdefault(each.cell.model, {})
             known.setdefault(str(each.cell.opset), dict(sorted(each.artifact.operators.items())))
     return operators

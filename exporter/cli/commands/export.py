@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from exporter.program import ExportResult
 
 #: Flags with which an export without changes is more than its last summary.
-_OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch", "dynamo")
+_OF_RUN = ("dry_run", "force", "thorough", "timings", "stats", "quiet", "watch")
 _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
 
 
@@ -56,8 +56,6 @@ _NOT_WATCHED = ("dry_run", "fail_fast", "stats")
     type=click.Path(file_okay=False, path_type=Path),
     help="Use this build folder instead of the project's, and write no reports.",
 )
-@click.option("--toolchain", default="", hidden=True, help="Only the cells of this toolchain.")
-@click.option("--dynamo", is_flag=True, hidden=True, help="Export every model by dynamo.")
 @click.option("--timings", is_flag=True, help="Print the seconds of stages and checks.")
 @click.option("--stats", is_flag=True, help="Print the use of the store; write it as JSON.")
 @click.option("--explain", is_flag=True, help="Print the reason each cell is rebuilt.")
@@ -70,7 +68,6 @@ def export(
     engine: EngineArguments,
     shard: Shard | None,
     build: Path | None,
-    toolchain: str,
     **flags: bool,
 ) -> int:
     """Build and prove the files of CELLS, or of all cells.
@@ -81,7 +78,7 @@ def export(
     started = time.monotonic()
     for name in ("explain", "timings"):
         flags[name] = flags[name] or flags["verbose"]
-    has_options = shard or build or toolchain or any(flags[name] for name in _OF_RUN)
+    has_options = shard or build or any(flags[name] for name in _OF_RUN)
     if selection.is_everything and not has_options:
         summary: ExportSummary | None = import_plugin("noop").load_snapshot(root)
         if summary:
@@ -97,9 +94,8 @@ def export(
             starter.prepare()
         # A no-op must not import the build.
         from exporter import program
-        from exporter.cli.output.progress import ModelEvents, observe_progress
+        from exporter.cli.output.progress import observe_progress
         from exporter.cli.output.tables import open_project, show_plan
-        from exporter.core.device_name import CURRENT_TOOLCHAIN
         from exporter.pipeline.export_options import ExportOptions
 
         options = ExportOptions(
@@ -113,16 +109,11 @@ def export(
             use_store=not flags["no_store"],
             keeps_starter=flags["watch"],
             build=build,
-            toolchain=toolchain,
-            exporter="dynamo" if flags["dynamo"] else None,
         )
         if flags["watch"]:
             import_plugin("watch").watch(root, options, starter, flags)
         if flags["dry_run"]:
             show_plan(program.plan(open_project(root), options, os.environ))
-            return ExitCode.OK
-        if toolchain not in ("", CURRENT_TOOLCHAIN):
-            program.export(root, options, ModelEvents(), starter, os.environ)
             return ExitCode.OK
         with observe_progress(explain=flags["explain"], quiet=flags["quiet"]) as observer:
             result = program.export(root, options, observer, starter, os.environ)

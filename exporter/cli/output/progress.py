@@ -12,7 +12,7 @@ from exporter.cli.output.terminal import is_terminal, print_line
 from exporter.jobs import Announcement
 from exporter.manifest.syntax.values import format_opsets
 from exporter.pipeline.decisions import Decisions
-from exporter.pipeline.supervisor import DONE, BuildObserver
+from exporter.pipeline.supervisor import BuildObserver
 from exporter.records.record import CellId, Record, Status
 from exporter.report.rows.cells import group_by_opset
 
@@ -92,16 +92,6 @@ class QuietProgress(LineProgress):
 
     def on_model_done(self, model: str) -> None:
         """Do nothing: the summary has the counts."""
-
-
-class ModelEvents(LineProgress):
-    """Prints one line for each finished model, which the export of another process reads."""
-
-    def on_cell_done(self, record: Record) -> None:
-        """Do nothing: the other process reads the record."""
-
-    def on_model_done(self, model: str) -> None:
-        self.print(f"{DONE}{model}")
 
 
 class LiveProgress(LineProgress):

@@ -51,7 +51,7 @@ class Condition(FrozenModel):
     opsets: Annotated[Items[int] | None, _CONDITION] = None
     """None: every opset."""
     device: Annotated[str, _CONDITION] = "*"
-    """A glob over device names. Without `@`, it matches a device in all toolchains."""
+    """A glob over device names. Without `@`, it matches the device with each suffix."""
 
 
 class Expectation(Condition):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
+from exporter.core.device_name import CURRENT, DeviceName
 from exporter.core.errors import Location, Problem
 from exporter.core.frozen_model import FrozenModel, Items
 from exporter.core.system import NVIDIA_VARIABLES
@@ -78,20 +78,6 @@ class RuntimeEnvironment(FrozenModel):
         return bool(known) and all(is_in_range(version, text) for version, text in known)
 
 
-class Toolchain(FrozenModel):
-    """Other packages for the export and the checks: `[tool.exporter.toolchains.NAME]`."""
-
-    name: str
-    requirements: Items[str]
-    location: str = ""
-    """Its table, for messages: `pyproject.toml:12`."""
-
-    @property
-    def definition(self) -> EnvironmentDefinition:
-        """The definition of its environment, which also has all packages of the current one."""
-        return EnvironmentDefinition(requirements=self.requirements, adds_to_current=True)
-
-
 @without_notation
 class Device(DeviceKeys):
     """A runtime with its device or execution providers."""
@@ -100,8 +86,8 @@ class Device(DeviceKeys):
     environment: RuntimeEnvironment | None = None
     """The environment of its process; None: the workers'."""
     provider_options: dict[str, dict[str, str]] = Field(default_factory=dict)
-    toolchain: Toolchain | None = None
-    """The toolchain of its cells; None: the project's own packages."""
+    job_environment: EnvironmentDefinition | None = None
+    """The environment that delivers its results, the suffix of the name; None: the current one."""
 
     @property
     def row(self) -> RuntimeRow:
@@ -159,13 +145,11 @@ class Device(DeviceKeys):
     @property
     def identity(self) -> Device:
         """The device without the state of this machine and lines of files."""
-        environment, toolchain = self.environment, self.toolchain
-        if environment is not None:
-            state = {"interpreter": "", "packages": {}, "problem": "", "location": ""}
-            environment = environment.model_copy(update=state)
-        if toolchain is not None:
-            toolchain = toolchain.model_copy(update={"location": ""})
-        return self.model_copy(update={"environment": environment, "toolchain": toolchain})
+        if self.environment is None:
+            return self
+        state = {"interpreter": "", "packages": {}, "problem": "", "location": ""}
+        environment = self.environment.model_copy(update=state)
+        return self.model_copy(update={"environment": environment})
 
 
 @without_notation
@@ -183,9 +167,10 @@ class Project(ProjectKeys):
     """The lines of `store` and `engine` in pyproject.toml."""
     devices: Items[Device]
     environments: Items[RuntimeEnvironment] = ()
-    toolchains: Items[Toolchain] = ()
-    active_toolchain: str = ""
-    """The toolchain whose packages this process has; empty: none of them."""
+    job_environments: dict[str, EnvironmentDefinition] = Field(default_factory=dict)
+    """The environments that deliver results, by the suffix of their devices."""
+    active_suffix: str = ""
+    """The suffix whose environment this process has; empty: none of them."""
     evidence: dict[str, float] = Field(default_factory=dict)
     """The maximum age in seconds of measurements of other machines, by device."""
     elsewhere: Items[str] = ()
@@ -212,7 +197,7 @@ class Project(ProjectKeys):
         return store.with_name(f"{store.name}-environments")
 
     def find_device(self, name: str) -> Device:
-        """Return the device of that name, `cpu` or `cpu@TOOLCHAIN`.
+        """Return the device of that name, `cpu` or `cpu@SUFFIX`.
 
         Raises:
             KeyError: If the project has no such device.
@@ -221,22 +206,15 @@ class Project(ProjectKeys):
         device = next((each for each in self.devices if each.name == full.base), None)
         if device is None:
             raise KeyError(name)
-        toolchain = self.find_toolchain(full.toolchain) if full.toolchain else None
-        update = {"name": full, "toolchain": toolchain}
-        return device.model_copy(update=update) if toolchain else device
-
-    def find_toolchain(self, name: str) -> Toolchain:
-        """Return the toolchain of that name.
-
-        Raises:
-            KeyError: If the project has no such toolchain.
-        """
-        return {toolchain.name: toolchain for toolchain in self.toolchains}[name]
+        if not full.suffix:
+            return device
+        update = {"name": full, "job_environment": self.job_environments[full.suffix]}
+        return device.model_copy(update=update)
 
     @property
     def device_names(self) -> frozenset[str]:
         names = [device.name for device in self.devices]
-        pairs = (DeviceName.build(name, each.name) for name in names for each in self.toolchains)
+        pairs = (DeviceName.build(name, each) for name in names for each in self.job_environments)
         return frozenset((*names, *pairs))
 
 
@@ -248,21 +226,19 @@ class Manifest(FrozenModel):
     problems: Items[Problem] = ()
     """The problems of manifest files that belong to none of these models."""
 
-    def select_toolchain(self, name: str) -> Manifest:
-        """Return the manifest with the cells of one toolchain, or of `current`, only."""
-        active = "" if name == CURRENT_TOOLCHAIN else name
+    def select_suffix(self, name: str) -> Manifest:
+        """Return the manifest with the cells of one suffix, or of `current`, only."""
+        active = "" if name == CURRENT else name
         selected = (
             model.model_copy(
                 update={
-                    "devices": tuple(
-                        device for device in model.devices if device.toolchain == active
-                    )
+                    "devices": tuple(device for device in model.devices if device.suffix == active)
                 }
             )
             for model in self.models
         )
         return Manifest(
-            project=self.project.model_copy(update={"active_toolchain": active}),
+            project=self.project.model_copy(update={"active_suffix": active}),
             models=tuple(model for model in selected if model.devices),
             problems=self.problems,
         )

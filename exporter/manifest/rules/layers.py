@@ -374,11 +374,11 @@ def resolve_condition(
 ) -> tuple[int, ...] | None:
     """Check the device of a condition and return its opsets, or None if it has no opset."""
     devices = model.settings.devices
-    toolchains = dict.fromkeys(DeviceName(name).packages for name in devices)
+    suffixes = dict.fromkeys(DeviceName(name).suffix_pattern for name in devices)
     if model.has_valid("devices") and not any(
         DeviceName(name).matches(table.device) for name in devices
     ):
-        hint = suggest_nearest(table.device, [*devices, *(f"*@{each}" for each in toolchains)])
+        hint = suggest_nearest(table.device, [*devices, *(f"*@{each}" for each in suffixes)])
         message = f"{quote(table.device)} matches no device of {join_words(devices)}{hint}"
         model.add_problem((*path, "device"), message)
     if table.opset is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
 from exporter.core.frozen_model import Plain
 from exporter.manifest.resolved.keys import CustomOp, Metric
@@ -18,12 +18,9 @@ from exporter.manifest.resolved.model import (
     OPSET_PLACEHOLDER,
     ExporterName,
     FilePass,
-    ModelSpec,
-    Override,
     ParameterNames,
     StateNames,
 )
-from exporter.manifest.resolved.project import Manifest
 from exporter.manifest.rules.layers import (
     FUNCTIONS,
     SAVED_MODELS,
@@ -43,7 +40,7 @@ from exporter.manifest.syntax.values import (
 
 #: The names of the exporters in messages.
 EXPORTER_TITLES: dict[str, str] = {"dynamo": "dynamo", "torchscript": "TorchScript"}
-_CAPTURES = {"dynamo": ("export", "strict", "draft"), "torchscript": ("trace", "script")}
+CAPTURES = {"dynamo": ("export", "strict", "draft"), "torchscript": ("trace", "script")}
 _FIRST_DYNAMO_OPSET = NATIVE_OPSETS["dynamo"][0]
 #: ONNX has sequences from this opset.
 _FIRST_SEQUENCE_OPSET = 11
@@ -81,38 +78,6 @@ WEIGHTS_AS_INPUTS: dict[ExporterName, dict[str, Plain]] = {
 _FOLDING_OPTIONS = ("optimize", "do_constant_folding")
 
 
-_Settings = TypeVar("_Settings", ModelSpec, Override)
-
-
-def select_exporter(manifest: Manifest, exporter: ExporterName) -> Manifest:
-    """Return the manifest with all models exported by one exporter.
-
-    Captures and options of the other exporter are dropped.
-    """
-    models = (
-        model  # a model that generates has one exporter
-        if model.generate
-        else _drop_others(model, exporter).model_copy(
-            update={
-                "exporter": exporter,
-                "overrides": tuple(_drop_others(each, exporter) for each in model.overrides),
-            }
-        )
-        for model in manifest.models
-    )
-    return Manifest(project=manifest.project, models=tuple(models), problems=manifest.problems)
-
-
-def _drop_others(settings: _Settings, exporter: ExporterName) -> _Settings:
-    options, is_own = settings.options, settings.capture in _CAPTURES[exporter]
-    update = {
-        "exporter": settings.exporter if settings.exporter == exporter else None,
-        "capture": settings.capture if is_own else None,
-        "options": {key: options[key] for key in options if key in EXPORTER_OPTIONS[exporter]},
-    }
-    return settings.model_copy(update=update)
-
-
 def check_exporter(model: EffectiveSettings) -> None:
     """Report opsets that the exporter cannot write, and captures of the other exporter."""
     for variant in split_variants(model):
@@ -121,8 +86,8 @@ def check_exporter(model: EffectiveSettings) -> None:
         if exporter is None:
             continue
         title = EXPORTER_TITLES[exporter]
-        if settings.capture and settings.capture not in _CAPTURES[exporter]:
-            captures = join_words((f"'{capture}'" for capture in _CAPTURES[exporter]), "or")
+        if settings.capture and settings.capture not in CAPTURES[exporter]:
+            captures = join_words((f"'{capture}'" for capture in CAPTURES[exporter]), "or")
             message = f"'{settings.capture}' is not a capture of {title}; use {captures}"
             path = variant.find_path("capture") or model.first_own_key("capture", "exporter")
             model.add_problem(path, message)
@@ -233,7 +198,7 @@ def _find_common_exporter(settings: Settings) -> ExporterName | None:
     if settings.exporter != "auto":
         return settings.exporter
     for name in EXPORTER_OPTIONS:
-        if settings.capture in _CAPTURES[name]:
+        if settings.capture in CAPTURES[name]:
             return name
     return None
 

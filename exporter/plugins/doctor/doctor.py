@@ -274,11 +274,11 @@ def examine_environments(project: Project) -> Iterator[Diagnosis]:
         else:
             message = f"{', '.join(environment.requirements)}: not created yet"
         yield Diagnosis.ok(f"environment {environment.name}", message)
-    for toolchain in project.toolchains:
-        size = sizes.get(toolchain.definition.key, 0)
+    for name, definition in project.job_environments.items():
+        size = sizes.get(definition.key, 0)
         state = format_bytes(size) if size else "not created yet"
-        message = f"{', '.join(toolchain.requirements)} ({state})"
-        yield Diagnosis.ok(f"toolchain {toolchain.name}", message)
+        message = f"{', '.join(definition.requirements)} ({state})"
+        yield Diagnosis.ok(f"toolchain {name}", message)
     if garbage := list_garbage(project):
         message = f"{pluralize(len(garbage), 'environment')} not declared; `exporter gc` removes it"
         yield Diagnosis.note("environments", message)
@@ -292,8 +292,8 @@ def examine_devices(manifest: Manifest, environment: Mapping[str, str]) -> Itera
     project = locate_environments(manifest.project)
     for name, count in cells.items():
         device = project.find_device(name)
-        if device.toolchain:
-            message = f"runs with the packages of the toolchain {device.toolchain.name}"
+        if device.job_environment:
+            message = f"runs with the packages of the toolchain {device.name.suffix}"
             yield Diagnosis.ok(f"device {name}", message)
             continue
         if device.environment and not device.environment.interpreter:

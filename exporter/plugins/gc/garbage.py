@@ -9,7 +9,8 @@ from pathlib import Path
 
 from exporter.core.files import CELL_LIMIT, read_regular_file, remove_folder, walk_files
 from exporter.jobs import WEIGHTS_PATTERN, JobFolder
-from exporter.pipeline.build_folder import REHEARSALS_FOLDER, TOOLCHAINS_FOLDER
+from exporter.pipeline.build_folder import PARTS_FOLDER
+from exporter.plugins.toolchains import REHEARSALS_FOLDER
 from exporter.records.record import CellId, Record
 
 _WEIGHTS = re.compile(WEIGHTS_PATTERN)
@@ -35,26 +36,26 @@ def find_garbage(build: Path, cells: Iterable[CellId]) -> tuple[Garbage, ...]:
     A record precedes its files. A file of uncertain origin stays, and so does a stale result. The
     cells are those of all manifests, selected or not.
     """
-    by_toolchain: dict[str, list[CellId]] = {"": []}
+    by_suffix: dict[str, list[CellId]] = {"": []}
     for cell in cells:
-        by_toolchain.setdefault(cell.device.toolchain, []).append(cell)
-    garbage = _search_build(build, by_toolchain[""])
+        by_suffix.setdefault(cell.device.suffix, []).append(cell)
+    garbage = _search_build(build, by_suffix[""])
     rehearsals = build / REHEARSALS_FOLDER
     if _is_folder(build):
         garbage += [
             _make_garbage(path, "a rehearsal; another one writes it again")
             for path in _list_folder(rehearsals)
         ]
-        for path in _list_folder(build / TOOLCHAINS_FOLDER):
-            if path.name in by_toolchain:
-                garbage += _search_build(path, by_toolchain[path.name])
+        for path in _list_folder(build / PARTS_FOLDER):
+            if path.name in by_suffix:
+                garbage += _search_build(path, by_suffix[path.name])
             else:
                 garbage.append(_make_garbage(path, "no manifest contains this toolchain"))
     return tuple(garbage)
 
 
 def _search_build(build: Path, cells: Iterable[CellId]) -> list[Garbage]:
-    """Search the build folder of the project or of a toolchain."""
+    """Search the build folder of the project or a part of it."""
     by_model: dict[str, set[tuple[int, str]]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, set()).add((cell.opset, cell.device))

@@ -11,7 +11,7 @@ import click
 from exporter.cli.options import root_option, selection_options
 from exporter.cli.output.tables import open_project
 from exporter.cli.output.terminal import print_error, print_line
-from exporter.core.device_name import CURRENT_TOOLCHAIN
+from exporter.core.device_name import CURRENT
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import pluralize
 from exporter.pipeline.build_folder import BuildFolder
@@ -45,7 +45,7 @@ def publish(selection: Selection, root: Path, dest: str, **included: bool) -> in
     directory that this command did not write is never changed.
     """
     # The files of toolchains are proved for comparison only.
-    manifest = open_project(root).select_toolchain(CURRENT_TOOLCHAIN)
+    manifest = open_project(root).select_suffix(CURRENT)
     cells = make_plan(manifest).cells if not Path(dest).exists() else ()
     if any(pattern_matches(dest, planned.cell) for planned in cells):
         message = (

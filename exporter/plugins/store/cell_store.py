@@ -152,7 +152,7 @@ class Store(ResultCache):
     ) -> Decisions:
         """Return the decisions with the cells that the store can restore.
 
-        The export with a toolchain restores its cells itself.
+        The export of another environment restores its cells itself.
         """
         cells = [each.cell for each in decisions.to_run if stored.build.owns(each.cell)]
         results = self.find_all(

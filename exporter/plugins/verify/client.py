@@ -73,7 +73,7 @@ def hash_settings(device: Device) -> str:
 
     Environments, and the places of libraries, differ between machines.
     """
-    update = {"environment": None, "toolchain": None, "provider_library": "", "name": ""}
+    update = {"environment": None, "job_environment": None, "provider_library": "", "name": ""}
     return hashlib.sha256(device.model_copy(update=update).to_json().encode()).hexdigest()
 
 

@@ -41,7 +41,7 @@ _MESSAGE_LENGTH = 300
 _CLOCK_SLACK = timedelta(minutes=10)
 _DAY = 24 * 3600.0
 T = TypeVar("T", bound=ChecksummedModel)
-#: The SHA-256 of each file by its model, opset and toolchain.
+#: The SHA-256 of each file by its model, opset and suffix.
 _Files = Mapping[tuple[str, int, str], str]
 
 
@@ -188,9 +188,7 @@ def _find_problem(
 
 def _list_files(run: RunRecord) -> _Files:
     return {
-        (record.cell.model, record.cell.opset, record.cell.device.toolchain): (
-            record.artifact.sha256
-        )
+        (record.cell.model, record.cell.opset, record.cell.device.suffix): (record.artifact.sha256)
         for record in run.records
         if record.artifact
     }
@@ -199,7 +197,7 @@ def _list_files(run: RunRecord) -> _Files:
 def _find_mismatch(row: Evidence, files: _Files, project: Project) -> str:
     """Return why a row is about another file or other settings, or ""."""
     cell = row.cell
-    actual = files.get((cell.model, cell.opset, cell.device.toolchain))
+    actual = files.get((cell.model, cell.opset, cell.device.suffix))
     if actual is None:
         return "has no file here to compare with; run `exporter export` first"
     if row.sha256 != actual:

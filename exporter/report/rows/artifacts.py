@@ -16,7 +16,7 @@ from exporter.records.record import INITIAL_WEIGHTS, Artifact, Record, Stage, St
 from exporter.report import formats
 from exporter.report.rows.cells import AcceptanceHistory, Cell, Row, group_by_opset
 
-#: The toolchain and the opset of a file.
+#: The suffix of the device and the opset of a file.
 _FileKey = tuple[str, int]
 
 
@@ -151,17 +151,17 @@ def _collect_artifacts(cells: Iterable[Cell]) -> dict[_FileKey, tuple[Record, Ar
 
 
 def _find_key(cell: Cell) -> _FileKey:
-    return cell.id.device.toolchain, cell.id.opset
+    return cell.id.device.suffix, cell.id.opset
 
 
 def _format_files(keys: Iterable[_FileKey]) -> str:
-    """Return `18, 20; 18 @onnxscript0.6`: the opsets of each toolchain."""
+    """Return `18, 20; 18 @onnxscript0.6`: the opsets of each suffix."""
     opsets: dict[str, list[int]] = {}
-    for toolchain, opset in keys:
-        opsets.setdefault(toolchain, []).append(opset)
+    for suffix, opset in keys:
+        opsets.setdefault(suffix, []).append(opset)
     return "; ".join(
-        f"{format_opsets(each)} {SEPARATOR}{toolchain}" if toolchain else format_opsets(each)
-        for toolchain, each in opsets.items()
+        f"{format_opsets(each)} {SEPARATOR}{suffix}" if suffix else format_opsets(each)
+        for suffix, each in opsets.items()
     )
 
 

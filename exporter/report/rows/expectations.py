@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from exporter.core.device_name import CURRENT_TOOLCHAIN, DeviceName
+from exporter.core.device_name import CURRENT, DeviceName
 from exporter.manifest import ModelSpec
 from exporter.manifest.syntax.values import format_opset_run, format_toml_value
 from exporter.planning.plan import CellFailure, list_failures
@@ -29,11 +29,11 @@ def format_expectations(spec: ModelSpec, records: Sequence[Record]) -> Iterator[
     if not first.status.is_red or first.status is Status.XPASS or spec.problems:
         return
     device = first.cell.device
-    is_plain = not device.toolchain and any(each.toolchain for each in spec.devices)
+    is_plain = not device.suffix and any(each.suffix for each in spec.devices)
     for stage, checks, match in _join_failures(list_failures(first)):
         keys: dict[str, object] = {
             "opset": _format_opsets([each.cell.opset for each in records], spec.opsets),
-            "device": DeviceName.build(device, CURRENT_TOOLCHAIN) if is_plain else device,
+            "device": DeviceName.build(device, CURRENT) if is_plain else device,
             "stage": stage,
             "check": checks[0] if len(checks) == 1 else checks,
             "match": match,

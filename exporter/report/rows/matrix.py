@@ -337,8 +337,8 @@ def format_runtime(device: Device, record: Record, tools: Mapping[str, str]) -> 
         return f"{text} ({SOFTWARE})" if is_software else text
     # A package that is no tool of every cell is a dependency of the record.
     loaded = record.packages.get(tool, "").split(" ")[0]
-    has_toolchain = bool(record.cell.device.toolchain)
-    known = {**tools, **extract_tool_versions(record.fingerprint)} if has_toolchain else tools
+    has_suffix = bool(record.cell.device.suffix)
+    known = {**tools, **extract_tool_versions(record.fingerprint)} if has_suffix else tools
     version = (loaded or known.get(tool, "missing")) if tool else ""
     return "" if version == "missing" else f"{name} {version}".strip()
 
@@ -402,16 +402,16 @@ def _read_proved_sizes(axis: Axis, record: Record) -> tuple[int, int] | None:
 
 def build_tool_table(run: RunRecord) -> Row:
     """Return the versions of the tools that created the results."""
-    by_toolchain: dict[str, Mapping[str, str]] = {}
+    by_suffix: dict[str, Mapping[str, str]] = {}
     for record in run.records:
-        name = record.cell.device.toolchain
+        name = record.cell.device.suffix
         if name and (versions := extract_tool_versions(record.fingerprint)):
-            by_toolchain[name] = versions
-    names = tuple(sorted(by_toolchain))
+            by_suffix[name] = versions
+    names = tuple(sorted(by_suffix))
     return {
         "toolchains": names,
         "rows": tuple(
-            (tool, version, *(by_toolchain[name].get(tool, version) for name in names))
+            (tool, version, *(by_suffix[name].get(tool, version) for name in names))
             for tool, version in sorted(run.tools.items())
         ),
     }

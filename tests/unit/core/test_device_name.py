@@ -10,8 +10,8 @@ from exporter.records.record import CellId
 
 def test_a_name_has_a_device_and_a_toolchain() -> None:
     own, other = DeviceName("cpu"), DeviceName("cpu@torch2.12")
-    assert (own.base, own.toolchain, own.packages) == ("cpu", "", "current")
-    assert (other.base, other.toolchain, other.packages) == ("cpu", "torch2.12", "torch2.12")
+    assert (own.base, own.suffix, own.suffix_pattern) == ("cpu", "", "current")
+    assert (other.base, other.suffix, other.suffix_pattern) == ("cpu", "torch2.12", "torch2.12")
     assert DeviceName.build("cpu", "torch2.12") == other
     assert DeviceName.build("cpu", "") == own
 
@@ -19,7 +19,7 @@ def test_a_name_has_a_device_and_a_toolchain() -> None:
 def test_a_stored_name_is_text() -> None:
     stored = '{"model":"net","opset":18,"device":"cpu@old"}'
     cell = CellId.model_validate_json(stored)
-    assert cell.device.toolchain == "old"
+    assert cell.device.suffix == "old"
     assert cell.model_dump_json() == stored
 
 

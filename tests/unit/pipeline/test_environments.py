@@ -20,9 +20,10 @@ from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.environments import require_own_checkout, require_packages
 from exporter.planning.plan import make_plan
-from exporter.plugins import installation, toolchains
+from exporter.plugins import installation
 from exporter.plugins.installation import InstallationFailure
 from exporter.plugins.store.store_entry import make_lookup_key
+from exporter.plugins.toolchains import toolchain_export
 from exporter.program import run_plan
 from exporter.records.record import CellId
 from tests.unit.factory import make_run
@@ -179,9 +180,9 @@ def test_the_export_must_use_the_installed_versions(
     runs = [
         make_run(tools={"onnx": version, "torch": "2.13.0"}) for version in ("1.22.0", "1.21.0")
     ]
-    monkeypatch.setattr(toolchains, "run_program", lambda *_: 0)
-    monkeypatch.setattr(toolchains, "read_run", lambda _: runs.pop(0))
-    export = partial(toolchains.run_nested_export, project(tmp_path).project, installed)
+    monkeypatch.setattr(toolchain_export, "run_program", lambda *_: 0)
+    monkeypatch.setattr(toolchain_export, "read_run", lambda _: runs.pop(0))
+    export = partial(toolchain_export.run_nested_export, project(tmp_path).project, installed)
     assert export(BuildFolder(tmp_path), (), {}, print).tools["onnx"] == "1.22.0"
     with pytest.raises(ExporterError, match=r"used onnx 1\.21\.0 instead of 1\.22\.0") as caught:
         export(BuildFolder(tmp_path), (), {}, print)

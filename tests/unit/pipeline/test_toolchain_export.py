@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -12,15 +10,15 @@ import pytest
 from exporter.cache.states import read_distribution
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.environments import EnvironmentDefinition, InstalledEnvironment
-from exporter.manifest import Manifest, Project, Toolchain
+from exporter.manifest import Manifest, Project
 from exporter.pipeline import decisions
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import BuildOptions, RecordValidator, Results
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
-from exporter.plugins import installation, toolchains
+from exporter.plugins import installation
 from exporter.plugins.installation import InstallationFailure
-from exporter.plugins.toolchains import require_toolchain
+from exporter.plugins.toolchains import toolchain_export
 from exporter.program import run_plan
 from exporter.records.record import CellId, Record, RunRecord, Status
 from tests.unit.factory import make_artifact
@@ -51,7 +49,7 @@ class FakeToolchain:
             monkeypatch.setattr(module, "find_environment", self.find)
         monkeypatch.setattr(installation, "install_environment", self.install)
         monkeypatch.setattr(installation, "mark_as_used", lambda _: None)
-        monkeypatch.setattr(toolchains, "run_nested_export", self.export)
+        monkeypatch.setattr(toolchain_export, "run_nested_export", self.export)
 
     def find(self, definition: EnvironmentDefinition, folder: Path) -> InstalledEnvironment | None:
         return self._environment(definition, folder) if self.is_installed else None
@@ -114,9 +112,12 @@ def toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeToolchain:
     """Return the toolchain of a project with the cells `net/18/cpu` and `net/18/cpu@old`."""
     read_distribution.cache_clear()
     base = manifest(tmp_path, spec("net", opsets=(18,), devices=("cpu", "cpu@old")))
-    old = Toolchain(name="old", requirements=("onnxscript==0.6.2",), location="pyproject.toml:2")
+    old = EnvironmentDefinition(requirements=("onnxscript==0.6.2",), adds_to_current=True)
+    table = '\n[tool.exporter.toolchains.old]\nrequirements = ["onnxscript==0.6.2"]\n'
+    (tmp_path / "pyproject.toml").write_text(table)
     devices = tuple(device for device in base.project.devices if device.name == "cpu")
-    settings = base.project.model_copy(update={"devices": devices, "toolchains": (old,)})
+    update = {"devices": devices, "job_environments": {"old": old}}
+    settings = base.project.model_copy(update=update)
     return FakeToolchain(base.model_copy(update={"project": settings}), monkeypatch)
 
 
@@ -140,7 +141,7 @@ def test_the_first_export_installs_and_exports(toolchain: FakeToolchain, tmp_pat
     assert [cell for task in engine.tasks for cell in task.job.cells()] == [OWN]
     assert toolchain.exports == [
         [
-            "--toolchain=old",
+            "--suffix=old",
             "--jobs=1",
             "--force",
             "--thorough",
@@ -184,10 +185,10 @@ def test_a_removed_environment_is_created_again(toolchain: FakeToolchain) -> Non
     build(toolchain.manifest)
     toolchain.is_installed = False
     _, _, results = build(toolchain.manifest, Selection(devices=("cpu",)))
-    reason = "its toolchain old was removed since it was exported"
+    reason = "the environment of cpu@old was removed since it was exported"
     assert results.missing == {CELL: reason}
     _, log, results = build(toolchain.manifest)
-    assert log.reasons == {"net/18/cpu@old": "its toolchain old was removed"}
+    assert log.reasons == {"net/18/cpu@old": "the environment of cpu@old was removed"}
     assert not results.missing
 
 
@@ -212,7 +213,7 @@ def test_a_failed_export_leaves_cells_without_a_result(
     def fail(*_: object) -> RunRecord:
         raise ExporterError(ExitCode.ENVIRONMENT, "the export exited with code 70")
 
-    monkeypatch.setattr(toolchains, "run_nested_export", fail)
+    monkeypatch.setattr(toolchain_export, "run_nested_export", fail)
     _, log, results = build(toolchain.manifest)
     assert "toolchain old: the export exited with code 70" in log.notes
     assert results.missing == {CELL: "it has not been exported yet"}
@@ -227,18 +228,3 @@ def test_an_interrupted_export_keeps_finished_results(
         build(toolchain.manifest)
     _, log, _ = build(toolchain.manifest)
     assert log.reasons == {}
-
-
-def test_the_packages_must_be_those_of_the_toolchain(
-    toolchain: FakeToolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = toolchain.manifest.project
-    require_toolchain(project, "current")
-    with pytest.raises(ExporterError, match="no toolchain has the name 'new'"):
-        require_toolchain(project, "new")
-    with pytest.raises(ExporterError, match="lacks the packages of the toolchain old; run"):
-        require_toolchain(project, "old")
-    stamp = {"requirements": ["onnxscript==0.6.2"]}
-    (tmp_path / "environment.json").write_text(json.dumps(stamp))
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    require_toolchain(project, "old")

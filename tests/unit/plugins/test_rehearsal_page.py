@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.manifest import DEFAULT_GATE
-from exporter.plugins.rehearse import command
-from exporter.plugins.rehearse.rehearsal_run import RehearsalResult, ReleaseChange
-from exporter.plugins.rehearse.upgrade_comparison import (
+from exporter.plugins.toolchains import command
+from exporter.plugins.toolchains.rehearsal_run import RehearsalResult, ReleaseChange
+from exporter.plugins.toolchains.upgrade_comparison import (
     compare_upgrade,
     format_rehearsal_json,
     render_rehearsal,

@@ -11,8 +11,9 @@ import pytest
 
 from exporter.cache.fingerprint import compute_fingerprint, hash_device
 from exporter.core.errors import ExitCode, ExporterError
+from exporter.environments import EnvironmentDefinition
 from exporter.jobs import write_json
-from exporter.manifest import Manifest, Toolchain
+from exporter.manifest import Manifest
 from exporter.planning.plan import Shard, make_plan, read_shard_note, write_shard_note
 from exporter.plugins.shard_merge import MergedShards, merge_shards
 from exporter.records.record import Record, RunRecord, read_run
@@ -242,8 +243,8 @@ def test_without_a_readable_shard_no_earlier_result_remains(
 
 
 def test_the_files_of_toolchains_are_merged(manifest: Manifest, folders: list[Path]) -> None:
-    old = Toolchain(name="old", requirements=("onnxscript==0.6.2",))
-    settings = manifest.project.model_copy(update={"toolchains": (old,)})
+    old = EnvironmentDefinition(requirements=("onnxscript==0.6.2",))
+    settings = manifest.project.model_copy(update={"job_environments": {"old": old}})
     manifest = manifest.model_copy(update={"project": settings})
     for folder, model in ((folders[0], "a"), (folders[0], "b"), (folders[1], "b")):
         path = folder / ".toolchains/old" / model / "18.onnx"

@@ -17,9 +17,9 @@ from exporter.core.text import pluralize
 from exporter.manifest import Manifest
 from exporter.manifest.resolved.model import ExporterName
 from exporter.planning import Selection
-from exporter.plugins.rehearse.rehearsal_run import RehearsalOptions, bisect_releases
-from exporter.plugins.rehearse.rehearsal_run import rehearse as run_rehearsal
-from exporter.plugins.rehearse.upgrade_comparison import (
+from exporter.plugins.toolchains.rehearsal_run import RehearsalOptions, bisect_releases
+from exporter.plugins.toolchains.rehearsal_run import rehearse as run_rehearsal
+from exporter.plugins.toolchains.upgrade_comparison import (
     UpgradeComparison,
     format_rehearsal_json,
     group_operator_changes,

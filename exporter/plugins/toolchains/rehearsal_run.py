@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.api.gate_run import read_results
-from exporter.core.device_name import CURRENT_TOOLCHAIN
+from exporter.core.device_name import CURRENT
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.text import join_lines
 from exporter.environments import EnvironmentDefinition
@@ -21,13 +21,14 @@ from exporter.manifest.syntax.values import (
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.planning import Selection
 from exporter.planning.plan import make_plan
+from exporter.plugins import toolchains
 from exporter.plugins.installation import InstallationFailure, install_environment, list_releases
-from exporter.plugins.rehearse.upgrade_comparison import (
+from exporter.plugins.toolchains.toolchain_export import run_nested_export
+from exporter.plugins.toolchains.upgrade_comparison import (
     UpgradeComparison,
     compare_upgrade,
     format_record,
 )
-from exporter.plugins.toolchains import run_nested_export
 from exporter.records.record import CellId, Record, RunRecord
 
 
@@ -67,7 +68,7 @@ def rehearse(
             the packages cannot be installed, or the export with them fails as a whole.
     """
     # Cells of a toolchain have packages of their own.
-    plan = make_plan(manifest.select_toolchain(CURRENT_TOOLCHAIN), options.selection)
+    plan = make_plan(manifest.select_suffix(CURRENT), options.selection)
     current = read_results(manifest).results.run
     others = (options.exporter, "file")
     selected = [
@@ -113,20 +114,21 @@ def export_with_packages(
     except InstallationFailure as error:
         raise ExporterError(ExitCode.ENVIRONMENT, str(error)) from error
     name = "-".join(filter(None, (installed.folder.name, options.exporter)))
-    build = BuildFolder(BuildFolder.from_project(project).rehearsals / name)
+    builds = BuildFolder.from_project(project).path / toolchains.REHEARSALS_FOLDER
+    build = BuildFolder(builds / name)
     arguments = _list_arguments(options)
     return run_nested_export(project, installed, build, arguments, environment, on_line)
 
 
 def _list_arguments(options: RehearsalOptions) -> list[str]:
     selection = options.selection
-    arguments = ["--no-store", f"--toolchain={CURRENT_TOOLCHAIN}"]
+    arguments = ["--no-store", f"--suffix={CURRENT}"]
     arguments += [f"--tag={tag}" for tag in selection.tags]
     arguments += [f"--opset={opset}" for opset in selection.opsets]
     arguments += [f"--device={device}" for device in selection.devices]
     arguments += [f"--jobs={options.jobs}"] if options.jobs else []
     arguments += ["--thorough"] if options.thorough else []
-    arguments += [f"--{options.exporter}"] if options.exporter else []
+    arguments += [f"--exporter={options.exporter}"] if options.exporter else []
     return [*arguments, "--", *selection.patterns]
 
 
@@ -164,7 +166,7 @@ def bisect_releases(
     """
     (requirement,) = options.requirements
     package = find_requirement_name(requirement)
-    plan = make_plan(manifest.select_toolchain(CURRENT_TOOLCHAIN), options.selection)
+    plan = make_plan(manifest.select_suffix(CURRENT), options.selection)
     releases = _list_releases(requirement, package)
     results: dict[str, _Records] = {}
 

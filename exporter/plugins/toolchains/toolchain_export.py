@@ -5,19 +5,18 @@ Each toolchain has a process with its packages, and a part of the build folder.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from exporter.core.device_name import CURRENT_TOOLCHAIN
 from exporter.core.errors import ExitCode, ExporterError, StoppedByFailure
 from exporter.core.text import join_lines, pluralize
-from exporter.environments import STAMP, InstalledEnvironment
-from exporter.manifest import Project, Toolchain
+from exporter.core.toml_table import SETTINGS_FILE, SETTINGS_KEYS
+from exporter.environments import InstalledEnvironment
+from exporter.manifest import Project
+from exporter.manifest.syntax.toml_file import TomlFile, read_toml
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.pipeline.decisions import Decisions
-from exporter.pipeline.supervisor import DONE, Build
+from exporter.pipeline.supervisor import Build
 from exporter.planning.plan import PlannedCell
 from exporter.plugins.installation import InstallationFailure, create_environment
 from exporter.processes.fork_server_client import run_program
@@ -25,39 +24,46 @@ from exporter.records.record import Record, RunRecord, Status, read_run
 
 #: Overrides the store of the project.
 _STORE_VARIABLE = "EXPORTER_STORE"
+#: The beginning of the line that a nested export prints for each finished model.
+DONE = "done: "
 
 
-def export_toolchains(build: Build, decisions: Decisions) -> None:
+def export_parts(build: Build, decisions: Decisions) -> None:
     """Export the cells of each toolchain that has cells to run."""
     project, on_note = build.manifest.project, build.observer.on_note
-    by_toolchain: dict[str, list[PlannedCell]] = {}
+    by_suffix: dict[str, list[PlannedCell]] = {}
     for planned in decisions.to_run:
         if not build.stored.build.owns(planned.cell):
-            name = planned.cell.device.toolchain
-            by_toolchain.setdefault(name, []).append(planned)
-    for name, cells in by_toolchain.items():
-        toolchain = project.find_toolchain(name)
+            by_suffix.setdefault(planned.cell.device.suffix, []).append(planned)
+    for name, cells in by_suffix.items():
+        definition, folder = project.job_environments[name], project.environments_folder
         try:
-            installed = create_environment(
-                toolchain.definition, project.environments_folder, f"toolchain {name}", on_note
-            )
+            installed = create_environment(definition, folder, f"toolchain {name}", on_note)
         except InstallationFailure as error:
-            message = f"{toolchain.location}: the toolchain {name} cannot be created: {error}"
+            location = _locate_table(project, name)
+            message = f"{location}: the toolchain {name} cannot be created: {error}"
             _write_unavailable(build, cells, join_lines(message))
             continue
         build.validator.fingerprints.forget_devices()
         try:
-            _export_toolchain(build, toolchain, installed, cells)
+            _export_part(build, name, installed, cells)
         except ExporterError as error:
             for problem in error.problems:
                 on_note(f"toolchain {name}: {problem}")
         finally:
-            build.stored.discard_toolchains()
+            build.stored.discard_parts()
 
 
-def _export_toolchain(
+def _locate_table(project: Project, name: str) -> str:
+    """Return the line of a toolchain: `pyproject.toml:12`."""
+    file = read_toml(Path(project.root) / SETTINGS_FILE, SETTINGS_FILE)
+    lines = file.lines if isinstance(file, TomlFile) else {}
+    return f"{SETTINGS_FILE}:{lines.get((*SETTINGS_KEYS, 'toolchains', name), 1)}"
+
+
+def _export_part(
     build: Build,
-    toolchain: Toolchain,
+    name: str,
     installed: InstalledEnvironment,
     cells: Sequence[PlannedCell],
 ) -> None:
@@ -67,8 +73,8 @@ def _export_toolchain(
         ExporterError: ENVIRONMENT if the export fails as a whole.
     """
     options, observer, stored = build.options, build.observer, build.stored
-    observer.on_note(f"toolchain {toolchain.name}: exporting {pluralize(len(cells), 'cell')}")
-    arguments = [f"--toolchain={toolchain.name}", f"--jobs={build.engine.local_workers}"]
+    observer.on_note(f"toolchain {name}: exporting {pluralize(len(cells), 'cell')}")
+    arguments = [f"--suffix={name}", f"--jobs={build.engine.local_workers}"]
     arguments += ["--force"] if options.force else []
     arguments += ["--thorough"] if options.thorough else []
     environment = dict(options.environment)
@@ -80,10 +86,10 @@ def _export_toolchain(
 
     def handle_line(line: str) -> None:
         if not line.startswith(DONE):
-            observer.on_note(f"toolchain {toolchain.name}: {line}")
+            observer.on_note(f"toolchain {name}: {line}")
             return
         model = line.removeprefix(DONE)
-        stored.discard_toolchains()
+        stored.discard_parts()
         _report_model(build, model, cells)
 
     run_nested_export(
@@ -119,7 +125,7 @@ def _write_unavailable(build: Build, cells: Sequence[PlannedCell], message: str)
             route=planned.route,
             fingerprint=build.validator.fingerprints.get_cell_parts(planned.cell),
         )
-        build.stored.write_to_toolchain(record)
+        build.stored.write_to_part(record)
     for model in dict.fromkeys(planned.cell.model for planned in cells):
         _report_model(build, model, cells)
 
@@ -137,9 +143,9 @@ def run_nested_export(
     Raises:
         ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
     """
-    command = [str(installed.python), "-P", "-m", "exporter", "export"]
+    command = [str(installed.python), "-P", "-m", f"{__package__}.child"]
     command += ["--root", project.root, "--build", str(build.path)]
-    command += ["--engine", "local", *arguments]
+    command += arguments
     code = run_program(command, environment, on_line)
     if code not in (ExitCode.OK, ExitCode.RED):
         message = f"the export with the other packages exited with code {code}; see its output"
@@ -155,26 +161,3 @@ def run_nested_export(
         used, fix = ", ".join(problems), "remove the other versions from PYTHONPATH"
         raise ExporterError(ExitCode.ENVIRONMENT, f"the export used {used}; {fix}")
     return run
-
-
-def require_toolchain(project: Project, name: str) -> None:
-    """Raise if this process lacks the packages of a toolchain.
-
-    Raises:
-        ExporterError: MANIFEST if the project has no such toolchain, else ENVIRONMENT.
-    """
-    if name == CURRENT_TOOLCHAIN:
-        return
-    try:
-        toolchain = project.find_toolchain(name)
-    except KeyError:
-        message = f"--toolchain: no toolchain has the name '{name}'"
-        raise ExporterError(ExitCode.MANIFEST, message) from None
-    try:
-        stamp = json.loads((Path(sys.prefix) / STAMP).read_text())
-    except (OSError, ValueError):
-        stamp = {}
-    if stamp.get("requirements") != list(toolchain.requirements):
-        message = f"--toolchain: {sys.prefix} lacks the packages of the toolchain {name}; run "
-        message += "`exporter export` without --toolchain"
-        raise ExporterError(ExitCode.ENVIRONMENT, message)
