@@ -15,14 +15,14 @@ from typing import Any
 from exporter.manifest.resolved import keys, model, policy
 from exporter.manifest.schema import entry, settings, tables
 from exporter.manifest.schema.entry import ModelEntry
-from exporter.manifest.schema.json_schema import (
+from exporter.manifest.syntax.table import Table
+from exporter.manifest.syntax.values import join_words
+from exporter.plugins.inspection_command import (
     build_schema,
     build_table_schema,
     format_schema,
     read_field_texts,
 )
-from exporter.manifest.syntax.table import Table
-from exporter.manifest.syntax.values import join_words
 from exporter.records import record
 from exporter.records.record import RunRecord
 

@@ -5,11 +5,19 @@ import optional things. The contract `layers` in pyproject.toml allows no import
 `exporter.plugins`, so the way calls `import_plugin` with the name in a table; OPTIONAL has the
 optional modules in other packages. A check, a step of the gate and the adapter of torch
 (`torch_private`) are parts of the way: the gate or the verdict would miss them.
+
+`python -m benchmarks.house --run` also exports a model with one layer and prints what runs from
+the command to the table: the functions that any process of the command calls, also workers, with
+all of their lines, and the modules that contain them. An import calls no function of a module.
 """
 
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +122,58 @@ def measure() -> dict[str, int]:
     }
 
 
+#: Python imports it in each process. Forks append to the same file.
+_RECORDER = """import os, sys
+known, file = set(), os.open({file!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def record(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code not in known:
+        known.add(code)
+        if code.co_filename.startswith({package!r}) and code.co_flags & 1:  # no body of a class
+            last = max(line or 0 for *_, line in code.co_lines())
+            os.write(file, f"{{code.co_filename}}:{{code.co_firstlineno}}:{{last}}\\n".encode())
+sys.setprofile(record)
+"""
+_MODEL = "from torch.nn import Linear\n\n\ndef build():\n    return Linear(3, 2)\n"
+_ENTRY = """format = 1
+[models.net]
+source = "net.py:build"
+inputs = [{ name = "x", shape = ["batch", 3] }]
+outputs = [{ name = "y", shape = ["batch", 2] }]
+opsets = 18
+"""
+
+
+def measure_run(root: Path) -> dict[str, int]:
+    """Export one model in an empty folder, and count the functions that run."""
+    file = root / "functions.txt"
+    recorder = _RECORDER.format(file=str(file), package=f"{PACKAGE}/")
+    texts = {
+        "pyproject.toml": "[tool.exporter]\n",
+        "manifests/net.py": _MODEL,
+        "manifests/net.toml": _ENTRY,
+        "recorder/sitecustomize.py": recorder,
+    }
+    for name, text in texts.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text, "utf-8")
+    command = [sys.executable, "-m", "exporter", "export", "--no-store", "--root", str(root)]
+    variables = {**os.environ, "PYTHONPATH": str(root / "recorder")}
+    subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL)
+    lines = defaultdict[str, set[int]](set)
+    for line in file.read_text("utf-8").splitlines():
+        name, first, last = line.rsplit(":", 2)
+        lines[name].update(range(int(first), int(last) + 1))
+    return {
+        "modules that run for one model": len(lines),
+        "lines of the functions that run": sum(map(len, lines.values())),
+    }
+
+
 if __name__ == "__main__":
-    for name, value in measure().items():
+    figures = measure()
+    if "--run" in sys.argv:
+        with tempfile.TemporaryDirectory() as folder:
+            figures |= measure_run(Path(folder))
+    for name, value in figures.items():
         print(f"{value:7,}  {name}")

@@ -45,10 +45,10 @@ from exporter.planning.plan import (
 from exporter.processes import ProcessStarter
 from exporter.records.baseline import read_baseline
 from exporter.records.record import CellId, RunRecord
+from exporter.report.pages.page_files import preload_pages
 from exporter.report.report_pages import (
     ReportPaths,
     list_page_inputs,
-    preload_pages,
     write_reports,
 )
 

@@ -38,15 +38,15 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "record": "plugins.recording.command:record",
         "add": "plugins.recording.command:add",
         "doctor": "plugins.doctor.command:doctor",
-        "guide": "cli.commands.inspection:guide",
-        "schema": "cli.commands.inspection:schema",
+        "guide": "plugins.inspection_command:guide",
+        "schema": "plugins.inspection_command:schema",
     },
     "Work": {
         "export": "cli.commands.export:export",
-        "plan": "cli.commands.inspection:plan",
-        "check": "cli.commands.inspection:check",
-        "list": "cli.commands.inspection:list_cells",
-        "report": "cli.commands.report:report",
+        "plan": "plugins.inspection_command:plan",
+        "check": "plugins.inspection_command:check",
+        "list": "plugins.inspection_command:list_cells",
+        "report": "plugins.report_command:report",
         "merge": "plugins.shard_merge:merge",
         "gc": "plugins.gc.command:gc",
     },
@@ -238,7 +238,7 @@ _MACHINE_ERRORS = (
 )
 
 
-def main(command: click.Command = exporter) -> NoReturn:
+def main(command: click.Command | None = None) -> NoReturn:
     """Run a command with the arguments of the process and exit."""
     # Garbage collection would cost a fifth of a run over 10,000 cells and free almost nothing,
     # because nearly all objects live until the end.
@@ -260,7 +260,7 @@ def main(command: click.Command = exporter) -> NoReturn:
     sys.exit(code)
 
 
-def run(arguments: Sequence[str], command: click.Command = exporter) -> int:
+def run(arguments: Sequence[str], command: click.Command | None = None) -> int:
     """Run one command and return its exit code."""
     # The value of `--root`, even if click cannot parse the arguments.
     values = [word.removeprefix("--root=") for word in arguments if word.startswith("--root=")]
@@ -268,7 +268,9 @@ def run(arguments: Sequence[str], command: click.Command = exporter) -> int:
     root = Path(values[-1]) if values else find_root()
     PROJECT_ROOT.set(root)
     try:
-        code = command.main(list(arguments), prog_name="exporter", standalone_mode=False)
+        code = (command or exporter).main(
+            list(arguments), prog_name="exporter", standalone_mode=False
+        )
         step = NEXT_STEPS.get((" ".join(arguments[:1]), int(code or 0)))
         if step and is_terminal() and "--json" not in arguments:
             print_line(f"next: {step}")

@@ -5,24 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from exporter.cache.fingerprint import compute_fingerprint
-from exporter.cache.states import ALL_FILES, MODULES, split_listing
 from exporter.core import import_plugin
 from exporter.core.errors import ExitCode, ExporterError
-from exporter.core.git import check_out, list_changed_files
 from exporter.core.system import count_cores
-from exporter.manifest import Manifest, Project, load_project
+from exporter.manifest import Manifest, Project
 from exporter.manifest.resolved.keys import LOCAL
 from exporter.pipeline.build_folder import BuildFolder, StoredRecords
 from exporter.pipeline.decisions import BuildOptions, RecordValidator
 from exporter.pipeline.engine import Engine, LocalEngine
 from exporter.pipeline.environments import require_own_checkout
 from exporter.planning import EVERYTHING, Selection
-from exporter.planning.plan import Plan, Shard, list_cells, make_plan, select_shard
+from exporter.planning.plan import Plan, Shard, make_plan, select_shard
 from exporter.processes import ProcessStarter
-from exporter.records.record import CellId, Record
+from exporter.records.record import CellId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,67 +97,9 @@ class ExportOptions:
             }
             plan = _select(plan, red, "no selected cell is red in its last result")
         if revision := self.selection.changed:
-            plan = _select_changed_cells(manifest, plan, revision, environment)
+            find = import_plugin("changed").find_changed_cells
+            plan = _select(plan, *find(manifest, plan, revision, environment))
         return select_shard(plan, self.shard) if self.shard else plan
-
-
-def _select_changed_cells(
-    manifest: Manifest, plan: Plan, revision: str, environment: Mapping[str, str]
-) -> Plan:
-    """Select the cells with another entry, device or file than at a revision, or without a record.
-
-    Files that git ignores, packages and variables are not compared.
-    """
-    project = manifest.project
-    root = Path(project.root)
-    with check_out(root, revision, environment, "--changed") as checkout:
-        names = list_changed_files(root, checkout.commit.id, environment)
-        try:
-            before = load_project(checkout.root, root, keep_invalid=True)
-        except ExporterError:  # no valid project: each cell is a change
-            before = Manifest(project=project, models=())
-    specs = {spec.id: spec for spec in before.models}
-    devices = {device.name: device for device in before.project.devices}
-    stored = StoredRecords(BuildFolder.from_project(project))
-    changed = set()
-    for planned in plan.to_run:
-        cell, spec = planned.cell, manifest.find_model(planned.cell.model)
-        old, record = specs.get(cell.model), stored.get(cell)
-        if (
-            old is None
-            or record is None
-            or cell not in list_cells(old)
-            or devices.get(cell.device) != project.find_device(cell.device)
-            or compute_fingerprint(old, root=root) != compute_fingerprint(spec, root=root)
-            or any(_differs(file, names) for file in _list_files(record, root))
-        ):
-            changed.add(cell)
-    return _select(plan, changed, f"no selected cell has a change since {checkout.name}")
-
-
-def _list_files(record: Record, root: Path) -> set[str]:
-    outside = (os.path.relpath(root / name, root) for name in record.packages if "/" in name)
-    return {*(source.file for source in record.sources), *outside}
-
-
-def _differs(file: str, names: Mapping[str, bool]) -> bool:
-    """Return True if a dependency is among the changed files, or is a list of such names."""
-    listing = split_listing(file)
-    if listing is None:
-        parents = map(str, PurePosixPath(file).parents)  # one of them may be a submodule
-        return file in names or any(parent in names for parent in parents)
-    folder, pattern, modules = listing
-    added = (PurePosixPath(changed) for changed, is_new in names.items() if is_new)
-    if pattern == ALL_FILES:
-        return any(path.is_relative_to(folder) for path in added)
-    # A package counts as its `__init__.py`.
-    paths = (path.parent if path.name == "__init__.py" else path for path in added)
-    return any(
-        str(path.parent) == folder
-        and (not path.suffix or path.suffix in MODULES)
-        and (not modules or path.name.partition(".")[0] in modules)
-        for path in paths
-    )
 
 
 def _select(plan: Plan, cells: Collection[CellId], problem: str) -> Plan:

@@ -25,10 +25,10 @@ from exporter.core.text import (
     replace_invisible,
 )
 from exporter.manifest import Manifest, ModelSpec, Project, Style
+from exporter.plugins.model_pages import summarize_result
 from exporter.records.baseline import Baseline
 from exporter.records.record import Artifact, CellId, CheckResult, Record, RunRecord, Status
 from exporter.report import formats
-from exporter.report.rows.artifacts import summarize_result
 from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,

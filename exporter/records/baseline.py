@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Annotated, Final, Literal, Self
@@ -22,8 +21,6 @@ from exporter.core.device_name import DeviceName
 from exporter.core.errors import ExitCode, ExporterError, Problem
 from exporter.core.files import write_text
 from exporter.core.frozen_model import FrozenModel, Items, Plain
-from exporter.core.git import Commit
-from exporter.core.text import format_bytes
 from exporter.records.record import (
     CellId,
     Latency,
@@ -414,74 +411,3 @@ def _index_by_cell(outcomes: Iterable[CellOutcome]) -> dict[CellId, CellOutcome]
             raise ValueError(f"the cell {outcome.cell} twice")
         by_cell[outcome.cell] = outcome
     return by_cell
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFigures:
-    """The worst figures of the cells of a model; None if no cell has the figure."""
-
-    green: int
-    cells: int
-    error: float | None = None
-    """As a multiple of the limit."""
-    bytes: int | None = None
-    nodes: int | None = None
-    latency: float | None = None
-    """As a multiple of PyTorch's time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendPoint:
-    """The accepted state at one commit."""
-
-    commit: Commit
-    models: Mapping[str, ModelFigures]
-
-    @property
-    def green(self) -> int:
-        return sum(figures.green for figures in self.models.values())
-
-
-def build_trend(versions: Iterable[tuple[Commit, Baseline]]) -> tuple[TrendPoint, ...]:
-    points = []
-    for commit, baseline in versions:
-        models = {model: _summarize(each.cells) for model, each in baseline.models.items()}
-        points.append(TrendPoint(commit=commit, models=models))
-    return tuple(points)
-
-
-def list_steps(trend: Sequence[TrendPoint], model: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commits at which a figure of the model changed, the newest first.
-
-    Returns:
-        The commit, the green cells, error, size, nodes and latency, as texts.
-    """
-    steps: list[tuple[str, ...]] = []
-    before: ModelFigures | None = None
-    for point in trend:
-        figures = point.models.get(model)
-        if figures and figures != before:
-            optional = (
-                "" if figures.error is None else f"{figures.error:g}",
-                "" if figures.bytes is None else format_bytes(figures.bytes),
-                "" if figures.nodes is None else str(figures.nodes),
-                "" if figures.latency is None else f"{figures.latency:g}",
-            )
-            counts = f"{figures.green} of {figures.cells}"
-            steps.insert(0, (str(point.commit), counts, *optional))
-        before = figures
-    return tuple(steps)
-
-
-def _summarize(outcomes: Sequence[CellOutcome]) -> ModelFigures:
-    known = [outcome.figures for outcome in outcomes if outcome.figures]
-    errors = [each.error for each in known if each.error is not None]
-    latencies = [each.latency for each in known if each.latency is not None]
-    return ModelFigures(
-        green=sum(outcome.status.is_green for outcome in outcomes),
-        cells=len(outcomes),
-        error=max(errors, default=None),
-        bytes=max((each.bytes for each in known), default=None),
-        nodes=max((each.nodes for each in known), default=None),
-        latency=max(latencies, default=None),
-    )

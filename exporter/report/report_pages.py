@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from exporter.cache.states import hash_source, read_exporter_state
 from exporter.core import import_plugin
 from exporter.core.errors import ExporterError
-from exporter.core.files import write_bytes
-from exporter.core.git import find_commit_url, find_head, list_versions
 from exporter.manifest import Manifest, Project
 from exporter.records.baseline import (
-    FOLDER,
-    OLD_FILE,
-    build_trend,
+    Baseline,
     find_baseline,
-    parse_baseline,
     read_baseline,
 )
 from exporter.records.record import RunRecord
-from exporter.report.pages.page_files import preload_templates, render_pages
+from exporter.report.pages.page_files import render_pages
 from exporter.report.pages.templates import (
     are_unmodified,
     compute_key,
     find_packaged_templates,
     is_up_to_date,
     list_written_pages,
-    render_site,
     save_up_to_date_key,
 )
 from exporter.report.rows.cells import AcceptanceHistory
 
 #: In the build folder: the key of the inputs and the digests of the written files.
 PAGES_NOTE = "reports.json"
-#: The number of commits in a trend.
-_MOST_POINTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +63,12 @@ class ReportPaths:
 
 
 def write_reports(
-    manifest: Manifest, run: RunRecord, git_environment: Mapping[str, str] | None = None
+    manifest: Manifest, run: RunRecord, trend: Sequence[Any] = (), commit: str = ""
 ) -> list[str]:
     """Write all files of the report, unless they are up to date.
 
-    `git_environment`: The environment variables for git, to add the commit of the results and
-    trends over commits. None for pages that a commit can contain.
+    `trend`, `commit`: The accepted states of earlier commits and the commit of the results, for
+    pages that no commit contains.
 
     Returns:
         A warning for each file of the baseline that cannot be read, such as one with a merge
@@ -84,22 +76,14 @@ def write_reports(
     """
     paths = ReportPaths(manifest.project)
     run = import_plugin("evidence").attach_evidence(run, manifest.project)
-    history, warnings = AcceptanceHistory(), list[str]()
+    baseline, warnings = None, list[str]()
     try:
-        history = _read_acceptance(paths)
+        baseline = _read_baseline(paths)
     except ExporterError as error:
         warnings = [
             f"warning: the tables compare with no baseline: {each}" for each in error.problems
         ]
-    if git_environment is not None:
-        head = find_head(Path(paths.project.root), git_environment)
-        versions = []
-        names = (FOLDER, OLD_FILE)
-        for commit, contents in list_versions(paths.reports, names, git_environment, _MOST_POINTS):
-            with suppress(ExporterError):  # an old version may have another format
-                versions.append((commit, parse_baseline(contents)))
-        stamp = f"commit {head}" if head else ""
-        history = AcceptanceHistory(history.baseline, build_trend(versions), stamp)
+    history = AcceptanceHistory(baseline, trend, commit)
     key = _compute_key(manifest, run, history)
     if not is_up_to_date(paths.note, key, paths.reports):
         files = {
@@ -111,35 +95,18 @@ def write_reports(
     return warnings
 
 
-def write_site(
-    manifest: Manifest, run: RunRecord, folder: Path, git_environment: Mapping[str, str]
-) -> None:
-    """Write the report as a static site, with the commit and the day of the results.
-
-    Raises:
-        ExporterError: ENVIRONMENT, if a file cannot be written.
-    """
-    paths = ReportPaths(manifest.project)
+def render_reports(manifest: Manifest, run: RunRecord, commit: str = "") -> dict[str, str | bytes]:
+    """Return all files of the report by their names in its folder."""
     run = import_plugin("evidence").attach_evidence(run, manifest.project)
-    root = Path(paths.project.root)
-    head = find_head(root, git_environment)
-    stamp = f"commit {head}" if head else ""
-    history = AcceptanceHistory(_read_acceptance(paths).baseline, commit=stamp)
-    pages, url = _render(manifest, run, history), find_commit_url(root, git_environment)
-    for name, content in render_site(pages, stamp, manifest.project.reports, url).items():
-        write_bytes(folder / name, content.encode() if isinstance(content, str) else content)
-
-
-def preload_pages(project: Project) -> None:
-    """Load the templates in advance; rendering reports any problem with them."""
-    preload_templates(Path(project.root) / project.templates, project.style, project.command)
+    baseline = _read_baseline(ReportPaths(manifest.project))
+    return _render(manifest, run, AcceptanceHistory(baseline, commit=commit))
 
 
 def find_stale_pages(manifest: Manifest, run: RunRecord) -> tuple[str, ...]:
     """Return the names of the files that differ from the ones that would be written now."""
     paths = ReportPaths(manifest.project)
     run = import_plugin("evidence").attach_evidence(run, manifest.project)
-    history = _read_acceptance(paths)
+    history = AcceptanceHistory(_read_baseline(paths))
     if is_up_to_date(paths.note, _compute_key(manifest, run, history), paths.reports):
         return ()
     files = sorted(_render(manifest, run, history).items())
@@ -191,5 +158,5 @@ def _render(
     return {**pages, **import_plugin("reports").render_exports(manifest, run, history)}
 
 
-def _read_acceptance(paths: ReportPaths) -> AcceptanceHistory:
-    return AcceptanceHistory(read_baseline(paths.baseline) if paths.baseline.exists() else None)
+def _read_baseline(paths: ReportPaths) -> Baseline | None:
+    return read_baseline(paths.baseline) if paths.baseline.exists() else None

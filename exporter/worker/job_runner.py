@@ -52,7 +52,6 @@ from exporter.worker.export.write_onnx import (
 from exporter.worker.inputs.call import Tensors
 from exporter.worker.inputs.input_sets import choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs, resolve_file_sizes
-from exporter.worker.inputs.inputs_from import resolve_inputs_from
 from exporter.worker.job_output import JobOutput
 from exporter.worker.model.call_objects import load_custom_ops, wrap_with_call_objects
 from exporter.worker.model.exported_program import require_matching_inputs
@@ -64,7 +63,6 @@ from exporter.worker.reference.python_state import ModelSnapshot
 from exporter.worker.reference.reference_run import (
     compute_reference,
     format_reference_notes,
-    measure_metric,
 )
 from exporter.worker.torch_private.graph_operators import (
     count_captured_operators,
@@ -78,8 +76,8 @@ from exporter.worker.verify.run_checks import (
 )
 
 # The fork server loads them with this module, before it forks workers.
-diagnosis, measurement, passes, review, rollout = map(
-    import_plugin, ("diagnosis", "measure", "passes", "review", "rollout")
+diagnosis, inputs_from, measurement, passes, review, rollout = map(
+    import_plugin, ("diagnosis", "inputs_from", "measure", "passes", "review", "rollout")
 )
 
 
@@ -330,7 +328,7 @@ def _list_steps(job: PreparedJob, opsets: tuple[OpsetJob, ...]) -> list[Step]:
 
 def _load_model(output: JobOutput) -> tuple[Model, LoadedModel]:
     root = output.root
-    spec = resolve_file_sizes(resolve_inputs_from(output.spec, root), root)
+    spec = resolve_file_sizes(inputs_from.resolve_inputs_from(output.spec, root), root)
     if spec != output.spec:
         write_json(output.folder.contract, spec)
     loaded = load_model_twice(spec, root)
@@ -354,11 +352,10 @@ def _compute_reference(
     storages = find_read_storages(model, spec, inputs, names)
     weights = describe_named_weights(model, names, storages)
     weight_inputs = store_weights(model, spec, storages, names, folder)
-    metric = measure_metric(model, spec, root)
     update = {
         "weights": weights,
         "weight_inputs": weight_inputs,
-        "metric": metric,
+        "metric": measurement.measure_metric(model, spec, root),
         "rollout": rollout.compute_rollout(model, spec, inputs, folder),
         "unproved": {**reference.unproved, "": loaded.unproved + reference.unproved.get("", ())},
     }

@@ -20,7 +20,7 @@ HEAVY = {"numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino", "t
 HEAVY_PACKAGES = {"worker", "checks", "runtimes", "testing"}
 #: Plugins that are steps of a worker or checks.
 HEAVY_PACKAGES |= {"diagnosis", "generation", "measurement", "passes", "review", "rollout"}
-HEAVY_PACKAGES |= {"access_tracer", "mapped_weights"}
+HEAVY_PACKAGES |= {"access_tracer", "export_speedups", "inputs_from", "mapped_weights"}
 
 
 def packages() -> list[Path]:

@@ -9,12 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
-    "lines of the package": 59_821,
-    "lines of tests": 73_062,
-    "files": 257,
+    "lines of the package": 59_845,
+    "lines of tests": 72_742,
+    "files": 260,
     "packages": 47,
     "modules below 60 lines": 9,
-    "lines of imports in 1,000 lines": 78,
+    "lines of imports in 1,000 lines": 79,
     "private functions called once, in 1,000 functions": 178,
 }
 

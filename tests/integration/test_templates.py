@@ -10,8 +10,9 @@ import jinja2
 import pytest
 from jinja2 import meta
 
+from exporter.plugins.model_pages import build_model_page
 from exporter.records.record import Status
-from exporter.report.pages.page_files import build_model_page, build_overview
+from exporter.report.pages.page_files import build_overview
 from exporter.report.pages.templates import _create_environment, find_packaged_templates
 from exporter.report.rows.cells import AcceptanceHistory, Row
 from tests.integration.project import ROOT, run_exporter

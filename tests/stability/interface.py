@@ -32,9 +32,9 @@ from exporter.core.check_table import CHECKS, FAILURE_CODES
 from exporter.core.errors import ExitCode
 from exporter.core.import_object import COMMAND_GROUP, RUNTIME_GROUP
 from exporter.manifest import FindingKind
-from exporter.manifest.schema.json_schema import build_schema, build_table_schema
 from exporter.manifest.schema.settings import ProjectTable
 from exporter.manifest.syntax.runtimes import RUNTIMES
+from exporter.plugins.inspection_command import build_schema, build_table_schema
 from exporter.plugins.report_files import GROUP as REPORT_GROUP
 from exporter.records.baseline import AcceptedModel
 from exporter.records.record import CellId

@@ -30,10 +30,11 @@ from exporter.jobs import is_weights_name
 from exporter.manifest import Device, ModelSpec
 from exporter.manifest.syntax.releases import Release, find_first_release
 from exporter.planning.plan import PlannedCell
+from exporter.plugins.model_pages import describe_contract
 from exporter.plugins.store.store_entry import link_or_copy
 from exporter.records.record import Artifact, CellId, Record, Status
 from exporter.report.pages.templates import render
-from exporter.report.rows.matrix import describe_contract, format_runtime
+from exporter.report.rows.matrix import format_runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.api.gate_run import read_results
@@ -78,11 +78,9 @@ def rehearse(
     if not cells:
         message = f"--exporter: no selected cell has another exporter than {options.exporter}"
         raise ExporterError(ExitCode.NOTHING_SELECTED, message)
-    if options.exporter:
-        options = replace(
-            options, selection=Selection(patterns=tuple(str(each.cell) for each in selected))
-        )
-    run = export_with_packages(manifest.project, options, environment, on_line)
+    run = export_with_packages(
+        manifest.project, options, [each.cell for each in selected], environment, on_line
+    )
     comparison = compare_upgrade(current, run, cells, manifest.project.gate)
     if options.exporter:  # each cell has another exporter, and the outcomes contain the releases
         expected = (FindingKind.REROUTED, FindingKind.FLOOR_RAISED)
@@ -98,10 +96,11 @@ def rehearse(
 def export_with_packages(
     project: Project,
     options: RehearsalOptions,
+    cells: Iterable[CellId],
     environment: Mapping[str, str],
     on_line: Callable[[str], None],
 ) -> RunRecord:
-    """Export the selected cells with the packages of the options.
+    """Export the cells with the packages of the options.
 
     Raises:
         ExporterError: ENVIRONMENT if the packages cannot be installed, or the export fails.
@@ -116,20 +115,12 @@ def export_with_packages(
     name = "-".join(filter(None, (installed.folder.name, options.exporter)))
     builds = BuildFolder.from_project(project).path / toolchains.REHEARSALS_FOLDER
     build = BuildFolder(builds / name)
-    arguments = _list_arguments(options)
-    return run_nested_export(project, installed, build, arguments, environment, on_line)
-
-
-def _list_arguments(options: RehearsalOptions) -> list[str]:
-    selection = options.selection
     arguments = ["--no-store", f"--suffix={CURRENT}"]
-    arguments += [f"--tag={tag}" for tag in selection.tags]
-    arguments += [f"--opset={opset}" for opset in selection.opsets]
-    arguments += [f"--device={device}" for device in selection.devices]
     arguments += [f"--jobs={options.jobs}"] if options.jobs else []
     arguments += ["--thorough"] if options.thorough else []
     arguments += [f"--exporter={options.exporter}"] if options.exporter else []
-    return [*arguments, "--", *selection.patterns]
+    arguments += ["--", *map(str, cells)]
+    return run_nested_export(project, installed, build, arguments, environment, on_line)
 
 
 _Records = Mapping[CellId, Record]
@@ -167,6 +158,7 @@ def bisect_releases(
     (requirement,) = options.requirements
     package = find_requirement_name(requirement)
     plan = make_plan(manifest.select_suffix(CURRENT), options.selection)
+    cells = [planned.cell for planned in plan.to_run]
     releases = _list_releases(requirement, package)
     results: dict[str, _Records] = {}
 
@@ -174,7 +166,7 @@ def bisect_releases(
         if release not in results:
             on_line(f"{package} {release}")
             current = replace(options, requirements=(f"{package}=={release}",))
-            run = export_with_packages(manifest.project, current, environment, on_line)
+            run = export_with_packages(manifest.project, current, cells, environment, on_line)
             results[release] = run.by_cell()
         return results[release]
 
@@ -210,7 +202,6 @@ def bisect_releases(
             message = f"{package} {end}: {error}; change the range so that this release is outside"
             raise ExporterError(ExitCode.ENVIRONMENT, message) from error
     ends = (results[releases[0]], results[releases[-1]])
-    cells = [planned.cell for planned in plan.to_run]
     changed = [cell for cell in cells if _is_red(ends[0], cell) != _is_red(ends[1], cell)]
     if not changed:
         message = (

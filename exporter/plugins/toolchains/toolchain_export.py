@@ -143,7 +143,7 @@ def run_nested_export(
     Raises:
         ExporterError: ENVIRONMENT if the export fails as a whole, or used other packages.
     """
-    command = [str(installed.python), "-P", "-m", f"{__package__}.child"]
+    command = [str(installed.python), "-P", "-m", f"{__package__}.nested_command"]
     command += ["--root", project.root, "--build", str(build.path)]
     command += arguments
     code = run_program(command, environment, on_line)

@@ -5,15 +5,14 @@ jinja2 is imported only when a page is rendered, because many commands need only
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from exporter.core import import_plugin
 from exporter.core.device_name import DeviceName
-from exporter.manifest import Manifest, ModelSpec, Project, Style
+from exporter.manifest import Manifest, Project
 from exporter.manifest.syntax.values import format_opsets
-from exporter.records.baseline import list_steps
-from exporter.records.record import TRACER_PREFIX, RunRecord, Status
+from exporter.records.record import RunRecord, Status
 from exporter.report.formats import INITIAL, LEGEND, MARKS, Mark
 from exporter.report.rows import artifacts, failures, matrix
 from exporter.report.rows.cells import (
@@ -22,95 +21,11 @@ from exporter.report.rows.cells import (
     Row,
     collect_cells,
     describe_reason,
-    find_lowest_opset,
-    format_export_command,
     format_head,
     group_cells,
     list_initial_models,
 )
 from exporter.report.rows.gate_rows import GateRows
-
-
-def build_model_page(
-    spec: ModelSpec,
-    cells: Sequence[Cell],
-    project: Project,
-    history: AcceptanceHistory,
-    support: Sequence[Row] = (),
-) -> Row:
-    """Return the values for the page; docs/api.md describes them."""
-    opsets = tuple(sorted({cell.id.opset for cell in cells}))
-    by_device: dict[str, list[Cell]] = {}
-    for cell in cells:
-        by_device.setdefault(cell.id.device, []).append(cell)
-    tables = tuple(artifacts.build_check_table(device, each) for device, each in by_device.items())
-    used = {cell.mark for cell in cells}.union(*(table["marks"] for table in tables))
-    rows = tuple(_build_row(device, each, opsets) for device, each in by_device.items())
-    notes = artifacts.group_notes(cells)
-    is_wide = len(opsets) > matrix.WIDE  # too many for columns
-    source, _, _ = spec.source.partition(":")
-    return {
-        "spec": spec,
-        # From the folder of the page to that of the project.
-        "root": posixpath.relpath(".", f"{project.reports}/{PAGES}"),
-        "source_file": posixpath.normpath(posixpath.join(posixpath.dirname(spec.manifest), source))
-        if source.endswith((".py", ".pt2"))
-        else "",
-        "contract": matrix.describe_contract(spec),
-        "weights": next((c.record.initial_weights for c in cells if c.record and c.is_pass), ""),
-        "data": tuple(
-            source
-            for source in next((c.record.sources for c in cells if c.record and c.is_pass), ())
-            if source.file in spec.data_files
-        ),
-        "opsets": opsets,
-        "load": _format_loading(cells, project),
-        "matrix": rows,
-        "is_wide": is_wide,
-        "has_gaps": not is_wide and any(None in row["marks"] for row in rows),
-        "support": tuple(support),
-        "legend": tuple(mark for mark in LEGEND if mark in used),
-        "thorough": format_opsets(
-            cell.id.opset for cell in cells if cell.record and cell.record.thorough
-        ),
-        "short_proofs": {
-            device: format_opsets(short)
-            for device, each in by_device.items()
-            if (short := [cell.id.opset for cell in each if cell.record and cell.record.proved_on])
-        },
-        "checks": tuple(table for table in tables if table["rows"]),
-        "flaky": failures.build_flaky_rows(cells),
-        "failures": failures.build_failure_rows(cells, project, history),
-        "files": artifacts.group_files(cells),
-        "releases": artifacts.group_releases(cells),
-        "measurements": artifacts.build_measurement_rows(cells, history),
-        "operators": artifacts.count_operators(cells),
-        "notes": notes,
-        "tracer_warnings": sum(note["text"].startswith(TRACER_PREFIX) for note in notes),
-        "trend": list_steps(history.trend, spec.id),
-        "export_command": format_export_command(f"{spec.id}/*", project.command),
-    }
-
-
-def _format_loading(cells: Sequence[Cell], project: Project) -> str:
-    """Return the code that runs the file of the highest opset that passes; "" without one."""
-    green = [cell.id for cell in cells if cell.is_pass]
-    if not green:
-        return ""
-    last = max(green, key=lambda id: id.opset)
-    path = f"{project.build}/{last.model}/{last.opset}.onnx"
-    return f'import onnxruntime\n\nsession = onnxruntime.InferenceSession("{path}")'
-
-
-def _build_row(device: str, cells: Sequence[Cell], opsets: Sequence[int]) -> Row:
-    marks = {cell.id.opset: cell.mark for cell in cells}
-    return {
-        "device": device,
-        "marks": tuple(marks.get(opset) for opset in opsets),
-        "opset_runs": matrix.find_opset_runs(cells),
-        "lowest_opset": find_lowest_opset(cells),
-    }
-
 
 #: The largest number of models that a row lists by name.
 _NAMED_MODELS = 4
@@ -269,7 +184,7 @@ def _list_routes(cells: Iterable[Cell]) -> tuple[Row, ...]:
 
 
 OVERVIEW = "COMPATIBILITY.md"
-_OVERVIEW_TEMPLATE, _MODEL_TEMPLATE = "compatibility.md", "model.md"
+_OVERVIEW_TEMPLATE = "compatibility.md"
 #: The folder of the models' pages. Only files that begin with `MARK` belong to the report.
 PAGES = "models"
 MARK = "<!-- Written by `exporter report` from the results; changes here will be lost. -->\n"
@@ -298,28 +213,24 @@ def render_pages(
     by_model = collect_cells(manifest, run)
     page = build_overview(manifest, run, history, by_model)
     options = RenderOptions(style=manifest.project.style, command=manifest.project.command)
-    files = {
-        OVERVIEW: MARK + "\n" + render(_OVERVIEW_TEMPLATE, templates, options, page=page),
-    }
+    text = render(_OVERVIEW_TEMPLATE, templates, options, page=page)
+    files = {OVERVIEW: f"{MARK}\n{text}"}
+    pages = import_plugin("pages")
     for spec in manifest.models:
-        model_page = build_model_page(
-            spec,
-            by_model[spec.id],
-            manifest.project,
-            history,
-            matrix.build_support_rows(spec, by_model[spec.id], manifest, run.tools),
-        )
-        text = render(_MODEL_TEMPLATE, templates, options, page=model_page)
+        support = matrix.build_support_rows(spec, by_model[spec.id], manifest, run.tools)
+        values = pages.build_model_page(spec, by_model[spec.id], manifest.project, history, support)
+        text = render(pages.TEMPLATE, templates, options, page=values)
         files[f"{PAGES}/{spec.id}.md"] = f"{MARK}\n{text}"
     return files
 
 
-def preload_templates(templates: Path | None, style: Style, command: str) -> None:
-    """Compile the templates of the pages before `render_pages` needs them."""
+def preload_pages(project: Project) -> None:
+    """Load the templates in advance; rendering reports any problem with them."""
     from exporter.report.pages.templates import RenderOptions, preload
 
-    for name in (_OVERVIEW_TEMPLATE, _MODEL_TEMPLATE):
-        preload(name, templates, RenderOptions(style=style, command=command))
+    options = RenderOptions(style=project.style, command=project.command)
+    for name in (_OVERVIEW_TEMPLATE, import_plugin("pages").TEMPLATE):
+        preload(name, Path(project.root) / project.templates, options)
 
 
 def render_gate(rows: GateRows, project: Project, url: str = "") -> str:

@@ -8,14 +8,11 @@ done it.
 from __future__ import annotations
 
 import hashlib
-import posixpath
-import re
 import traceback
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +36,6 @@ from exporter.report import formats
 if TYPE_CHECKING:
     # The functions import it: commands that render nothing need not load it.
     import jinja2
-    from markdown_it.token import Token
 
 
 class _Note(FrozenModel):
@@ -138,66 +134,6 @@ def preload(name: str, folder: Path | None, options: RenderOptions = PLAIN) -> N
 def render_html(name: str, folder: Path | None, **values: object) -> str:
     """Render a template for HTML; each value that is no `Markup` is escaped."""
     return _render(_create_html_environment(folder), name, values)
-
-
-def render_site(
-    pages: Mapping[str, str | bytes], stamp: str, folder: str = "", url: str = ""
-) -> dict[str, str | bytes]:
-    """Return the files of a static site: each page of markdown as HTML, other files unchanged.
-
-    `stamp`: The commit and the day of the results, for the foot of each page.
-    `folder`, `url`: The pages in the project, and the URL of the project's files for links to
-        other files; without it, they are plain text.
-    """
-    from markdown_it import MarkdownIt
-
-    codes = (find_packaged_folder("docs") / "failures.md").read_text("utf-8")
-    # The page of the codes is the only document of the site, so its links to others are texts.
-    pages = {**pages, "failures.md": re.sub(r"\[([^\]\n]+)\]\([^)]+\)", r"\1", codes)}
-    parser, site = MarkdownIt("commonmark", {"html": True}).enable("table"), {**pages}
-    for name in sorted(name for name in pages if name.endswith(".md")):
-        tokens = parser.parse(str(site.pop(name)))
-        for token in tokens:
-            _redirect_links(token.children or (), posixpath.dirname(name), pages, folder, url)
-        for heading, content in pairwise(tokens):
-            if heading.type == "heading_open":  # the anchors of GitHub
-                title = "".join(each.content for each in content.children or ())
-                anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-                heading.attrSet("id", anchor)
-        body = parser.renderer.render(tokens, parser.options, {})
-        path = name.removesuffix(".md")
-        site[f"{path}.html"] = render_html(
-            "site.html",
-            None,
-            body=Markup(body),  # noqa: S704 - pages of templates, which escape each text
-            title=path.rpartition("/")[2],
-            root="../" * name.count("/"),
-            stamp=stamp,
-        )
-    index = str(site["index.html"])
-    index = index.replace("<body>", '<body data-codes="failures.html">', 1)
-    site["index.html"] = re.sub(r'((?:href=|"page": ?)"[^":]+)\.md"', r'\1.html"', index)
-    return site
-
-
-def _redirect_links(
-    tokens: Iterable[Token], base: str, pages: Collection[str], folder: str, url: str
-) -> None:
-    is_hidden = False
-    for token in tokens:
-        if token.type == "link_close":
-            token.hidden = is_hidden
-        if token.type != "link_open":
-            continue
-        path, mark, anchor = str(token.attrGet("href")).partition("#")
-        target = posixpath.normpath(posixpath.join(base, path))
-        is_hidden = token.hidden = False
-        if target in pages:
-            token.attrSet("href", re.sub(r"\.md$", ".html", path) + mark + anchor)
-        elif path and ":" not in path:
-            outside = posixpath.normpath(posixpath.join(folder, target))
-            token.attrSet("href", f"{url}/{outside}{mark}{anchor}")
-            is_hidden = token.hidden = not url
 
 
 def render_script(name: str, **values: object) -> str:

@@ -19,7 +19,6 @@ from exporter.records.baseline import (
     Baseline,
     CellOutcome,
     Figures,
-    TrendPoint,
     extract_outcome,
 )
 from exporter.records.record import CellId, Record, RunRecord, Status
@@ -246,7 +245,7 @@ class AcceptanceHistory:
     def __init__(
         self,
         baseline: Baseline | None = None,
-        trend: Sequence[TrendPoint] = (),
+        trend: Sequence[Any] = (),
         commit: str = "",
     ) -> None:
         """Store the accepted state; trend and commit are for pages that are not committed."""

@@ -19,7 +19,7 @@ from exporter.core.text import (
     join_lines,
     join_names,
 )
-from exporter.manifest import Manifest, ModelSpec, Project
+from exporter.manifest import Manifest, ModelSpec
 from exporter.records.record import (
     TRACER_PREFIX,
     CellId,
@@ -35,10 +35,8 @@ from exporter.report.rows.cells import (
     AcceptanceHistory,
     Cell,
     Row,
-    describe_reason,
     format_export_command,
     group_by_opset,
-    group_cells,
     mask_numbers,
 )
 
@@ -220,58 +218,6 @@ def summarize_failure(record: Record) -> str:
 
 #: Lines of a detail on the page. The end of a log is its most useful part.
 _DETAIL_LINES = 20
-
-
-def build_failure_rows(
-    cells: Sequence[Cell], project: Project, history: AcceptanceHistory
-) -> tuple[Row, ...]:
-    """Return the red cells, then the other cells that do not pass.
-
-    Cells with different accepted outcomes are in different rows.
-    """
-    groups = group_cells(
-        (cell for cell in cells if cell.mark is not formats.MARKS[Status.PASS]),
-        lambda cell: (history.describe(cell), cell.record and cell.record.flaky),
-    )
-    rows = []
-    for group in sorted(groups, key=lambda group: not group.first.is_red):
-        cell = group.first
-        record = cell.record
-        rows.append(
-            {
-                "label": group.label,
-                "cell": str(cell.id),
-                "mark": cell.mark,
-                "is_red": cell.is_red,
-                "outcome": cell.outcome,
-                "reason": describe_reason(group),
-                "expected_reason": cell.expected_reason,
-                "acceptance": history.describe(cell),
-                "flaky": formats.clean_message(record.flaky) if record else "",
-                "reasons": explain_failure(record, project.command) if record else FailureReasons(),
-                "failed_checks": _list_failed_checks(record) if record else (),
-                "detail": keep_last_lines(formats.clean_detail(record.detail)) if record else "",
-                "log": f"{project.build}/{record.log}" if record and record.log else "",
-                "export_command": cell.format_command(project.command),
-            }
-        )
-    return tuple(rows)
-
-
-def _list_failed_checks(record: Record) -> tuple[Row, ...]:
-    message = formats.clean_message(record.message)
-    return tuple(
-        {
-            "check": result.check,
-            "mark": formats.MARKS[result.status],
-            "message": formats.replace_repetition(formats.clean_message(result.message), message),
-            "figures": ", ".join(
-                f"{name} {format_two_digits(value)}" for name, value in result.metrics.items()
-            ),
-        }
-        for result in record.checks
-        if result.status is not Status.PASS
-    )
 
 
 def keep_last_lines(text: str) -> str:

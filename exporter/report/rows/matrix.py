@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from exporter.cache.fingerprint import extract_tool_versions
 from exporter.core.check_table import SOFTWARE
-from exporter.core.frozen_model import FrozenModel
 from exporter.core.text import format_bytes
-from exporter.manifest import Axis, Case, Dim, Fill, Manifest, ModelSpec, Output, Override
+from exporter.manifest import Axis, Fill, Manifest, ModelSpec
 from exporter.manifest.resolved.project import Device
 from exporter.manifest.syntax.releases import Release, find_first_release, format_release
-from exporter.manifest.syntax.table import read_defaults, read_keys
 from exporter.manifest.syntax.values import format_opsets
 from exporter.records.record import Record, RunRecord
 from exporter.report import formats
@@ -27,94 +25,6 @@ from exporter.report.rows.cells import (
     format_head,
     list_initial_models,
 )
-
-
-def describe_contract(spec: ModelSpec) -> dict[str, tuple[Row, ...]]:
-    return {
-        "settings": tuple(_list_settings(spec)),
-        "inputs": tuple(
-            {
-                "name": input.name,
-                "dtype": f"{input.dtype}{', optional' if input.optional else ''}",
-                "shape": _format_shape(input.shape) if not input.scalar else "a number",
-                "at": input.at or "in order",
-                "fill": format_fill(input.fill),
-            }
-            for input in spec.inputs
-        ),
-        "outputs": tuple(
-            {
-                "name": output.name,
-                "dtype": output.dtype,
-                "shape": _format_shape(output.shape),
-                "kind": output.kind,
-                "tolerance": _format_output_tolerance(output),
-            }
-            for output in spec.outputs
-        ),
-        "axes": tuple(
-            {
-                "name": axis.name,
-                "example": "" if axis.example is None else str(axis.example),
-                "sizes": format_axis_sizes(axis),
-            }
-            for axis in spec.axes
-        ),
-        "cases": tuple(
-            _make_setting(case.name, _format_case(case), is_literal=True) for case in spec.cases
-        ),
-    }
-
-
-def _make_setting(name: str, value: str, *, is_literal: bool = False) -> Row:
-    """Return a key of the manifest; a literal value is in the notation of the manifest."""
-    return {"name": name, "value": value, "is_literal": is_literal}
-
-
-def _format_case(case: Case) -> str:
-    function = {"inputs_from": case.inputs_from.function} if case.inputs_from else {}
-    fills = {
-        name: fill.value if fill.kind == "value" else fill.file or format_fill(fill)
-        for name, fill in case.fills.items()
-    }
-    return _format_table({**fills, **dict.fromkeys(case.absent), **case.axes, **function})
-
-
-def _list_settings(spec: ModelSpec) -> Iterator[Row]:
-    """Yield the settings that differ from their default, and the overrides."""
-    yield from _list_texts(spec)
-    for each in spec.overrides:
-        cells = [] if each.opsets is None else [f"opsets {format_opsets(each.opsets)}"]
-        cells += [] if each.device == "*" else [f"device {each.device}"]
-        texts = [f"{row['name']}: {row['value']}" for row in _list_texts(each)]
-        yield _make_setting(f"override: {', '.join(cells)}", "; ".join(texts))
-
-
-def _list_texts(keys: ModelSpec | Override) -> Iterator[Row]:
-    defaults = read_defaults(type(keys))
-    for name, key in read_keys(type(keys)).items():
-        value, default = getattr(keys, name), defaults.get(name)
-        if callable(key.shown) and value is not None:
-            yield _make_setting(name, key.shown(value))
-        elif key.shown and value != default:
-            yield _make_setting(name, _format_value(value), is_literal=True)
-
-
-def _format_value(value: object) -> str:
-    match value:
-        case str():
-            return value
-        case FrozenModel():
-            return _format_table(value.model_dump(mode="json", exclude_defaults=True))
-        case dict():
-            return _format_table(value)
-        case tuple():
-            return "; ".join(map(_format_value, value))
-    return json.dumps(value)
-
-
-def _format_shape(shape: Iterable[Dim]) -> str:
-    return f"[{', '.join(str(size) for size in shape)}]"
 
 
 def format_fill(fill: Fill) -> str:
@@ -145,20 +55,6 @@ def format_axis_sizes(axis: Axis) -> str:
     multiple = f", multiples of {axis.multiple_of}" if axis.multiple_of != 1 else ""
     rule = f"{axis.rule.formula}, " if axis.rule else ""
     return f"{rule}{axis.min}{upper or ' and up'}{multiple}"
-
-
-def _format_output_tolerance(output: Output) -> str:
-    """Return the tolerance of an output and the mask of its compared values, if it has them."""
-    texts = [output.tolerance.describe()] if output.tolerance else []
-    if output.compare:
-        fields = output.compare.model_dump(exclude_defaults=True)
-        texts.append(f"compared by {_format_table(fields)}")
-    texts += [f"compared by {output.masked_by}"] if output.masked_by else []
-    return "; ".join(texts)
-
-
-def _format_table(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
 
 
 #: The most opsets with a column each on a page of 869 pixels, and the most models of a part.

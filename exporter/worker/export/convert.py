@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import onnx_ir as ir
 import torch
 
+from exporter.core import import_plugin
 from exporter.manifest import ModelSpec
 from exporter.manifest.rules.layers import FUNCTIONS
 from exporter.manifest.rules.sources import WEIGHTS_AS_INPUTS
@@ -37,13 +38,10 @@ from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure, format_message, wrap_errors
 from exporter.worker.process.setup import apply_state
 from exporter.worker.torch_private import internals
-from exporter.worker.torch_private.export_speedups import (
-    detach_weights,
-    restore_weights,
-    speed_up_conversion,
-)
 from exporter.worker.torch_private.graph_operators import Decompositions
 from exporter.worker.torch_private.internals import TracerWarning, is_fake, restore_module_hooks
+
+speedups = import_plugin("speedups")
 
 
 @contextmanager
@@ -259,7 +257,7 @@ def translate_program(
     with (
         wrap_errors(Stage.CONVERT),
         decompositions.reuse(),
-        speed_up_conversion(),
+        speedups.speed_up_conversion(),
         # A program that was captured without gradients often decomposes only without them.
         apply_state(spec),
     ):
@@ -310,7 +308,7 @@ def convert_module(
         wrap_errors(Stage.CONVERT),
         custom.register_symbolics(opset),
         collect_tracer_warnings(Path()) as notes,
-        detach_weights() as weights,
+        speedups.detach_weights() as weights,
         apply_state(spec),
         restore_module_hooks(model),
     ):
@@ -339,7 +337,7 @@ def convert_module(
         )
         graph = ir.load(scratch)
         # The state of the model is restored before the file is written.
-        restore_weights(
+        speedups.restore_weights(
             graph, weights, model.buffers() if isinstance(model, torch.nn.Module) else ()
         )
     unwrap_names(graph)

@@ -9,7 +9,7 @@ from math import gcd, lcm, prod
 from types import MappingProxyType
 from typing import Literal
 
-from exporter.manifest import Axis, Case, ModelSpec
+from exporter.manifest import Axis, Case, InputsFrom, ModelSpec
 
 Sizes = Mapping[str, int]
 
@@ -484,3 +484,9 @@ def _vary_values(spec: ModelSpec, declared: Mapping[str, int]) -> Iterator[Input
             )
     if any(item.fill.is_random for item in spec.inputs):
         yield from (create_draw_set(spec, seed) for seed in _SEEDS)
+
+
+def select_inputs_function(spec: ModelSpec, chosen: InputSet) -> InputsFrom | None:
+    """Return the function for an input set, or None if the manifest declares the call."""
+    by_case = chosen.case.inputs_from if chosen.case else None
+    return by_case or spec.inputs_from

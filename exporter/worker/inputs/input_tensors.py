@@ -15,21 +15,18 @@ import torch
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
+from exporter.core import import_plugin
 from exporter.core.errors import suggest_nearest
 from exporter.core.import_object import load_attribute
 from exporter.manifest import Case, Fill, Input, ModelSpec
 from exporter.manifest.syntax.values import IMAGE_SUFFIXES, split_data_file
 from exporter.records.record import Stage
 from exporter.worker.inputs.call import Array, Tensors, from_numpy
-from exporter.worker.inputs.input_sets import InputSet
-from exporter.worker.inputs.inputs_from import (
-    draw_from_function,
-    measure_axes,
-    mirror_values,
-    perturb_values,
-    select_inputs_function,
-)
+from exporter.worker.inputs.input_sets import InputSet, select_inputs_function
+from exporter.worker.inputs.other_values import mirror_values, perturb_values
 from exporter.worker.process.failure import Failure, wrap_errors
+
+inputs_from = import_plugin("inputs_from")
 
 
 def read_tensor(folder: Path, text: str) -> torch.Tensor:
@@ -316,11 +313,11 @@ def draw_inputs(spec: ModelSpec, chosen: InputSet, root: Path) -> Tensors:
         Failure: Stage `source`, if a fill or a case does not fit its input.
     """
     function = select_inputs_function(spec, chosen)
-    returned = draw_from_function(spec, chosen, function, root) if function else {}
+    returned = inputs_from.draw_from_function(spec, chosen, function, root) if function else {}
     case = chosen.case or Case(name="")
     if case.inputs_from:
         return returned
-    sizes = measure_axes(spec, chosen, returned)
+    sizes = inputs_from.measure_axes(spec, chosen, returned)
     folder = (root / spec.manifest).parent
     tensors: Tensors = {}
     with wrap_errors(Stage.SOURCE):

@@ -7,43 +7,34 @@ samples, which measures the rounding of float32 (see `noise.py`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from exporter.checks.metric_checks import InvalidMetric, compute_metric
+from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.checks.protocol import hash_sample, write_sample
 from exporter.checks.validity_checks import HISTORY_PREFIX, STATEFUL_PREFIX
-from exporter.core.import_object import load_attribute
-from exporter.core.text import is_out_of_resources, join_names
+from exporter.core import import_plugin
+from exporter.core.text import is_out_of_resources, join_names, pluralize
 from exporter.jobs import JobFolder, Reference, Sample
 from exporter.manifest import ModelSpec
-from exporter.records.record import Stage
-from exporter.runtimes.session import OnnxValue
-from exporter.worker.inputs.call import Array, Tensors, from_numpy, to_numpy
+from exporter.records.record import Stage, Status
+from exporter.worker.inputs.call import Tensors, to_numpy
 from exporter.worker.inputs.input_sets import InputSet, choose_all_sets
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.inputs_from import measure_axes
 from exporter.worker.model.call_objects import has_object_outputs, wrap_with_call_objects
 from exporter.worker.model.source_loader import Model, load_model
-from exporter.worker.process.failure import Failure, format_message, wrap_errors
+from exporter.worker.process.failure import Failure
 from exporter.worker.process.fork_call import compute_in_fork
-from exporter.worker.reference.call_failure import (
-    EagerCall,
-    describe_failed_call,
-    explain_declared_call,
-    require_declared_shapes,
-)
 from exporter.worker.reference.eager_run import (
     BufferSnapshot,
     Outputs,
     build_float64_model,
     copy_masked_values,
     describe_float64_run,
+    find_output_lines,
     hide_masked_values,
     list_items,
     list_measured_sets,
@@ -67,6 +58,18 @@ from exporter.worker.reference.noise import (
     list_table_lengths,
 )
 from exporter.worker.reference.python_state import PythonState, ReversedCalls, call_in_reverse
+
+call_failure, inputs_from = map(import_plugin, ("call_failure", "inputs_from"))
+
+
+@dataclass(frozen=True, slots=True)
+class EagerCall:
+    """One call of the model in PyTorch, with its outputs or its error."""
+
+    chosen: InputSet
+    inputs: Tensors
+    outputs: Outputs | None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,8 @@ def compute_reference(
     try:
         outputs = run_declared_inputs(model, spec, inputs)
     except Failure as failure:
-        raise explain_declared_call(failure, model, spec, declared, inputs) from failure
+        explained = call_failure.explain_declared_call(failure, model, spec, declared, inputs)
+        raise explained from failure
     if unstable and not _changes_outputs(spec, root, inputs, outputs):
         unstable = ""  # for example a buffer that nobody reads or sets
     unstable = unstable or _describe_instability(model, spec, inputs, outputs, buffers, reverse)
@@ -143,7 +147,7 @@ def compute_reference(
     largest, unproved = list_measured_sets(model, spec, root, sets)
     for requested in (*others, *largest):
         other_inputs = draw_inputs(spec, requested, root)
-        chosen = replace(requested, sizes=measure_axes(spec, requested, other_inputs))
+        chosen = replace(requested, sizes=inputs_from.measure_axes(spec, requested, other_inputs))
         run = _run_set(model, spec, chosen, other_inputs)
         buffers.restore()
         if _is_promised(run, runs[0]):
@@ -383,46 +387,59 @@ def _run_set(model: Model, spec: ModelSpec, chosen: InputSet, inputs: Tensors) -
     except Failure as failure:
         if chosen.kind in ("values", "masked") and is_out_of_resources(failure.message):
             raise
-        error = describe_failed_call(failure, model, spec, chosen, inputs)
+        error = call_failure.describe_failed_call(failure, model, spec, chosen, inputs)
         return _Run(chosen, inputs, None, error=error)
     return _Run(chosen, inputs, outputs)
 
 
-def measure_metric(model: Model, spec: ModelSpec, root: Path) -> tuple[float, ...]:
-    """Return the metric of PyTorch, and of a model that returns zeros; () if there is none.
+def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[EagerCall]) -> None:
+    """Compare the shapes and dtypes of PyTorch's own outputs with the contract.
+
+    No file can keep a promise that PyTorch breaks, so nothing is exported.
 
     Raises:
-        Failure: Stage `source`, if the function fails or returns no number.
+        Failure: Stage `source`, if an output differs. Its message is about the first call that
+            breaks the contract, which may be one that PyTorch rejects.
     """
-    if spec.metric is None:
+    problems: list[list[str]] = [[] for _ in calls]
+    for texts, call in zip(problems, calls, strict=True):
+        if call.outputs is not None:
+            values = [to_value(output) for output in call.outputs]
+            texts.extend(find_undeclared_outputs(spec.outputs, values, call.chosen.sizes))
+    if not any(problems):
+        return
+    broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
+    first, *others = broken
+    call = calls[first]
+    fix = "fix the model, or declare the outputs as PyTorch returns them"
+    lines: tuple[str, ...] = ()
+    if call.error:
+        message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"
+        fix = "fix the model, or promise less: narrow the axis with min, max or multiple_of"
+    else:
+        message = "; ".join(problems[first][:1])
+        if call.chosen.kind != "declared":
+            message = f"{call.chosen.name}: {message}"
+        if more := len(problems[first]) - 1:
+            message += f"; {pluralize(more, 'more problem')}"
+        lines = _find_wrong_lines(model, spec, call, problems[first])
+    if others and call.chosen.kind != "declared":
+        message += f"; also on {join_names([calls[index].chosen.name for index in others])}"
+    raise Failure(Stage.SOURCE, f"{message}; {fix}", status=Status.FAIL, lines=lines)
+
+
+def _find_wrong_lines(
+    model: Model, spec: ModelSpec, call: EagerCall, problems: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the lines that compute the outputs of these problems."""
+    try:
+        lines = find_output_lines(model, spec, call.inputs)
+    except Failure:  # a model may run once only
         return ()
-    call = spec.metric.call
-    with wrap_errors(Stage.SOURCE):
-        function = load_attribute(call, (root / spec.manifest).parent)
-    buffers = BufferSnapshot(model)
-
-    def run(**arrays: Array) -> dict[str, OnnxValue]:
-        if missing := [item.name for item in spec.inputs if item.name not in arrays]:
-            raise TypeError(f"the model needs the inputs {join_names(missing)}")
-        tensors = {
-            item.name: from_numpy(np.asarray(arrays[item.name]), is_complex=item.is_complex)
-            for item in spec.inputs
-        }
-        outputs = run_model(model, spec, tensors)
-        buffers.restore()
-        pairs = zip(spec.outputs, outputs, strict=True)
-        return {output.name: to_value(value) for output, value in pairs}
-
-    def run_zeros(**arrays: Array) -> dict[str, OnnxValue]:
-        values = run(**arrays).items()
-        return {name: [] if isinstance(v, list) else np.zeros_like(v) for name, v in values}
-
-    try:
-        value = compute_metric(function, call, run)
-    except InvalidMetric as error:
-        message = format_message(f"metric: {error}; it is called with PyTorch's model")
-        raise Failure(Stage.SOURCE, message) from error
-    try:
-        return value, compute_metric(function, call, run_zeros)
-    except InvalidMetric:
-        return value, -math.inf
+    pairs = zip(spec.outputs, lines, strict=False)
+    wrong = (
+        line
+        for output, line in pairs
+        if any(f"output '{output.name}'" in problem for problem in problems)
+    )
+    return tuple(dict.fromkeys(line for line in wrong if line))

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.git import Commit
 from exporter.plugins.browser import build_index_data
+from exporter.plugins.model_pages import list_steps
+from exporter.plugins.report_command import build_trend
 from exporter.plugins.report_files import render_exports
 from exporter.records.baseline import (
     AcceptedModel,
     Baseline,
     build_baseline,
-    build_trend,
     extract_outcome,
     extract_outcomes,
     find_baseline,
-    list_steps,
     make_baseline,
     parse_cell,
     read_baseline,

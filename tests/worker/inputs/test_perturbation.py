@@ -11,7 +11,7 @@ import torch
 from exporter.manifest import Fill, Input
 from exporter.worker.inputs.input_sets import InputSet, Special, choose_usual_sets
 from exporter.worker.inputs.input_tensors import draw_inputs, set_special_values
-from exporter.worker.inputs.inputs_from import (
+from exporter.worker.inputs.other_values import (
     choose_binary_changes,
     choose_nearby_values,
     is_binary,

@@ -20,8 +20,8 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import hash_file
 from exporter.core.import_object import load_attribute
 from exporter.manifest.syntax.values import parse_call_path
+from exporter.plugins.inputs_from import FlattenedCall
 from exporter.plugins.recording.observation import Observation
-from exporter.worker.inputs.inputs_from import FlattenedCall
 from exporter.worker.process.failure import Failure
 
 #: Elements that are read for the range of the values.

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from exporter.plugins.model_pages import (
+    build_measurement_rows,
+    count_operators,
+    format_seconds,
+    group_files,
+)
 from exporter.records.baseline import make_baseline, parse_cell
 from exporter.records.record import (
     CheckResult,
@@ -14,14 +20,7 @@ from exporter.records.record import (
     Record,
     Status,
 )
-from exporter.report.rows.artifacts import (
-    build_measurement_rows,
-    count_operators,
-    format_seconds,
-    format_timings,
-    group_files,
-    sum_timings,
-)
+from exporter.report.rows.artifacts import format_timings, sum_timings
 from exporter.report.rows.cells import AcceptanceHistory, Cell, collect_cells
 from tests.unit.factory import make_artifact, make_manifest, make_record, make_run, make_spec
 

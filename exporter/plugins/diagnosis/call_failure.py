@@ -1,4 +1,4 @@
-"""The reasons of a call in PyTorch that fails or breaks the declared shapes.
+"""The reasons of a call in PyTorch that fails.
 
 The model runs once more, and each operator is recorded.
 """
@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,15 @@ from unittest.mock import patch
 
 import torch
 
-from exporter.checks.comparison.compare_samples import find_undeclared_outputs
 from exporter.core.text import is_out_of_resources, join_names, pluralize
 from exporter.manifest import ModelSpec
-from exporter.records.record import Stage, Status
+from exporter.records.record import Status
 from exporter.worker.inputs.call import Tensors
-from exporter.worker.inputs.input_sets import InputSet
+from exporter.worker.inputs.input_sets import InputSet, select_inputs_function
 from exporter.worker.inputs.input_tensors import draw_inputs
-from exporter.worker.inputs.inputs_from import select_inputs_function
 from exporter.worker.model.source_loader import Model
 from exporter.worker.process.failure import Failure
-from exporter.worker.reference.eager_run import Outputs, find_output_lines, run_model, to_value
+from exporter.worker.reference.eager_run import run_model
 from exporter.worker.reference.operator_calls import OperatorCall, log_operators
 from exporter.worker.torch_private import internals
 
@@ -42,16 +40,6 @@ _CODE_ERROR = re.compile(r"(TypeError|AttributeError|NameError|ImportError|Modul
 _ARGUMENT_ERROR = re.compile(
     r"TypeError: .*(required .*argument|positional argument|unexpected keyword|multiple values)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class EagerCall:
-    """One call of the model in PyTorch, with its outputs or its error."""
-
-    chosen: InputSet
-    inputs: Tensors
-    outputs: Outputs | None
-    error: str = ""
 
 
 def explain_declared_call(
@@ -161,59 +149,6 @@ def describe_failed_call(
     reason = _explain_index(message, model, spec, chosen, inputs)
     line = f" at {failure.lines[0]}" if failure.lines else ""
     return "; ".join(filter(None, (f"{message}{line}", reason)))
-
-
-def require_declared_shapes(model: Model, spec: ModelSpec, calls: Sequence[EagerCall]) -> None:
-    """Compare the shapes and dtypes of PyTorch's own outputs with the contract.
-
-    No file can keep a promise that PyTorch breaks, so nothing is exported.
-
-    Raises:
-        Failure: Stage `source`, if an output differs. Its message is about the first call that
-            breaks the contract, which may be one that PyTorch rejects.
-    """
-    problems: list[list[str]] = [[] for _ in calls]
-    for texts, call in zip(problems, calls, strict=True):
-        if call.outputs is not None:
-            values = [to_value(output) for output in call.outputs]
-            texts.extend(find_undeclared_outputs(spec.outputs, values, call.chosen.sizes))
-    if not any(problems):
-        return
-    broken = [index for index, call in enumerate(calls) if problems[index] or call.error]
-    first, *others = broken
-    call = calls[first]
-    fix = "fix the model, or declare the outputs as PyTorch returns them"
-    lines: tuple[str, ...] = ()
-    if call.error:
-        message = f"PyTorch itself fails on {call.chosen.name}: {call.error}"
-        fix = "fix the model, or promise less: narrow the axis with min, max or multiple_of"
-    else:
-        message = "; ".join(problems[first][:1])
-        if call.chosen.kind != "declared":
-            message = f"{call.chosen.name}: {message}"
-        if more := len(problems[first]) - 1:
-            message += f"; {pluralize(more, 'more problem')}"
-        lines = _find_wrong_lines(model, spec, call, problems[first])
-    if others and call.chosen.kind != "declared":
-        message += f"; also on {join_names([calls[index].chosen.name for index in others])}"
-    raise Failure(Stage.SOURCE, f"{message}; {fix}", status=Status.FAIL, lines=lines)
-
-
-def _find_wrong_lines(
-    model: Model, spec: ModelSpec, call: EagerCall, problems: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the lines that compute the outputs of these problems."""
-    try:
-        lines = find_output_lines(model, spec, call.inputs)
-    except Failure:  # a model may run once only
-        return ()
-    pairs = zip(spec.outputs, lines, strict=False)
-    wrong = (
-        line
-        for output, line in pairs
-        if any(f"output '{output.name}'" in problem for problem in problems)
-    )
-    return tuple(dict.fromkeys(line for line in wrong if line))
 
 
 def _describe_arguments(model: Model, spec: ModelSpec) -> str:

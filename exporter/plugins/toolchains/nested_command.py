@@ -1,6 +1,6 @@
 """The export of another environment: a build folder of its own, and no tables.
 
-`run_nested_export` starts this program with the Python of the environment.
+`run_nested_export` starts this command with the Python of the environment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from exporter import program
 from exporter.cli.commands.export import print_result, read_environment_names
 from exporter.cli.entry_point import main
-from exporter.cli.options import root_option, selection_options
+from exporter.cli.options import root_option
 from exporter.cli.output.progress import LineProgress, observe_progress
 from exporter.core.device_name import CURRENT
 from exporter.manifest import Manifest, ModelSpec
@@ -30,7 +30,7 @@ from exporter.records.record import Record
 
 
 @click.command()
-@selection_options
+@click.argument("cells", nargs=-1)
 @root_option
 @click.option("--build", type=click.Path(path_type=Path), required=True)
 @click.option("--suffix", required=True)
@@ -40,7 +40,7 @@ from exporter.records.record import Record
 @click.option("--thorough", is_flag=True)
 @click.option("--no-store", is_flag=True)
 def export(
-    selection: Selection,
+    cells: tuple[str, ...],
     root: Path,
     build: Path,
     suffix: str,
@@ -56,7 +56,7 @@ def export(
 
     started = time.monotonic()
     options = ExportOptions(
-        selection=selection,
+        selection=Selection(patterns=cells),
         engine="local",
         jobs=jobs,
         force=flags["force"],
