@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,9 @@ def green_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (command.returncode, "accepted 2 cells: " in command.stdout) == (0, True)
     assert run_exporter(root, "report").returncode == 0
     return root
+
+
+@pytest.fixture
+def project(green_project: Path, tmp_path: Path) -> Path:
+    """Return a copy of the green project that a test may change."""
+    return Path(shutil.copytree(green_project, tmp_path / "project"))

@@ -34,6 +34,7 @@ def write_results(
     root: Path,
     status: Status = Status.PASS,
     *,
+    message: str = "",
     sources: Sequence[str] = (),
     tools: Mapping[str, str] = TOOLS,
     **statuses: Status,
@@ -43,6 +44,7 @@ def write_results(
     Args:
         root: The project.
         status: The status of the cells that `statuses` does not contain.
+        message: The message of each record; `{}` stands for the model.
         sources: The files of the models.
         tools: The versions of the tools.
         statuses: Statuses by opset, such as `_17`.
@@ -57,6 +59,7 @@ def write_results(
                 str(planned.cell),
                 Status.SKIP if planned.skip else promised_status,
                 route=planned.route,
+                message=message.format(planned.cell.model),
                 fingerprint=fingerprints.get_cell_parts(planned.cell),
                 sources=[Source(file=file, state=hash_source(root / file)) for file in sources],
             )

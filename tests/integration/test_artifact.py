@@ -92,8 +92,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "export.py").write_text(EXPORT)
     assert run_script(root / "export.py").returncode == 0
     (root / "manifests/files/damaged.onnx").write_text("no ONNX file")
-    exported = run_exporter(root, "export")
-    assert exported.returncode == 1, exported.stdout + exported.stderr
+    run_exporter(root, "export", code=1)
     return root
 
 
@@ -151,26 +150,21 @@ def test_only_the_cell_of_a_changed_file_is_stale(project: Path, tmp_path: Path)
 def test_tables_and_commands_name_the_finished_file(project: Path, tmp_path: Path) -> None:
     assert "finished file" in run_exporter(project, "plan", "right/16").stdout
     assert "files/net-{opset}.onnx" in run_exporter(project, "explain", "right/16/cpu").stdout
-    repro = run_exporter(project, "repro", "wrong/16/cpu")
-    assert repro.returncode == 3
+    repro = run_exporter(project, "repro", "wrong/16/cpu", code=3)
     assert "PyTorch's exporter did not create the file" in repro.stderr
-    published = run_exporter(project, "publish", "--initial", "right", str(tmp_path / "dist"))
-    assert published.returncode == 0, published.stderr
-    verified = run_exporter(tmp_path, "verify", "dist")
-    assert verified.returncode == 0, verified.stderr
+    run_exporter(project, "publish", "--initial", "right", str(tmp_path / "dist"), code=0)
+    run_exporter(tmp_path, "verify", "dist", code=0)
 
 
 def test_a_file_is_proved_against_an_entry_without_a_change_of_the_project(project: Path) -> None:
     before = sorted((project / "build").rglob("*"))
     path = "manifests/files/net-16.onnx"
     verified = run_exporter(
-        project, "verify", "--entry", "right", path, "manifests/files/damaged.onnx"
+        project, "verify", "--entry", "right", path, "manifests/files/damaged.onnx", code=1
     )
-    assert verified.returncode == 1, verified.stderr
     assert f"pass          {path} on cpu: " in verified.stdout
     assert "damaged.onnx: is not an ONNX file" in verified.stdout
-    wrong = run_exporter(project, "verify", "--entry", "wrong/16", path)
-    assert wrong.returncode == 1
+    wrong = run_exporter(project, "verify", "--entry", "wrong/16", path, code=1)
     assert "parity: fail: output 'rows'" in wrong.stderr
     assert sorted((project / "build").rglob("*")) == before
 
@@ -207,17 +201,16 @@ def count_samples(project: Path) -> int:
 
 
 def export_green(project: Path, *arguments: str) -> None:
-    command = run_exporter(project, "export", *arguments)
-    assert command.returncode == 0, command.stdout + command.stderr
+    run_exporter(project, "export", *arguments, code=0)
 
 
 @pytest.fixture(scope="module")
 def thorough(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project after an export; `good` is thorough, with another tolerance."""
     folder = tmp_path_factory.mktemp("thorough")
-    root = make_project(folder / "project", **dict.fromkeys(LINES, "Good"))
-    source, manifest = root / "manifests/models.py", root / "manifests/tiny.toml"
-    source.write_text(source.read_text() + CALL)
+    sources = dict.fromkeys(LINES, "Good")
+    root = make_project(folder / "project", more_models=CALL, **sources)
+    manifest = root / "manifests/tiny.toml"
     text = manifest.read_text().replace("format = 1\n", "format = 1\n[defaults]\n")
     for model, lines in LINES.items():
         text = text.replace(f"[models.{model}]\n", f"[models.{model}]\n{lines}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,17 +17,16 @@ from exporter.manifest import load_project
 from exporter.pipeline import build_folder
 from exporter.records.baseline import read_baseline
 from exporter.records.record import Status, read_run
-from tests.integration.project import ROOT, make_project, run_exporter
+from tests.integration.project import make_project, run_exporter, run_python, start_exporter
 from tests.integration.results import MANIFEST, write_results
 from tests.unit.factory import key_by_text
 
 
 @pytest.fixture
-def red(green_project: Path, tmp_path: Path) -> Path:
+def project(project: Path) -> Path:
     """Return a project with two accepted cells that are red now."""
-    root = Path(shutil.copytree(green_project, tmp_path / "project"))
-    write_results(root, Status.FAIL)
-    return root
+    write_results(project, Status.FAIL)
+    return project
 
 
 def read_reasons(root: Path) -> dict[str, tuple[str, str]]:
@@ -38,35 +34,34 @@ def read_reasons(root: Path) -> dict[str, tuple[str, str]]:
     return {str(each.cell): (str(each.status), each.reason) for each in cells}
 
 
-def test_one_cell_is_accepted_and_the_gate_blocks_the_other(red: Path) -> None:
-    command = run_exporter(red, "baseline", "update", "net/18", "--reason", "known, see 12")
-    assert command.returncode == 0, command.stderr
+def test_one_cell_is_accepted_and_the_gate_blocks_the_other(project: Path) -> None:
+    command = run_exporter(
+        project, "baseline", "update", "net/18", "--reason", "known, see 12", code=0
+    )
     assert "net/18/cpu: newly red: pass -> fail" in command.stdout
     assert "net/17" not in command.stdout
     assert "accepted 1 cell, 1 of them red: " in command.stdout
     assert "in a pull request, a loss blocks also if it is accepted here" in command.stdout
-    assert read_reasons(red) == {
+    assert read_reasons(project) == {
         "net/17/cpu": ("pass", ""),
         "net/18/cpu": ("fail", "known, see 12"),
     }
-    gate = run_exporter(red, "gate")
+    gate = run_exporter(project, "gate")
     assert (gate.returncode, "net/17/cpu: newly red" in gate.stdout) == (1, True)
     assert "net/18" not in gate.stdout
 
 
-def test_updates_at_the_same_time_are_all_stored(red: Path) -> None:
+def test_updates_at_the_same_time_are_all_stored(project: Path) -> None:
     """Each one reads the baseline, and writes it with one more reason."""
-    command = [sys.executable, "-m", "exporter", "baseline", "update", "net/17", "--reason", "one"]
-    with build_folder.BuildFolder(red / "build").lock_committed_files():
-        acceptance = prepare_acceptance(load_project(red))
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(command, cwd=red, env=environment)
+    with build_folder.BuildFolder(project / "build").lock_committed_files():
+        acceptance = prepare_acceptance(load_project(project))
+        process = start_exporter(project, "baseline", "update", "net/17", "--reason", "one")
         with suppress(subprocess.TimeoutExpired):
             process.wait(3)
         (other,) = (cell for cell in acceptance.planned if cell.opset == 18)
         accept(acceptance, [other], "two")
     assert process.wait() == 0
-    assert read_reasons(red) == {"net/17/cpu": ("fail", "one"), "net/18/cpu": ("fail", "two")}
+    assert read_reasons(project) == {"net/17/cpu": ("fail", "one"), "net/18/cpu": ("fail", "two")}
 
 
 @pytest.mark.parametrize(
@@ -74,46 +69,45 @@ def test_updates_at_the_same_time_are_all_stored(red: Path) -> None:
     [["baseline"], ["baseline", "update", "--reason", "x"], ["evidence", "add", "pyproject.toml"]],
 )
 def test_a_command_that_cannot_have_the_lock_says_so(
-    red: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+    project: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_folder, "_PATIENCE", 0.0)
-    monkeypatch.chdir(red)
-    with build_folder.BuildFolder(red / "build").lock_committed_files():
+    monkeypatch.chdir(project)
+    with build_folder.BuildFolder(project / "build").lock_committed_files():
         result = CliRunner().invoke(exporter, command)
     assert isinstance(result.exception, ExporterError)
     assert str(result.exception).startswith("build: another command changes the baseline or the ")
 
 
 def test_without_cells_all_findings_are_accepted_and_unchanged_cells_keep_their_reason(
-    red: Path,
+    project: Path,
 ) -> None:
-    assert run_exporter(red, "baseline", "update", "--reason", "why").returncode == 0
-    assert set(read_reasons(red).values()) == {("fail", "why")}
-    assert run_exporter(red, "gate").returncode == 0
-    again = run_exporter(red, "baseline", "update", "--reason", "other")
+    assert run_exporter(project, "baseline", "update", "--reason", "why").returncode == 0
+    assert set(read_reasons(project).values()) == {("fail", "why")}
+    assert run_exporter(project, "gate").returncode == 0
+    again = run_exporter(project, "baseline", "update", "--reason", "other")
     assert (again.returncode, "accepted already" in again.stdout) == (0, True)
-    write_results(red, Status.FAIL, _18=Status.PASS)
-    assert run_exporter(red, "baseline").returncode == 0
-    assert read_reasons(red) == {"net/17/cpu": ("fail", "why"), "net/18/cpu": ("pass", "")}
-    write_results(red, Status.PASS)
-    better = run_exporter(red, "baseline", "update", "--reason", "fixed")
+    write_results(project, Status.FAIL, _18=Status.PASS)
+    assert run_exporter(project, "baseline").returncode == 0
+    assert read_reasons(project) == {"net/17/cpu": ("fail", "why"), "net/18/cpu": ("pass", "")}
+    write_results(project, Status.PASS)
+    better = run_exporter(project, "baseline", "update", "--reason", "fixed")
     assert (better.returncode, "pull request" in better.stdout) == (0, False)
 
 
-def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(red: Path) -> None:
-    (red / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "18"))
-    write_results(red)
-    assert run_exporter(red, "gate").returncode == 1
-    command = run_exporter(red, "baseline", "update", "net/17", "--reason", "history")
-    assert command.returncode == 0, command.stderr
-    baseline = read_baseline(red / "reports/baseline")
+def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(project: Path) -> None:
+    (project / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "18"))
+    write_results(project)
+    assert run_exporter(project, "gate").returncode == 1
+    run_exporter(project, "baseline", "update", "net/17", "--reason", "history", code=0)
+    baseline = read_baseline(project / "reports/baseline")
     assert (key_by_text(baseline.dropped), [str(each.cell) for each in baseline.cells]) == (
         {"net/17/cpu": "history"},
         ["net/18/cpu"],
     )
-    assert run_exporter(red, "gate").returncode == 0
-    assert run_exporter(red, "baseline").returncode == 0
-    assert not read_baseline(red / "reports/baseline").dropped
+    assert run_exporter(project, "gate").returncode == 0
+    assert run_exporter(project, "baseline").returncode == 0
+    assert not read_baseline(project / "reports/baseline").dropped
 
 
 @pytest.mark.parametrize(
@@ -127,74 +121,66 @@ def test_a_dropped_cell_keeps_its_reason_until_all_cells_are_accepted(red: Path)
     ],
 )
 def test_invalid_arguments_do_not_change_the_baseline(
-    red: Path, arguments: list[str], code: int, message: str
+    project: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    before = (red / "reports/baseline/net.json").read_bytes()
-    command = run_exporter(red, "baseline", "update", *arguments)
+    before = (project / "reports/baseline/net.json").read_bytes()
+    command = run_exporter(project, "baseline", "update", *arguments)
     assert (command.returncode, message in command.stderr) == (code, True), command.stderr
-    assert (red / "reports/baseline/net.json").read_bytes() == before
+    assert (project / "reports/baseline/net.json").read_bytes() == before
 
 
-def test_a_cell_without_a_result_is_not_accepted(red: Path) -> None:
-    (red / "manifests/net.toml").write_text(MANIFEST + "seed = 3\n")
-    command = run_exporter(red, "baseline", "update", "net/18", "--reason", "x")
-    assert command.returncode == 1
+def test_a_cell_without_a_result_is_not_accepted(project: Path) -> None:
+    (project / "manifests/net.toml").write_text(MANIFEST + "seed = 3\n")
+    command = run_exporter(project, "baseline", "update", "net/18", "--reason", "x", code=1)
     assert "net/18/cpu: not accepted: its manifest entry changed" in command.stderr
 
 
-def test_the_root_option_may_come_before_or_after_update(red: Path, tmp_path: Path) -> None:
+def test_the_root_option_may_come_before_or_after_update(project: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    for options in (["--root", str(red), "update"], ["update", "--root", str(red)]):
-        command = run_exporter(tmp_path / "elsewhere", "baseline", *options, "--reason", "x")
-        assert command.returncode == 0, command.stderr
+    for options in (["--root", str(project), "update"], ["update", "--root", str(project)]):
+        run_exporter(tmp_path / "elsewhere", "baseline", *options, "--reason", "x", code=0)
 
 
 def review(root: Path, answers: str) -> tuple[int, str]:
-    command = subprocess.run(
-        [sys.executable, "-m", "exporter", "baseline", "review"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=answers,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = run_python(root, "-m", "exporter", "baseline", "review", input=answers)
     assert "Traceback" not in command.stderr
     return command.returncode, command.stdout
 
 
-def test_a_review_accepts_one_change_and_rejects_another(red: Path) -> None:
-    write_results(red, Status.FAIL, _18=Status.TIMEOUT)
-    code, shown = review(red, "r\na\n\nknown, see 12\n")
+def test_a_review_accepts_one_change_and_rejects_another(project: Path) -> None:
+    write_results(project, Status.FAIL, _18=Status.TIMEOUT)
+    code, shown = review(project, "r\na\n\nknown, see 12\n")
     assert "change 2 of 2\nnet/18/cpu: newly red: pass -> timeout" in shown
     assert "code: E-timeout" in shown
     assert "rejected: net/17/cpu; fix it" in shown
     assert code == 1
-    assert read_reasons(red) == {
+    assert read_reasons(project) == {
         "net/17/cpu": ("pass", ""),
         "net/18/cpu": ("timeout", "known, see 12"),
     }
 
 
-def test_equal_changes_are_one_and_reasons_are_offered_again(red: Path) -> None:
-    code, shown = review(red, "a\nknown\n")
+def test_equal_changes_are_one_and_reasons_are_offered_again(project: Path) -> None:
+    code, shown = review(project, "a\nknown\n")
     assert "change 1 of 1\nnet/17..18/cpu: newly red: pass -> fail" in shown
-    assert (code, read_reasons(red)["net/17/cpu"]) == (0, ("fail", "known"))
-    write_results(red, Status.ERROR, _18=Status.TIMEOUT)
-    assert review(red, "a\nworse\na\n\n")[0] == 0
-    assert {reason for _, reason in read_reasons(red).values()} == {"worse"}
+    assert (code, read_reasons(project)["net/17/cpu"]) == (0, ("fail", "known"))
+    write_results(project, Status.ERROR, _18=Status.TIMEOUT)
+    assert review(project, "a\nworse\na\n\n")[0] == 0
+    assert {reason for _, reason in read_reasons(project).values()} == {"worse"}
 
 
 @pytest.mark.parametrize(("answers", "code"), [("s\n", 0), ("q\n", 0), ("", 130), ("a\n", 130)])
-def test_a_review_that_accepts_nothing_writes_nothing(red: Path, answers: str, code: int) -> None:
-    before = (red / "reports/baseline/net.json").read_bytes()
-    assert review(red, answers)[0] == code
-    assert (red / "reports/baseline/net.json").read_bytes() == before
+def test_a_review_that_accepts_nothing_writes_nothing(
+    project: Path, answers: str, code: int
+) -> None:
+    before = (project / "reports/baseline/net.json").read_bytes()
+    assert review(project, answers)[0] == code
+    assert (project / "reports/baseline/net.json").read_bytes() == before
 
 
-def test_a_change_without_a_result_is_skipped(red: Path) -> None:
-    (red / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
-    code, shown = review(red, "s\n" * 3)
+def test_a_change_without_a_result_is_skipped(project: Path) -> None:
+    (project / "manifests/net.toml").write_text(MANIFEST.replace("[17, 18]", "[17, 18, 19]"))
+    code, shown = review(project, "s\n" * 3)
     assert "skipped: a cell has no result" in shown
     assert code == 0
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-from tests.integration.project import ROOT, run_exporter, write_project
+from tests.integration.project import run_exporter, run_python, write_project
 from tests.integration.results import MANIFEST, write_results
-
-
-@pytest.fixture
-def project(green_project: Path, tmp_path: Path) -> Path:
-    """Return a copy of the project."""
-    return Path(shutil.copytree(green_project, tmp_path / "project"))
 
 
 def change(project: Path, before: str, after: str) -> None:
@@ -66,15 +55,7 @@ print(code, "jinja2" in sys.modules)
 
 def test_pages_are_rendered_again_only_after_a_change(project: Path) -> None:
     def run_script() -> list[str]:
-        process = subprocess.run(
-            [sys.executable, "-c", CHECK_SCRIPT],
-            cwd=project,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return process.stdout.split()[-2:]
+        return run_python(project, "-c", CHECK_SCRIPT).stdout.split()[-2:]
 
     assert run_script() == ["0", "False"]
     change(project, "opsets", 'description = "A net"\nopsets')
@@ -90,14 +71,7 @@ def test_a_thousand_cells_are_checked_in_a_second(tmp_path: Path) -> None:
     for name in ("baseline", "report"):
         assert run_exporter(tmp_path, name).returncode == 0
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.run(  # a child of its own, whose seconds count
-        [sys.executable, "-m", "exporter", "check"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    process = run_python(tmp_path, "-m", "exporter", "check")  # a child, whose seconds count
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (process.returncode, process.stdout) == (0, "50 models, 1000 cells: 0 problems\n"), (
         process.stderr

@@ -69,8 +69,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ENTRY.format(id="bare", function="symbolic", kernels=""),
     ]
     write_project(root, {"models.py": MODELS, "net.toml": DEFAULTS + "".join(entries)})
-    process = run_exporter(root, "export")
-    assert process.returncode == 1, process.stdout + process.stderr
+    run_exporter(root, "export", code=1)
     return root
 
 
@@ -113,8 +112,7 @@ def test_the_library_is_a_source_of_the_record(project: Path, tmp_path: Path) ->
     (changed / LIBRARY).unlink()
     plan = run_exporter(changed, "plan", "inverse")
     assert "inverse: 1 problem; `exporter check` lists them" in plan.stderr
-    check = run_exporter(changed, "check")
-    assert check.returncode == 2
+    check = run_exporter(changed, "check", code=2)
     assert f'the file "{LIBRARY}" does not exist; build the library first' in check.stderr
 
 
@@ -128,8 +126,7 @@ def test_a_library_outside_the_project_is_a_dependency(project: Path, tmp_path: 
     kernels = ', ort_library = "models.py:kernels"'
     entry = ENTRY.format(id="inverse", function="symbolic", kernels=kernels)
     (root / "manifests/net.toml").write_text(DEFAULTS + entry)
-    process = run_exporter(root, "export")
-    assert process.returncode == 0, process.stdout + process.stderr
+    run_exporter(root, "export", code=0)
     assert "../libkernels.so" in read_cell(root, "inverse").packages
     assert "1 to keep" in run_exporter(root, "plan").stdout
     with outside.open("ab") as file:
@@ -142,8 +139,7 @@ def test_a_library_outside_the_project_is_a_dependency(project: Path, tmp_path: 
 def test_a_reproducer_contains_the_library(
     model: str, code: int, project: Path, tmp_path: Path
 ) -> None:
-    command = run_exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"))
-    assert command.returncode == 0, command.stderr
+    run_exporter(project, "repro", f"{model}/17/cpu", str(tmp_path / "repro"), code=0)
     assert (tmp_path / "repro/source" / LIBRARY).exists() == (model != "bare")
     process = run_script(tmp_path / "repro/repro.py")
     assert process.returncode == code, process.stdout

@@ -151,8 +151,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "hidden/inner/a.bin").touch()
     (root / "manifests/net.py").write_text(MODEL)
     (root / "manifests/net.toml").write_text(MANIFEST)
-    process = run_exporter(root, "export", **ENVIRONMENT, WITHHELD_VALUE="secret")
-    assert process.returncode == 0, process.stdout + process.stderr
+    process = run_exporter(root, "export", **ENVIRONMENT, WITHHELD_VALUE="secret", code=0)
     record = read_cells(root)["net/18/cpu"]
     assert record.untracked == ()
     assert not [name for name in record.packages if name.startswith(tempfile.gettempdir() + "/tmp")]

@@ -13,11 +13,10 @@ from tests.integration.results import write_results
 
 
 @pytest.fixture
-def root(green_project: Path, tmp_path: Path) -> Path:
+def project(project: Path) -> Path:
     """Return a project with equal `old.json`, results and baseline."""
-    root = Path(shutil.copytree(green_project, tmp_path / "project"))
-    shutil.copy(root / "build/results.json", root / "old.json")
-    return root
+    shutil.copy(project / "build/results.json", project / "old.json")
+    return project
 
 
 NEW, ACCEPTED = "build/results.json", "reports/baseline"
@@ -26,27 +25,26 @@ NEW, ACCEPTED = "build/results.json", "reports/baseline"
 @pytest.mark.parametrize(
     "pair", [("old.json", NEW), (ACCEPTED, NEW), (NEW, f"{ACCEPTED}/net.json")]
 )
-def test_equal_files_have_no_difference(root: Path, pair: tuple[str, str]) -> None:
-    command = run_exporter(root, "diff", *pair)
+def test_equal_files_have_no_difference(project: Path, pair: tuple[str, str]) -> None:
+    command = run_exporter(project, "diff", *pair)
     assert (command.returncode, command.stdout) == (0, "2 cells, no difference\n"), command.stderr
 
 
-def test_differences_of_cells_and_tools_are_printed_in_both_directions(root: Path) -> None:
-    write_results(root, _18=Status.FAIL)
-    new = read_run(root / NEW)
+def test_differences_of_cells_and_tools_are_printed_in_both_directions(project: Path) -> None:
+    write_results(project, _18=Status.FAIL)
+    new = read_run(project / NEW)
     tools = {"torch": "2.14.0"}
     records = new.records[1:]
     changed = new.model_copy(update={"tools": tools, "records": records})
-    (root / NEW).write_text(changed.to_json())
-    command = run_exporter(root, "diff", "old.json", NEW)
-    assert command.returncode == 1
+    (project / NEW).write_text(changed.to_json())
+    command = run_exporter(project, "diff", "old.json", NEW, code=1)
     assert command.stdout.splitlines() == [
         "torch: 2.13.0 -> 2.14.0",
         "net/18/cpu: newly red: pass -> fail at parity",
         "net/17/cpu: missing: pass -> no result",
         "2 differences",
     ]
-    reverse = run_exporter(root, "diff", NEW, "old.json")
+    reverse = run_exporter(project, "diff", NEW, "old.json")
     assert (reverse.returncode, reverse.stdout.splitlines()[1:]) == (
         1,
         [
@@ -60,32 +58,30 @@ def test_differences_of_cells_and_tools_are_printed_in_both_directions(root: Pat
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"format": 9}', '{"records": 3}', "\x00", "[" * 10**5]
 )
-def test_a_file_that_is_neither_results_nor_baseline_is_an_error(root: Path, text: str) -> None:
-    (root / "other.json").write_text(text)
-    command = run_exporter(root, "diff", "old.json", "other.json")
+def test_a_file_that_is_neither_results_nor_baseline_is_an_error(project: Path, text: str) -> None:
+    (project / "other.json").write_text(text)
+    command = run_exporter(project, "diff", "old.json", "other.json")
     assert (command.returncode, "other.json" in command.stderr) == (5, True)
     assert "Traceback" not in command.stderr
 
 
-def test_a_missing_file_is_an_error_and_an_older_baseline_is_read(root: Path) -> None:
-    missing = run_exporter(root, "diff", "old.json", "nothing.json")
+def test_a_missing_file_is_an_error_and_an_older_baseline_is_read(project: Path) -> None:
+    missing = run_exporter(project, "diff", "old.json", "nothing.json")
     assert (missing.returncode, "nothing.json" in missing.stderr) == (2, True)
     cells = '[{"cell": "net/17/cpu", "status": "pass", "exporter": "torchscript"}]'
-    (root / "one.json").write_text(f'{{"format": 1, "tools": {{}}, "cells": {cells}}}')
-    command = run_exporter(root, "diff", "one.json", NEW)
-    assert command.returncode == 1
+    (project / "one.json").write_text(f'{{"format": 1, "tools": {{}}, "cells": {cells}}}')
+    command = run_exporter(project, "diff", "one.json", NEW, code=1)
     assert "net/18/cpu: new cell, green" in command.stdout
 
 
-def test_a_page_marks_the_changed_cells(root: Path) -> None:
-    write_results(root, _18=Status.FAIL, tools={"torch": "2.14.0"})
-    command = run_exporter(root, "diff", "old.json", NEW, "--html", "diff.html")
-    assert command.returncode == 1, command.stderr
-    page = (root / "diff.html").read_text()
+def test_a_page_marks_the_changed_cells(project: Path) -> None:
+    write_results(project, _18=Status.FAIL, tools={"torch": "2.14.0"})
+    run_exporter(project, "diff", "old.json", NEW, "--html", "diff.html", code=1)
+    page = (project / "diff.html").read_text()
     assert "compared with torch 2.13.0; changed: torch 2.13.0 to 2.14.0" in page
     assert page.count('"is_changed":true') == 1
     assert '"acceptance":"pass in the baseline, with torch 2.13.0"' in page
-    refused = run_exporter(root, "diff", NEW, ACCEPTED, "--html", "diff.html")
+    refused = run_exporter(project, "diff", NEW, ACCEPTED, "--html", "diff.html")
     assert (refused.returncode, refused.stderr.count("\n")) == (3, 1)
     assert "reports/baseline: is a baseline without details; give a results.json" in (
         refused.stderr

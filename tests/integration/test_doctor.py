@@ -22,9 +22,8 @@ defaults.devices = ["cpu", "cuda", "reference"]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = make_project(tmp_path_factory.mktemp("doctor") / "project", good="Good")
-    (root / "pyproject.toml").write_text(DEVICES)
-    return root
+    root = tmp_path_factory.mktemp("doctor") / "project"
+    return make_project(root, settings=DEVICES, good="Good")
 
 
 def install_package(folder: Path, name: str, version: str, code: str) -> None:
@@ -39,8 +38,7 @@ def test_a_valid_environment_has_no_problem_and_a_short_report(
 ) -> None:
     install_package(tmp_path, "torchvision", "0.28.0", '__version__ = "0.28.0"\n')
     # With another path, the processes are new ones that import torch.
-    command = run_exporter(project, "doctor", PYTHONPATH=f"{ROOT}:{tmp_path}")
-    assert command.returncode == 0, command.stdout + command.stderr
+    command = run_exporter(project, "doctor", PYTHONPATH=f"{ROOT}:{tmp_path}", code=0)
     lines = command.stdout.splitlines()
     assert len(lines) < 25
     assert lines[-1].startswith("0 problems, ")
@@ -61,8 +59,7 @@ def test_a_torch_that_cannot_be_imported_is_a_problem(project: Path, tmp_path: P
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("raise ImportError('libcudart.so.12 is missing')\n")
     install_package(tmp_path, "torchaudio", "2.13.0", 'raise OSError("undefined symbol")\n')
-    command = run_exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert command.returncode == 1
+    command = run_exporter(project, "doctor", PYTHONPATH=f"{tmp_path}:{ROOT}", code=1)
     assert "cannot be imported: ImportError: libcudart.so.12 is missing" in command.stdout
     assert "torchaudio    2.13.0 cannot be imported: OSError: undefined symbol" in command.stdout
     assert "fork server" not in command.stdout
@@ -73,8 +70,7 @@ def test_a_torch_that_cannot_be_imported_is_a_problem(project: Path, tmp_path: P
 def test_the_json_output_has_the_problem_of_a_manifest(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
     (root / "manifests/tiny.toml").write_text("format = 2\n")
-    command = run_exporter(root, "doctor", "--json")
-    assert command.returncode == 1
+    command = run_exporter(root, "doctor", "--json", code=1)
     findings = {each["subject"]: each for each in json.loads(command.stdout)["findings"]}
     assert findings["torch"]["level"] == "ok"
     manifests = findings["manifests"]
@@ -130,8 +126,7 @@ def install(root: Path, version: str) -> None:
 def test_an_export_uses_the_environments_of_its_devices(tmp_path: Path) -> None:
     write_project(tmp_path, {"net.py": MODEL, "net.toml": MANIFEST}, SETTINGS)
     install(tmp_path, "0.0.1")
-    command = run_exporter(tmp_path, "export", "--jobs", "1")
-    assert command.returncode == 0, command.stdout + command.stderr
+    run_exporter(tmp_path, "export", "--jobs", "1", code=0)
     records = read_cells(tmp_path)
     proved, plain = records["net/17/own"], records["net/17/cpu"]
     assert (proved.status, proved.runtime) == (Status.PASS, "onnxruntime 0.0.1")

@@ -21,15 +21,13 @@ far = { age = "30d" }
 
 
 def run(root: Path, *arguments: str, code: int = 0, **environment: str) -> str:
-    done = run_exporter(root, *arguments, **environment)
-    assert done.returncode == code, done.stdout + done.stderr
+    done = run_exporter(root, *arguments, **environment, code=code)
     return done.stdout + ("" if "--json" in arguments else done.stderr)
 
 
 def test_evidence_is_carried_between_two_checkouts(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    make_project(here, net="Good")
-    (here / "pyproject.toml").write_text(SETTINGS)
+    make_project(here, settings=SETTINGS, net="Good")
     run(here, "export")
     run(here, "baseline")
     missing = run(here, "gate", code=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.lasting_server import timeless
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 
 MODELS = '''
 import torch
@@ -138,13 +138,11 @@ CELLS = {
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project after its first export."""
     root = tmp_path_factory.mktemp("executed") / "project"
-    (root / "manifests").mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
     entries = "".join(
         ENTRY.format(id=name, type=type_, opset=opset, more=more)
         for name, (type_, opset, more) in CELLS.items()
     )
-    (root / "manifests/all.toml").write_text(f"format = 1\n{entries}")
+    write_project(root, {"all.toml": f"format = 1\n{entries}"})
     write_sources(root)
     export = run_exporter(root, "export")
     assert "7 pass" in export.stdout, export.stdout
@@ -167,8 +165,7 @@ def read_results(root: Path) -> dict[str, object]:
 
 
 def list_stale(root: Path) -> set[str]:
-    plan = run_exporter(root, "plan")
-    assert plan.returncode == 0, plan.stderr
+    plan = run_exporter(root, "plan", code=0)
     lines = plan.stdout.splitlines()
     return {line.partition("/")[0] for line in lines if " run " in line or " recheck " in line}
 
@@ -178,36 +175,27 @@ def list_stale(root: Path) -> set[str]:
 DYNAMO = {"strict", "branches"}
 
 
+#: Code that an edit multiplies by 3, and the cells that it makes stale.
+MULTIPLIED = [
+    ("layers.py", "def unused(x):\n    return", set()),
+    ("layers.py", "def scale(x):\n    return", {"plain"}),
+    ("layers.py", "def in_trace(x):\n    return", {"traced"}),
+    ("layers.py", "def in_capture(x):\n    return", set()),
+    ("layers.py", "def large(x):\n    return", set()),
+    ("layers.py", "args, output):\n    return", {"hooked"}),
+    ("layers.py", "context, x):\n        return", {"custom"}),
+    ("layers.py", "gradient):\n        return", set()),
+    ("scripted.py", "def scripted(x):\n    return", {"scripted"}),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "before", "after", "stale"),
     [
         ("models.py", "a docstring", "other words", set()),
         ("layers.py", "import torch\n", "import torch  # a comment\n\n\n", DYNAMO),
         ("scripted.py", "import torch\n", "import torch  # a comment\n", {"scripted"}),
-        ("layers.py", "def unused(x):\n    return x", "def unused(x):\n    return 3 * x", set()),
-        ("layers.py", "def scale(x):\n    return", "def scale(x):\n    return 3 *", {"plain"}),
-        (
-            "layers.py",
-            "def in_trace(x):\n    return",
-            "def in_trace(x):\n    return 3 *",
-            {"traced"},
-        ),
-        (
-            "layers.py",
-            "def in_capture(x):\n    return",
-            "def in_capture(x):\n    return 3 *",
-            set(),
-        ),
-        ("layers.py", "def large(x):\n    return", "def large(x):\n    return 3 *", set()),
-        ("layers.py", "return output *", "return 3 * output *", {"hooked"}),
-        (
-            "layers.py",
-            "context, x):\n        return",
-            "context, x):\n        return 3 *",
-            {"custom"},
-        ),
-        ("layers.py", "return gradient *", "return 3 * gradient *", set()),
-        ("scripted.py", "return x *", "return 3 * x *", {"scripted"}),
+        *((name, code, f"{code} 3 *", stale) for name, code, stale in MULTIPLIED),
     ],
 )
 def test_an_edit_runs_the_cells_whose_code_it_changes(

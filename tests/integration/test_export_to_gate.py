@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from exporter.records.record import RunRecord
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter
+from tests.integration.project import make_project, read_cells, run_exporter, start_exporter
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +18,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with one model and its accepted results."""
     root = make_project(tmp_path_factory.mktemp("workflow") / "project", good="Good")
     for arguments in (["export"], ["baseline"], ["gate"]):
-        command = run_exporter(root, *arguments)
-        assert command.returncode == 0, command.stdout + command.stderr
+        run_exporter(root, *arguments, code=0)
     return root
 
 
@@ -30,13 +27,11 @@ def test_the_gate_blocks_a_broken_model(accepted: Path, tmp_path: Path) -> None:
     before = source.read_text()
     source.write_text(before.replace("self.linear(x)", "self.linear(x) if len(x) == 3 else 0 * x"))
     try:
-        stale = run_exporter(accepted, "gate")
-        assert stale.returncode == 1
+        stale = run_exporter(accepted, "gate", code=1)
         assert "models.py: Good.forward changed since it was exported" in stale.stderr
         assert run_exporter(accepted, "export").returncode == 1
         summary = tmp_path / "summary.md"
-        gate = run_exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary))
-        assert gate.returncode == 1
+        gate = run_exporter(accepted, "gate", GITHUB_STEP_SUMMARY=str(summary), code=1)
         assert "good/16..17/cpu: newly red: pass -> " in gate.stdout
         assert summary.read_text() == (accepted / "build/gate.md").read_text()
         assert "good" in summary.read_text()
@@ -51,8 +46,7 @@ def test_a_file_that_changed_after_its_proof_is_a_finding(accepted: Path) -> Non
     try:
         path.write_bytes(content + b"\0")
         for command, code in (("gate", 1), ("check", 1), ("report", 0)):
-            process = run_exporter(accepted, command)
-            assert process.returncode == code, command
+            process = run_exporter(accepted, command, code=code)
             message = "good/17.onnx is not the file that was proved"
             assert message in process.stdout + process.stderr, command
         path.unlink()  # results may be read without files
@@ -85,15 +79,13 @@ def test_an_unreadable_baseline_and_missing_results_have_their_exit_codes(tmp_pa
     assert run_exporter(root, "baseline").returncode == 1
     (root / "reports").mkdir()
     (root / "reports/baseline.json").write_text("{")
-    damaged = run_exporter(root, "gate")
-    assert damaged.returncode == 5
+    damaged = run_exporter(root, "gate", code=5)
     assert "baseline.json" in damaged.stderr
     assert "Traceback" not in damaged.stderr
     # An export needs no baseline: it prints a warning and writes the tables without one.
     (root / "reports/baseline").mkdir()
     (root / "reports/baseline/good.json").write_text("<<<<<<< HEAD\n")
-    export = run_exporter(root, "export")
-    assert export.returncode == 0, export.stderr
+    export = run_exporter(root, "export", code=0)
     warning = "reports/baseline/good.json: contains a merge conflict; resolve it"
     assert warning in export.stdout + export.stderr
     assert (root / "reports/COMPATIBILITY.md").is_file()
@@ -106,14 +98,8 @@ def test_ctrl_c_ends_all_workers_and_keeps_finished_cells(tmp_path: Path) -> Non
     root = make_project(tmp_path / "project", good="Good", sleeps="Sleeps")
     manifest = root / "manifests/tiny.toml"
     manifest.write_text(manifest.read_text().replace("10s", "5m"))  # longer than the other export
-    process = subprocess.Popen(
-        [sys.executable, "-m", "exporter", "export", "--jobs", "2"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = start_exporter(root, "export", "--jobs", "2", **pipes)
     deadline = time.monotonic() + 120
     while not (root / "build/good").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -129,20 +115,14 @@ def test_ctrl_c_ends_all_workers_and_keeps_finished_cells(tmp_path: Path) -> Non
 def test_a_second_simultaneous_run_is_an_error(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", sleeps="Sleeps")
     assert run_exporter(root, "export", "--dry-run").returncode == 0  # starts the servers
-    first = subprocess.Popen(
-        [sys.executable, "-m", "exporter", "export"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    first = start_exporter(root, "export", **silent)
     # The fork server starts before the run locks the folder: wait for both.
     deadline = time.monotonic() + 60
     lock = root / "build/.lock"
     while not (lock.exists() and list_workers(root, patience=0)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    second = run_exporter(root, "export")
-    assert second.returncode == 4
+    second = run_exporter(root, "export", code=4)
     assert "another run has locked" in second.stderr
     # If the command is killed, its workers end too.
     assert list_workers(root, patience=0)

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.manifest import load_project
-from exporter.pipeline.decisions import FingerprintCache
-from exporter.planning.plan import make_plan
-from exporter.records.record import RunRecord, Status
+from exporter.records.record import Status
 from tests.integration.project import run_exporter, write_project
-from tests.unit.factory import make_record
+from tests.integration.results import write_results
 
+#: In names, because messages that differ only in digits are one finding.
 LETTERS = str.maketrans("0123456789", "abcdefghij")
 ENTRY = """
-[models.net{index}]
+[models.{id}]
 source = "net.py:Net"
 inputs = [{{ name = "x", shape = ["batch", 4] }}]
 outputs = [{{ name = "y", shape = ["batch", 3] }}]
@@ -24,22 +22,10 @@ opsets = [17, 18]
 """
 
 
-def write_uniform_results(root: Path, status: Status, message: str = "") -> None:
-    manifest = load_project(root)
-    fingerprints = FingerprintCache(manifest)
-    records = tuple(
-        make_record(
-            str(planned.cell),
-            status,
-            route=planned.route,
-            # Letters, because messages that differ only in digits are one finding.
-            message=message + planned.cell.model.translate(LETTERS) if message else "",
-            fingerprint=fingerprints.get_cell_parts(planned.cell),
-        )
-        for planned in make_plan(manifest).cells
-    )
-    (root / "build").mkdir(exist_ok=True)
-    (root / "build/results.json").write_text(RunRecord(tools={}, records=records).to_json())
+def write_entries(root: Path, count: int) -> None:
+    ids = (f"net{index}".translate(LETTERS) for index in range(count))
+    entries = "".join(ENTRY.format(id=id) for id in ids)
+    (root / "manifests/net.toml").write_text(f"format = 1\n{entries}")
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +33,8 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project in a folder of the checkout, with twelve accepted green models."""
     root = tmp_path_factory.mktemp("accepted") / "models"
     write_project(root, {"net.py": "class Net: ...\n"})
-    entries = (ENTRY.format(index=index) for index in range(12))
-    (root / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
-    write_uniform_results(root, Status.PASS)
+    write_entries(root, 12)
+    write_results(root)
     assert run_exporter(root, "baseline").returncode == 0
     return root
 
@@ -65,14 +50,13 @@ def list_annotations(stdout: str) -> list[str]:
 
 
 def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(project: Path) -> None:
-    write_uniform_results(project, Status.FAIL, "::error::forged\n::error::again")
+    write_results(project, Status.FAIL, message="::error::forged\n::error::again {}")
     job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(project.parent)}
-    gate = run_exporter(project, "gate", **job)
-    assert gate.returncode == 1
+    gate = run_exporter(project, "gate", **job, code=1)
     annotations = list_annotations(gate.stdout)
     assert len(annotations) == 10
     assert annotations[0].startswith(
-        "::error title=net0/17..18/cpu%3A newly red,file=models/manifests/net.toml,line=3::"
+        "::error title=neta/17..18/cpu%3A newly red,file=models/manifests/net.toml,line=3::"
         "pass -> fail"
     )
     assert annotations[-1].startswith("::error title=And 3 more::")
@@ -80,28 +64,25 @@ def test_findings_are_annotated_at_their_entries_and_the_others_are_counted(proj
     assert comment.startswith(
         "<!-- exporter gate -->\n### ❌ Blocks the merge: 12 of 12 changed models"
     )
-    assert "net11/17..18/cpu" in comment
+    assert "netbb/17..18/cpu" in comment
     assert "; code `E-worker`" in comment
     assert not list_annotations(run_exporter(project, "gate").stdout)
     # What is only better blocks until it is accepted, and is no error.
     run_exporter(project, "baseline")
-    write_uniform_results(project, Status.PASS)
-    better = run_exporter(project, "gate", **job)
-    assert better.returncode == 1
+    write_results(project)
+    better = run_exporter(project, "gate", **job, code=1)
     assert {line.split()[0] for line in list_annotations(better.stdout)} == {"::notice"}
 
 
 def test_a_gate_without_findings_writes_no_annotations(project: Path) -> None:
-    gate = run_exporter(project, "gate", GITHUB_ACTIONS="true")
-    assert gate.returncode == 0
+    gate = run_exporter(project, "gate", GITHUB_ACTIONS="true", code=0)
     assert not list_annotations(gate.stdout)
     assert "### ✅ May merge" in (project / "build/comment.md").read_text()
 
 
 def test_a_comment_keeps_its_size_limit(project: Path) -> None:
-    entries = (ENTRY.format(index=index) for index in range(200))
-    (project / "manifests/net.toml").write_text("format = 1\n" + "".join(entries))
-    write_uniform_results(project, Status.FAIL, "é" * 250)
+    write_entries(project, 200)
+    write_results(project, Status.FAIL, message="é" * 250 + "{}")
     assert run_exporter(project, "gate").returncode == 1
     comment = (project / "build/comment.md").read_text()
     assert len(comment.encode()) <= 65_536
@@ -116,9 +97,8 @@ def test_problems_of_a_manifest_are_annotated_at_their_line(
     (project / "manifests/net.toml").write_text(text.replace("source", "sauce", 1))
     repository = project.parent
     process = run_exporter(
-        repository, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(repository)
+        repository, *arguments, GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(repository), code=2
     )
-    assert process.returncode == 2
     assert any(
         "file=models/manifests/net.toml,line=4::" in line
         for line in list_annotations(process.stdout)

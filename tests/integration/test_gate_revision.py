@@ -30,8 +30,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     (folder / "repository" / ".gitignore").write_text("build/\n*.bin\n")
     assert run_exporter(root, "baseline").returncode == 0
     run_git(folder / "repository", "init", "-q", "-b", "main")
-    run_git(root, "add", ":/")
-    run_git(root, "commit", "-qm", "accepted")
+    commit(root, "accepted")
     run_git(root, "checkout", "-qb", "topic")
     return root
 
@@ -42,6 +41,11 @@ def branch(accepted: Path, tmp_path: Path) -> Path:
     repository = next(path for path in (accepted, *accepted.parents) if path.name == "repository")
     shutil.copytree(repository, tmp_path / "repository")
     return tmp_path / "repository" / accepted.relative_to(repository)
+
+
+def commit(root: Path, message: str) -> None:
+    run_git(root, "add", ":/")
+    run_git(root, "commit", "-qm", message)
 
 
 def accept(root: Path, status: Status = Status.PASS) -> None:
@@ -65,8 +69,7 @@ def test_an_unchanged_branch_passes(branch: Path) -> None:
 
 
 def test_a_branch_that_accepts_its_own_failure_is_blocked(branch: Path) -> None:
-    write_results(branch, Status.FAIL)
-    assert run_exporter(branch, "baseline").returncode == 0
+    accept(branch, Status.FAIL)
     run_git(branch, "commit", "-qam", "all is well")
     assert run_exporter(branch, "gate").returncode == 0
     code, output, _ = run_gate(branch)
@@ -138,8 +141,7 @@ def test_a_branch_that_skips_or_loosens_or_drops_cells_is_blocked(branch: Path) 
     manifest = branch / "manifests/net.toml"
     loosened = MANIFEST + "tolerance = { noise = 99 }\nskip = [{ opset = 17, reason = 'slow' }]\n"
     manifest.write_text(loosened)
-    write_results(branch)
-    assert run_exporter(branch, "baseline").returncode == 0
+    accept(branch)
     job = {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": str(branch)}
     code, output, _ = run_gate(branch, **job)
     assert code == 1
@@ -149,8 +151,7 @@ def test_a_branch_that_skips_or_loosens_or_drops_cells_is_blocked(branch: Path) 
     assert f",file=manifests/net.toml,line={edited}::" in annotation
     assert "contract relaxed: tolerance of y: noise = 8 by default -> noise = 99" in output
     manifest.write_text(MANIFEST.replace("[17, 18]", "18"))
-    write_results(branch)
-    assert run_exporter(branch, "baseline").returncode == 0
+    accept(branch)
     code, output, _ = run_gate(branch)
     assert (code, "net/17/cpu: promise removed: pass -> no result" in output) == (1, True), output
 
@@ -174,8 +175,7 @@ def test_new_cells_pass_if_the_branch_has_accepted_them(branch: Path) -> None:
     code, output, _ = run_gate(branch)
     stale = "reports/results.csv of the last commit has other results"
     assert (code, stale in output) == (0, True)
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "pages")
+    commit(branch, "pages")
     assert stale not in run_gate(branch)[1]
 
 
@@ -186,10 +186,8 @@ def test_manifests_of_the_revision_may_name_ignored_files(branch: Path) -> None:
     (branch / "manifests/net.toml").write_text(MANIFEST + 'weights = "weights.safetensors"\n')
     (branch / "manifests/weights.safetensors").write_text("")
     (branch / ".gitignore").write_text("*.safetensors\n")
-    write_results(branch)
-    assert run_exporter(branch, "baseline").returncode == 0
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "weights")
+    accept(branch)
+    commit(branch, "weights")
     assert "safetensors" not in run_git(branch, "ls-files")
     code, output, errors = run_gate(branch)
     assert code == 0, output + errors
@@ -292,8 +290,7 @@ def test_a_data_file_with_another_content_is_shown(branch: Path) -> None:
     data.parent.mkdir()
     data.write_text("one")
     write_results(branch, Status.PASS)
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "data")
+    commit(branch, "data")
     assert "redefined: content" not in run_gate(branch, "HEAD")[1]
     data.write_text("two")
     output = run_gate(branch, "HEAD")[1]
@@ -319,8 +316,7 @@ def test_the_code_of_a_function_that_creates_inputs_is_compared(branch: Path) ->
     shape = 'shape = ["batch", 4]'
     manifest.write_text(MANIFEST.replace(shape, f'{shape}, fill = {{ python = "net.py:fill" }}'))
     accept(branch)
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "a function")
+    commit(branch, "a function")
     code.write_text(_INPUTS.replace("depth = 3", "depth = 4"))
     assert run_gate(branch, "HEAD")[0] == 0
     finding = "net/17..18/cpu: contract relaxed: code of net.py:fill: "
@@ -349,8 +345,7 @@ def test_a_data_file_behind_a_link_out_of_the_project_is_compared(branch: Path) 
     (shared / "w.pt").write_text("one")
     (branch / "manifests/w.pt").symlink_to("../../shared/w.pt")
     write_results(branch, Status.PASS)
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "data")
+    commit(branch, "data")
     assert "retrained: " not in run_gate(branch, "HEAD")[1]
     (shared / "w.pt").write_text("two")
     # git has the content of files in the repository only.
@@ -364,8 +359,7 @@ def test_manifests_in_a_submodule_are_compared(branch: Path, tmp_path: Path) -> 
     module = tmp_path / "module"
     shutil.copytree(branch / "manifests", module)
     run_git(module, "init", "-q", "-b", "main")
-    run_git(module, "add", ":/")
-    run_git(module, "commit", "-qm", "manifests")
+    commit(module, "manifests")
     run_git(branch, "rm", "-rq", "manifests")
     allow = ("-c", "protocol.file.allow=always")
     run_git(branch, *allow, "submodule", "--quiet", "add", str(module), "manifests")
@@ -401,8 +395,7 @@ def test_manifests_behind_a_link_in_the_repository_are_compared(
     target = shared if is_folder else manifest
     path.symlink_to(os.path.relpath(target, path.parent))
     write_results(branch)
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "a link")
+    commit(branch, "a link")
     code, output, errors = run_gate(branch, "HEAD")
     assert (code, "2 as before" in output) == (0, True), output + errors
     manifest.write_text(manifest.read_text() + 'mode = "train"\n')
@@ -422,10 +415,8 @@ def test_a_manifest_behind_a_link_out_of_the_repository_is_a_finding(
     (branch / "manifests/other.toml").write_text(other)
     path.rename(outer)
     path.symlink_to(outer if is_absolute else os.path.relpath(outer, path.parent))
-    write_results(branch)
-    assert run_exporter(branch, "baseline").returncode == 0
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "a link")
+    accept(branch)
+    commit(branch, "a link")
     outer.write_text(outer.read_text() + 'mode = "train"\n')
     write_results(branch)
     code, output, errors = run_gate(branch, "HEAD")
@@ -444,8 +435,7 @@ def test_a_manifest_behind_a_link_out_of_the_repository_is_a_finding(
 def test_a_link_without_a_target_is_omitted(branch: Path) -> None:
     for name, target in (("circle.toml", "circle.toml"), ("lost.toml", "nowhere.toml")):
         (branch / "manifests" / name).symlink_to(target)
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "links")
+    commit(branch, "links")
     for name in ("circle.toml", "lost.toml"):
         (branch / "manifests" / name).unlink()
     code, output, errors = run_gate(branch, "HEAD")
@@ -461,8 +451,7 @@ def test_an_entry_that_the_revision_does_not_contain_is_a_finding(
     (branch / "manifests/other.toml").write_text(
         moved.read_text().replace("models.net", "models.o")
     )
-    run_git(branch, "add", ":/")
-    run_git(branch, "commit", "-qm", "the entry is elsewhere, the baseline has its cells")
+    commit(branch, "the entry is elsewhere, the baseline has its cells")
     moved.rename(path)
     write_results(branch, Status.PASS)
     code, output, _ = run_gate(branch, "HEAD")

@@ -25,8 +25,7 @@ def edit(project: Path, name: str, before: str, after: str) -> None:
 
 
 def plan_lines(project: Path) -> list[str]:
-    command = run_exporter(project, "plan")
-    assert command.returncode == 0, command.stderr
+    command = run_exporter(project, "plan", code=0)
     return [" ".join(line.split()) for line in command.stdout.splitlines()]
 
 
@@ -41,8 +40,7 @@ def test_a_changed_tolerance_rechecks_the_existing_file(project: Path) -> None:
     first = {cell: dict(record.seconds) for cell, record in read_cells(project).items()}
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-3, rtol = 1e-3 }\ntimeout")
     assert plan_lines(project)[1].endswith("the promises of its checks changed")
-    changed = run_exporter(project, "export")
-    assert changed.returncode == 0, changed.stdout + changed.stderr
+    run_exporter(project, "export", code=0)
     assert {p.name: p.read_bytes() for p in (project / "build/good").glob("*.onnx")} == files
     # The durations of the export are unchanged, because the file was not exported again.
     for cell, record in read_cells(project).items():
@@ -52,15 +50,13 @@ def test_a_changed_tolerance_rechecks_the_existing_file(project: Path) -> None:
     assert plan_lines(project)[0] == "0 cells to run, 2 to keep, 0 to skip"
     # If the tolerance is too small, the cell is red and the diagnosis blames the precision.
     edit(project, "tiny.toml", "atol = 1e-3, rtol = 1e-3", "atol = 1e-30, rtol = 0.0")
-    failed = run_exporter(project, "export")
-    assert failed.returncode == 1
+    run_exporter(project, "export", code=1)
     red = read_cells(project)["good/17/cpu"]
     assert red.status == "fail"
     assert red.blame is not None
     assert red.blame.culprit == "precision"
     edit(project, "tiny.toml", "tolerance = { atol = 1e-30, rtol = 0.0 }\n", "")
-    repaired = run_exporter(project, "export")
-    assert repaired.returncode == 0, repaired.stdout
+    run_exporter(project, "export", code=0)
 
 
 def test_corrupted_reference_outputs_are_not_used_for_a_recheck(project: Path) -> None:
@@ -70,16 +66,14 @@ def test_corrupted_reference_outputs_are_not_used_for_a_recheck(project: Path) -
         data[-1] ^= 0x40
         path.write_bytes(data)
     edit(project, "tiny.toml", "timeout", "tolerance = { atol = 1e-4, rtol = 1e-4 }\ntimeout")
-    changed = run_exporter(project, "export")
-    assert changed.returncode == 0, changed.stdout
+    run_exporter(project, "export", code=0)
     assert "good/17/cpu" in read_cells(project)
 
 
 def test_an_added_opset_runs_only_its_own_cell(project: Path) -> None:
     before = {p.name: p.stat().st_ino for p in (project / "build/good").glob("*.onnx")}
     edit(project, "tiny.toml", "[16, 17]", "[15, 16, 17]")
-    command = run_exporter(project, "export", "--explain")
-    assert command.returncode == 0, command.stdout
+    command = run_exporter(project, "export", "--explain", code=0)
     assert [line for line in command.stdout.splitlines() if " runs: " in line] == [
         "good/15/cpu runs: it has not been exported yet"
     ]
@@ -103,8 +97,7 @@ if (_HERE / "edit").exists():
 """
     source.write_text(before + self_edit)
     (project / "manifests/edit").touch()
-    first = run_exporter(project, "export")
-    assert first.returncode == 1
+    first = run_exporter(project, "export", code=1)
     reason = "manifests/moving.py changed while it was exported"
     message = f"good/15/cpu and 2 more: no result, since {reason}; the next export rebuilds it"
     assert message in first.stdout.splitlines()
@@ -149,8 +142,7 @@ def test_a_renamed_entry_is_proved_again_with_its_file(project: Path) -> None:
     old = {path.name: path for path in (project / "build/good").glob("*.onnx")}
     edit(project, "tiny.toml", "[models.good]", "[models.nice]")
     assert plan_lines(project)[1].endswith("its entry was good before")
-    renamed = run_exporter(project, "export")
-    assert renamed.returncode == 0, renamed.stdout
+    run_exporter(project, "export", code=0)
     for record in read_cells(project).values():
         assert record.artifact
         file = project / "build" / record.artifact.file

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.records.record import Record, Status, read_run
-from tests.integration.project import make_project, run_exporter
+from tests.integration.project import run_exporter, write_project
 
 MODELS = '''
 import torch
@@ -93,10 +93,8 @@ opsets = [17, 18]
 
 def export(root: Path, *arguments: str) -> tuple[dict[str, Record], dict[str, bytes]]:
     """Export in a new project; return the records without durations, and the files."""
-    make_project(root)
-    (root / "manifests/models.py").write_text(MODELS)
     entries = (ENTRY.format(name=name, changes=[*changes]) for name, changes in CHANGES.items())
-    (root / "manifests/tiny.toml").write_text("format = 1\n" + "".join(entries))
+    write_project(root, {"models.py": MODELS, "tiny.toml": "format = 1\n" + "".join(entries)})
     process = run_exporter(root, "export", "--no-store", "--jobs", "2", *arguments)
     assert process.returncode in (0, 1), process.stdout + process.stderr
     records = {

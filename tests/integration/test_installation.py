@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sysconfig
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from exporter.environments import (
 )
 from exporter.plugins import installation
 from exporter.plugins.installation import InstallationFailure, install_environment
+from tests.integration.wheels import write_wheel
 
 # `find_spec("pip")` warns if an earlier test of the process imported distutils, as torch can.
 pytestmark = pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils:UserWarning")
@@ -123,32 +123,22 @@ def test_a_failure_of_pip_is_reported_and_leaves_nothing(tmp_path: Path) -> None
     assert not (tmp_path / definition.key).exists()
 
 
-def write_wheel(folder: Path, version: str) -> None:
-    name = f"tiny_package-{version}"
-    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
-        metadata = f"Metadata-Version: 2.1\nName: tiny-package\nVersion: {version}\n"
-        archive.writestr(f"{name}.dist-info/METADATA", metadata)
-        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        archive.writestr(f"{name}.dist-info/WHEEL", tags)
-        archive.writestr(f"{name}.dist-info/RECORD", "")
-
-
 def test_an_update_installs_a_newer_version_unless_one_is_pinned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    newest = EnvironmentDefinition(requirements=("tiny-package",))
-    pinned = EnvironmentDefinition(requirements=("tiny-package==1.0",))
+    newest = EnvironmentDefinition(requirements=("scale-of-test",))
+    pinned = EnvironmentDefinition(requirements=("scale-of-test==1.0",))
 
     def read_version(definition: EnvironmentDefinition, *, update: bool) -> str:
         installed = install_environment(definition, tmp_path / "all", update=update)
-        return installed.packages["tiny-package"]
+        return installed.packages["scale-of-test"]
 
-    write_wheel(tmp_path, "1.0")
+    write_wheel(tmp_path, "1.0", "return 1")
     assert read_version(newest, update=True) == "1.0"
     assert read_version(pinned, update=True) == "1.0"
-    write_wheel(tmp_path, "2.0")
+    write_wheel(tmp_path, "2.0", "return 2")
     assert read_version(newest, update=False) == "1.0"
     assert read_version(newest, update=True) == "2.0"
     assert read_version(pinned, update=True) == "1.0"

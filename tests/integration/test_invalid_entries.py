@@ -32,8 +32,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_only_the_cells_of_the_invalid_entry_are_red(accepted: Path) -> None:
-    command = run_exporter(accepted, "export")
-    assert command.returncode == 1, command.stdout + command.stderr
+    command = run_exporter(accepted, "export", code=1)
     assert "manifests/other.toml:" in command.stderr
     cells = read_cells(accepted)
     assert {name.partition("/")[0] for name in cells} == {"good", "bad"}
@@ -69,14 +68,12 @@ def test_reports_show_the_invalid_entry_and_the_unreadable_file(accepted: Path) 
 def test_the_gate_fails_and_the_baseline_keeps_the_cells_of_the_file(accepted: Path) -> None:
     run_exporter(accepted, "export")
     before = read_baseline(accepted / "reports/baseline")
-    gate = run_exporter(accepted, "gate")
-    assert gate.returncode == 1
+    gate = run_exporter(accepted, "gate", code=1)
     assert "newly red" in gate.stdout
     assert "lost/16..17/cpu: promise removed" in gate.stdout
     assert "the models of a manifest file are unknown" in gate.stdout
     for command in (("baseline",), ("baseline", "update", "--reason", "test"), ("gc",)):
-        refused = run_exporter(accepted, *command)
-        assert refused.returncode == 2, refused.stdout
+        refused = run_exporter(accepted, *command, code=2)
         assert "manifests/other.toml" in refused.stderr
     assert read_baseline(accepted / "reports/baseline") == before
     assert (accepted / "build/lost").is_dir()
@@ -92,11 +89,9 @@ def test_other_commands_run(command: str, accepted: Path) -> None:
 
 
 def test_check_reports_every_problem_and_explain_those_of_the_entry(accepted: Path) -> None:
-    check = run_exporter(accepted, "check")
-    assert check.returncode == 2
+    check = run_exporter(accepted, "check", code=2)
     assert all(key in check.stderr for key in ("models.bad.mode", "thorouh", "other.toml"))
-    explain = run_exporter(accepted, "explain", "bad/17/cpu")
-    assert explain.returncode == 0, explain.stderr
+    explain = run_exporter(accepted, "explain", "bad/17/cpu", code=0)
     assert "models.bad.mode" in explain.stderr
 
 

@@ -33,12 +33,9 @@ MODELS = {"builds": "Builds", "good": "Good", "greedy": "Greedy", "refused": "Re
 
 
 def test_only_models_above_the_memory_limit_are_killed(tmp_path: Path) -> None:
-    root = make_project(tmp_path, **MODELS)
-    (root / "pyproject.toml").write_text('[tool.exporter]\ndefaults.memory = "900MB"\n')
-    source = root / "manifests/models.py"
-    source.write_text(source.read_text() + GREEDY)
-    command = run_exporter(root, "export", "--opset", "17")
-    assert command.returncode == 1, command.stdout + command.stderr
+    settings = '[tool.exporter]\ndefaults.memory = "900MB"\n'
+    root = make_project(tmp_path, more_models=GREEDY, settings=settings, **MODELS)
+    run_exporter(root, "export", "--opset", "17", code=1)
     cells = read_cells(root)
     assert cells["good/17/cpu"].status == "pass", cells["good/17/cpu"].message
     for name, stage in (

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.project import ROOT, make_project, run_exporter
+from tests.integration.project import make_project, run_exporter, run_python
 
 #: The command in a process that cannot import pydantic, so manifests and records cannot load.
 BLOCKED_COMMAND = """
@@ -32,15 +30,8 @@ CLOCK_MARGIN = 2.1
 
 
 def run_light(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED_COMMAND, *arguments],
-        cwd=root,
-        # The variables of torch are inputs; tests that ran before may have set some.
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": "", "COLUMNS": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # The variables of torch are inputs; tests that ran before may have set some.
+    return run_python(root, "-c", BLOCKED_COMMAND, *arguments, PATH="", COLUMNS="")
 
 
 @pytest.fixture(scope="module")

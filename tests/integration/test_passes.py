@@ -92,8 +92,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_recipes_are_green_and_broken_passes_are_named(project: Path) -> None:
-    run = run_exporter(project, "export", "--jobs", "2")
-    assert run.returncode == 1, run.stderr
+    run = run_exporter(project, "export", "--jobs", "2", code=1)
     page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
     assert page.partition("```text\n")[2].partition("\n```")[0] in run.stdout
     records = {cell.partition("/")[0]: record for cell, record in read_cells(project).items()}
@@ -130,8 +129,7 @@ def test_the_recipes_are_green_and_broken_passes_are_named(project: Path) -> Non
 
 
 def test_the_reproducer_has_the_files_around_the_broken_pass(project: Path) -> None:
-    run = run_exporter(project, "repro", "negated/18/cpu", "repro")
-    assert run.returncode == 0, run.stderr
+    run_exporter(project, "repro", "negated/18/cpu", "repro", code=0)
     assert {path.name for path in (project / "repro/passes").iterdir()} == {"before", "after"}
     result = run_script(project / "repro/repro.py")
     assert result.returncode == 1, result.stdout

@@ -76,14 +76,11 @@ def serves_a_call(pid: int) -> bool:
 
 def test_ties_are_published_in_the_order_of_onnx(tmp_path: Path) -> None:
     write_project(tmp_path, {"models.py": MODEL, "nets.toml": MANIFEST})
-    exported = run_exporter(tmp_path, "export")
-    assert exported.returncode == 0, exported.stdout + exported.stderr
+    run_exporter(tmp_path, "export", code=0)
     (parity,) = (c for c in read_cells(tmp_path)["top/17/cpu"].checks if c.check == "parity")
     assert parity.metrics["tied_samples"]
-    published = run_exporter(tmp_path, "publish", "dist")
-    assert published.returncode == 0, published.stderr
-    verified = run_exporter(tmp_path, "verify", "dist")
-    assert verified.returncode == 0, verified.stderr
+    run_exporter(tmp_path, "publish", "dist", code=0)
+    run_exporter(tmp_path, "verify", "dist", code=0)
     interrupt(tmp_path, "publish", "again")
     assert not any(tmp_path.glob("again/.*"))
     interrupt(tmp_path, "verify", "dist")
@@ -132,12 +129,9 @@ rollout = { steps = 4, feeds = { h1 = "h", c1 = "c" } }
 
 def test_the_steps_of_a_rollout_are_published_and_verified(tmp_path: Path) -> None:
     write_project(tmp_path, {"models.py": CELL, "nets.toml": LOOP})
-    exported = run_exporter(tmp_path, "export")
-    assert exported.returncode == 0, exported.stdout + exported.stderr
-    published = run_exporter(tmp_path, "publish", "--initial", "dist")
-    assert published.returncode == 0, published.stderr
-    verified = run_exporter(tmp_path, "verify", "dist", "--json")
-    assert verified.returncode == 0, verified.stderr
+    run_exporter(tmp_path, "export", code=0)
+    run_exporter(tmp_path, "publish", "--initial", "dist", code=0)
+    verified = run_exporter(tmp_path, "verify", "dist", "--json", code=0)
     assert '"check": "rollout"' in verified.stdout
     step = tmp_path / "dist/cell/17/samples/rollout/step_3/output_1.pb"
     value = numpy_helper.to_array(onnx.load_tensor(step))
@@ -146,6 +140,5 @@ def test_the_steps_of_a_rollout_are_published_and_verified(tmp_path: Path) -> No
     old, new = hashlib.sha256(step.read_bytes()), hashlib.sha256(changed)
     sums.write_text(sums.read_text().replace(old.hexdigest(), new.hexdigest()))
     step.write_bytes(changed)
-    wrong = run_exporter(tmp_path, "verify", "dist")
-    assert wrong.returncode == 1
+    wrong = run_exporter(tmp_path, "verify", "dist", code=1)
     assert "the sample 'step 4' differs from its hash" in wrong.stderr

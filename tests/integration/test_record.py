@@ -131,8 +131,7 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     torch.save({"model": checkpoint, "epoch": 3}, root / "encoder.pt")
     own = {path: hashlib.sha256(path.read_bytes()).digest() for path in root.glob("*.*")}
     command = ("--yes", "--", sys.executable, "export.py")
-    ran = run_exporter(root, "record", *command)
-    assert ran.returncode == ExitCode.OK, ran.stdout + ran.stderr
+    ran = run_exporter(root, "record", *command, code=ExitCode.OK)
     assert "the command exited with 3; its observed calls are used" in ran.stderr
     verdicts = [line for line in ran.stdout.splitlines() if "/17/cpu: " in line]
     assert verdicts == [f"{name}/17/cpu: pass" for name in ("wrapped", "encoder", "applied")]
@@ -186,8 +185,9 @@ def test_each_export_of_a_script_becomes_a_proved_entry(root: Path) -> None:
     (root / "export.py").write_text(
         script.split("    torch.onnx.export(\n        Applied")[0] + MAIN
     )
-    ran = run_exporter(root, "record", "--check", "--", sys.executable, "export.py")
-    assert ran.returncode == ExitCode.RED
+    ran = run_exporter(
+        root, "record", "--check", "--", sys.executable, "export.py", code=ExitCode.RED
+    )
     lines = [line for line in ran.stdout.splitlines() if ".toml:" in line or "has no entry" in line]
     assert lines[0].startswith("manifests/wrapped.toml:4: wrapped: outputs: [{'name': 'logits'")
     assert lines[1:] == ["net.py:Encoder: has no entry; run `exporter record` without --check"]
@@ -226,8 +226,7 @@ def test_a_script_without_an_export_has_a_message(
 ) -> None:
     (root / "script.py").write_text(script)
     command = ("--timeout", timeout, "--", sys.executable, "script.py")
-    ran = run_exporter(root, "record", *command)
-    assert ran.returncode == ExitCode.NOTHING_SELECTED
+    ran = run_exporter(root, "record", *command, code=ExitCode.NOTHING_SELECTED)
     assert message in ran.stderr
     assert {path.name for path in root.iterdir()} <= {"net.py", "script.py"}
 
@@ -277,8 +276,7 @@ def test_an_interrupt_leaves_nothing(root: Path) -> None:
 
 def test_add_writes_a_wrong_guess_with_its_red_verdict(root: Path) -> None:
     source = ("add", "net.py:Fixed", "--input", "x=2x5x3", "--yes")
-    ran = run_exporter(root, *source)
-    assert ran.returncode == ExitCode.RED, ran.stdout + ran.stderr
+    ran = run_exporter(root, *source, code=ExitCode.RED)
     (line,) = re.findall("^fixed/18/cpu: fail: signature: .*", ran.stdout, re.MULTILINE)
     assert "axis 'length' of output 'output' is fixed at 5" in line
     text = (root / "manifests/fixed.toml").read_text()
@@ -313,8 +311,7 @@ def test_a_new_project_runs(tmp_path: Path) -> None:
     for is_new in (True, False):
         started = run_exporter(tmp_path, "init")
         assert (started.returncode, hint in started.stdout) == (ExitCode.OK, is_new)
-    ran = run_exporter(tmp_path, "export")
-    assert ran.returncode == ExitCode.OK
+    ran = run_exporter(tmp_path, "export", code=ExitCode.OK)
     assert "files: build/example/17.onnx, build/example/18.onnx" in ran.stdout
     assert "2 cells: 2 pass" in ran.stdout
     assert (tmp_path / "build/example/17.onnx").is_file()

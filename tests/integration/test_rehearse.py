@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import MODELS, make_project, run_exporter
+from tests.integration.project import make_project, run_exporter
 from tests.integration.wheels import SCALED_MODEL, write_wheel
 
 
@@ -25,12 +25,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with green results of two models, of which one uses the package."""
-    root = make_project(tmp_path_factory.mktemp("rehearse") / "project", scaled="Scaled")
-    manifest = root / "manifests/tiny.toml"
-    manifest.write_text(manifest.read_text().replace("[16, 17]", "[17]"))
-    (root / "manifests/models.py").write_text(MODELS + SCALED_MODEL)
-    command = run_exporter(root, "export")
-    assert command.returncode == 0, command.stdout + command.stderr
+    root = tmp_path_factory.mktemp("rehearse") / "project"
+    make_project(root, more_models=SCALED_MODEL, opsets="[17]", scaled="Scaled")
+    run_exporter(root, "export", code=0)
     return root
 
 
@@ -47,8 +44,7 @@ def hash_files(root: Path) -> dict[str, str]:
 
 def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) -> None:
     before = hash_files(exported)
-    command = run_exporter(exported, "rehearse", str(wheel))
-    assert command.returncode == 1, command.stderr
+    command = run_exporter(exported, "rehearse", str(wheel), code=1)
     lines = command.stdout.splitlines()
     assert lines[0].startswith("scaled/17/cpu: newly red: pass -> error at source")
     assert "no scale in version 2" in lines[1]
@@ -57,8 +53,7 @@ def test_a_regression_is_found_and_nothing_changes(exported: Path, wheel: Path) 
 
 
 def test_the_message_of_pip_is_printed(exported: Path) -> None:
-    command = run_exporter(exported, "rehearse", "no such requirement")
-    assert command.returncode == 4
+    command = run_exporter(exported, "rehearse", "no such requirement", code=4)
     assert "Invalid requirement: 'no such requirement'" in command.stderr
 
 
@@ -70,20 +65,16 @@ def test_a_typo_in_the_selection_installs_nothing(exported: Path, tmp_path: Path
 
 def test_results_in_place_are_necessary(tmp_path: Path) -> None:
     root = make_project(tmp_path / "project", good="Good")
-    command = run_exporter(root, "rehearse", "onnx")
-    assert command.returncode == 5
+    command = run_exporter(root, "rehearse", "onnx", code=5)
     assert "no results yet; run `exporter export` first" in command.stderr
     assert not (root / "build").exists()
 
 
 def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None:
-    root = make_project(tmp_path / "project", good="Good")
-    manifest = root / "manifests/tiny.toml"
-    manifest.write_text(manifest.read_text().replace("[16, 17]", "[9, 17, 18]"))
+    root = make_project(tmp_path / "project", opsets="[9, 17, 18]", good="Good")
     assert run_exporter(root, "export").returncode == 0
     before = hash_files(root)
-    command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--json")
-    assert command.returncode == 1, command.stderr
+    command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--json", code=1)
     report = json.loads(command.stdout)
     assert (report["exporter"], report["cells"]) == ("dynamo", 2)
     outcomes = {each["cell"]: (each["after"], each["runtime"]) for each in report["outcomes"]}
@@ -91,8 +82,7 @@ def test_the_cells_of_torchscript_are_exported_by_dynamo(tmp_path: Path) -> None
     assert outcomes["good/17/cpu"] == ("pass", "1.12 -> 1.18")
     assert outcomes["good/9/cpu"][0] == "fail at structure (opset)"
     assert hash_files(root) == before
-    command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--opset", "18")
-    assert command.returncode == 3
+    command = run_exporter(root, "rehearse", "--exporter", "dynamo", "--opset", "18", code=3)
     assert "no selected cell has another exporter than dynamo" in command.stderr
 
 
@@ -112,8 +102,7 @@ def test_a_bisect_finds_the_first_release_that_breaks_a_cell(
     exported: Path, index: dict[str, str]
 ) -> None:
     arguments = ("rehearse", "--bisect", "scale-of-test>=1", "--cells", "scaled")
-    command = run_exporter(exported, *arguments, "--json", **index)
-    assert command.returncode == 0, command.stderr
+    command = run_exporter(exported, *arguments, "--json", **index, code=0)
     (row,) = json.loads(command.stdout)
     assert (row["cell"], row["is_repaired"]) == ("scaled/17/cpu", False)
     assert [row[key] for key in ("last", "before", "first", "after")] == [

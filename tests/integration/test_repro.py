@@ -115,15 +115,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ENTRY.format(id=id, source=id.title(), opsets=opsets) for id, opsets in entries.items()
     )
     (root / "manifests/nets.toml").write_text(text + PAIRS)
-    command = run_exporter(root, "export")
-    assert command.returncode == 1, command.stdout + command.stderr
+    run_exporter(root, "export", code=1)
     return root
 
 
 def reproduce(project: Path, cell: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Write the reproducer and run it in another folder, without this package and the project."""
-    command = run_exporter(project, "repro", cell, str(folder))
-    assert command.returncode == 0, command.stdout + command.stderr
+    run_exporter(project, "repro", cell, str(folder), code=0)
     for text in (folder / "repro.py").read_text(), (folder / "README.md").read_text():
         assert str(project) not in text
         assert "import exporter" not in text
@@ -188,15 +186,13 @@ def test_the_reproducer_of_a_green_cell_reports_no_failure(
     ],
 )
 def test_an_argument_must_match_one_cell(project: Path, arguments: list[str], message: str) -> None:
-    command = run_exporter(project, "repro", *arguments)
-    assert command.returncode == 3
+    command = run_exporter(project, "repro", *arguments, code=3)
     assert message in command.stderr
 
 
 def test_a_folder_with_other_files_is_not_changed(project: Path, tmp_path: Path) -> None:
     (tmp_path / "foreign.txt").write_text("foreign")
-    command = run_exporter(project, "repro", "sound/18/cpu", str(tmp_path))
-    assert command.returncode == 4
+    command = run_exporter(project, "repro", "sound/18/cpu", str(tmp_path), code=4)
     assert "contains other files" in command.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["foreign.txt"]
 
@@ -206,9 +202,8 @@ def test_an_anonymous_reproducer_has_other_weights_inputs_and_names(
 ) -> None:
     folder = tmp_path / "baked"
     command = run_exporter(
-        project, "repro", "baked/17/cpu", str(folder), "--anonymous", "--hash-names"
+        project, "repro", "baked/17/cpu", str(folder), "--anonymous", "--hash-names", code=0
     )
-    assert command.returncode == 0, command.stderr
     assert "the failure occurs with other weights and inputs" in command.stdout
     process = run_script(folder / "repro.py")
     assert (process.returncode, "WRONG: output y" in process.stdout) == (1, True)
@@ -227,8 +222,9 @@ def test_an_anonymous_reproducer_is_checked(project: Path, tmp_path: Path) -> No
     assert (command.returncode, "does not occur" in command.stdout) == (1, True), command.stderr
     command = run_exporter(project, "repro", "sound/18/cpu", str(tmp_path / "s"), "--anonymous")
     assert (command.returncode, "does not occur" in command.stdout) == (0, True), command.stderr
-    command = run_exporter(project, "repro", "reading/17/cpu", str(tmp_path / "r"), "--anonymous")
-    assert command.returncode == 4
+    command = run_exporter(
+        project, "repro", "reading/17/cpu", str(tmp_path / "r"), "--anonymous", code=4
+    )
     assert "the script needs the weights, data or names" in command.stderr
     assert "words.txt" in command.stderr
     command = run_exporter(project, "repro", "sound/18/cpu", "--hash-names")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from tests.integration.project import read_cells, run_exporter
+from tests.integration.project import read_cells, run_exporter, write_project
 from tests.integration.test_repro import reproduce
 
 CODE = """
@@ -66,11 +66,13 @@ CELLS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("saved") / "project"
+    entries = (
+        ENTRY.format(id=id, source=source, opset=opset, more=more)
+        for id, (source, opset, more) in CELLS.items()
+    )
+    files = {"code.py": CODE, "saved.toml": "format = 1\n" + "".join(entries)}
+    root = write_project(tmp_path_factory.mktemp("saved") / "project", files)
     folder = root / "manifests"
-    folder.mkdir(parents=True)
-    (root / "pyproject.toml").write_text("[tool.exporter]\n")
-    (folder / "code.py").write_text(CODE)
     model = torch.nn.Linear(4, 3).eval()
     shapes = ({0: Dim.DYNAMIC},)
     torch.export.save(
@@ -82,13 +84,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.jit.script(model).save(str(folder / "net.pt"))
     state = {f"module.{name}": weight for name, weight in model.state_dict().items()}
     torch.save({"epoch": 3, "model": state}, folder / "w.pt")
-    entries = (
-        ENTRY.format(id=id, source=source, opset=opset, more=more)
-        for id, (source, opset, more) in CELLS.items()
-    )
-    (folder / "saved.toml").write_text("format = 1\n" + "".join(entries))
-    command = run_exporter(root, "export")
-    assert command.returncode == 1, command.stdout + command.stderr
+    run_exporter(root, "export", code=1)
     return root
 
 
@@ -109,6 +105,5 @@ def test_a_program_for_one_size_has_no_reproducer(project: Path, tmp_path: Path)
     assert (record.status, record.check) == ("fail", "signature")
     assert record.blame is not None
     assert record.blame.culprit == "contract"
-    command = run_exporter(project, "repro", "fixed", str(tmp_path / "made"))
-    assert command.returncode == 3
+    command = run_exporter(project, "repro", "fixed", str(tmp_path / "made"), code=3)
     assert "fixed/18/cpu: PyTorch itself breaks the contract" in command.stderr

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -17,11 +14,10 @@ import pytest
 import yaml
 
 from exporter import api
-from exporter.records.record import Status
 from tests.integration.pages import BLOCK, assert_shown, run_command, run_console, run_page
 from tests.integration.program_server import describe_servers
-from tests.integration.project import ROOT, make_project, run_git
-from tests.integration.test_gate_output import write_uniform_results
+from tests.integration.project import ROOT, make_project, run_git, run_python
+from tests.integration.results import write_results
 
 #: The pages whose blocks are run, each with the number of its commands with an output to compare.
 PAGES = {"README.md": 2, "docs/tutorial.md": 9}
@@ -120,14 +116,7 @@ def read_example() -> str:
 
 def test_the_example_exports_accepts_and_gates(tmp_path: Path) -> None:
     root = make_project(tmp_path, good="Good", bad="Raises")
-    process = subprocess.run(
-        [sys.executable, "-c", f"{USE_SERVERS}\n{read_example()}"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **describe_servers()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    process = run_python(root, "-c", f"{USE_SERVERS}\n{read_example()}", **describe_servers())
     assert process.returncode == 0, process.stderr
     lines = process.stdout.splitlines()
     assert lines[0] == "2 cells to run"
@@ -141,7 +130,7 @@ def test_the_example_exports_accepts_and_gates(tmp_path: Path) -> None:
 
 def test_an_unknown_cell_is_not_accepted(tmp_path: Path) -> None:
     root = make_project(tmp_path, good="Good")
-    write_uniform_results(root, Status.PASS)
+    write_results(root)
     acceptance = api.prepare_acceptance(api.load_project(root))
     with pytest.raises(KeyError, match="good/99/cpu: is in neither the manifests, the results"):
         api.accept(acceptance, cells={api.CellId(model="good", opset=99, device="cpu")})

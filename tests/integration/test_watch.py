@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +11,14 @@ from typing import IO, cast
 
 import pytest
 
-from tests.integration.project import ROOT, make_project, read_cells, run_exporter, run_git
+from tests.integration.project import (
+    make_project,
+    read_cells,
+    run_exporter,
+    run_git,
+    run_python,
+    start_exporter,
+)
 
 WAITING = "Ctrl-C ends"
 
@@ -39,21 +44,12 @@ class Watch:
         return self.process.wait(60)
 
 
-def start(root: Path, *arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """Start an export as a shell does: a fork of the tests has other packages and files."""
-    return subprocess.Popen(
-        [sys.executable, "-u", "-m", "exporter", "export", *arguments],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=stdout,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 @contextmanager
 def watch(root: Path, *arguments: str) -> Iterator[Watch]:
-    with start(root, "--watch", "--no-store", *arguments, stdout=subprocess.PIPE) as process:
+    """Start an export as a shell does: a fork of the tests has other packages and files."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = ("export", "--watch", "--no-store", *arguments)
+    with start_exporter(root, *command, **options) as process:
         try:
             yield Watch(process)
         finally:
@@ -85,7 +81,8 @@ def test_each_change_gives_the_verdict_of_an_export(tmp_path: Path) -> None:
         assert "good/16..17/cpu runs: manifests/models.py: Good.__init__ changed" in shown
         assert "2 cells: 2 fail" in shown
         seen = read_verdicts(root)
-        assert start(root, "good", "--force", "--no-store").wait() == 1
+        export = ("-m", "exporter", "export", "good", "--force", "--no-store")
+        assert run_python(root, *export).returncode == 1
         assert seen == read_verdicts(root)
 
         models.write_text("def broken(:\n")

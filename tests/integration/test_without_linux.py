@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,25 +10,21 @@ from pathlib import Path
 import pytest
 
 from exporter.core.system import SWITCH
-from tests.integration.project import ROOT, read_cells, run_exporter
+from tests.integration.project import (
+    MODELS,
+    ROOT,
+    read_cells,
+    run_exporter,
+    run_python,
+    start_exporter,
+)
 from tests.integration.test_watch import Watch
 
 #: Each worker imports PyTorch again: a minute on two quiet cores.
 pytestmark = pytest.mark.timeout(900)
 
-NETS = """
-import torch
-from torch import nn
-
-
-class Good(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.linear(x)
-
+ENVIRONMENT = {SWITCH: "1", "EXPORTER_STORE": "off"}
+NETS = f"""{MODELS}
 
 class Fixed(nn.Module):
     def __init__(self):
@@ -61,17 +56,8 @@ if __name__ == "__main__":
 
 def run(root: Path, *arguments: str, program: str = "-m exporter") -> tuple[int, str]:
     """Return the exit code and the output of a command without the parts of Linux."""
-    ran = subprocess.run(
-        [sys.executable, *program.split(), *arguments],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT), SWITCH: "1", "EXPORTER_STORE": "off"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return ran.returncode, ran.stdout
+    ran = run_python(root, *program.split(), *arguments, **ENVIRONMENT)
+    return ran.returncode, ran.stdout + ran.stderr
 
 
 def read_verdicts(root: Path) -> dict[str, tuple[object, ...]]:
@@ -116,12 +102,8 @@ def test_a_change_is_exported_again_and_gated(project: Path, tmp_path: Path) -> 
     for command in ("baseline", "gate"):
         code, output = run(root, command)
         assert code == 0, output
-    program = [sys.executable, "-u", "-m", "exporter", "export", "--watch", "good"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), SWITCH: "1", "EXPORTER_STORE": "off"}
-    with subprocess.Popen(
-        program, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:  # fmt: skip
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with start_exporter(root, "export", "--watch", "good", env=ENVIRONMENT, **streams) as process:
         watched = Watch(process)
         try:
             watched.wait_for()
@@ -156,8 +138,7 @@ def test_the_doctor_names_the_difference(project: Path) -> None:
 
 def test_windows_has_one_sentence() -> None:
     program = "import sys; sys.platform = 'win32'; from exporter.cli import main; main()"
-    command = [sys.executable, "-c", program]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = run_python(ROOT, "-c", program)
     assert (ran.returncode, ran.stdout) == (4, "")
     assert ran.stderr.count("\n") == 1
     assert "WSL" in ran.stderr
