@@ -8,6 +8,7 @@ calls in a child process. Both serve all processes of a run of tests and end wit
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -29,14 +30,9 @@ from types import SimpleNamespace
 from typing import Any, TextIO
 from unittest.mock import patch
 
-from exporter.processes.environment import make_worker_environment
-from tests.architecture.test_layout import HEAVY, HEAVY_PACKAGES
-
 ROOT = Path(__file__).parents[2]
 #: The variables of the servers, before a test changes some.
 _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-#: Parts of the names of modules that run in other processes than the command.
-_OTHER_PROCESSES = {*HEAVY_PACKAGES, "child", "cluster", "__main__"}
 #: Variables that Python or a library reads when it starts.
 _START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "TORCH", "ORT_", "OMP_", "CUDA_", "EXPORTER_T")
 #: A variable that torch sets in each process that exports, such as that of the tests.
@@ -93,6 +89,8 @@ class Server:
 @cache
 def start_server(kind: str) -> Server:
     """Start a server of commands or of workers, unless another process has started it."""
+    from exporter.processes.environment import make_worker_environment
+
     is_worker = kind == "workers"
     return Server(kind, make_worker_environment(_ENVIRONMENT) if is_worker else _ENVIRONMENT)
 
@@ -232,7 +230,15 @@ def run_message(
     os.environ.clear()
     os.environ.update(message["environment"])
     time.tzset()
-    {"command": run_main, "fork_server": run_fork_server, "call": run_call}[role](message)
+    code: Any = 0
+    try:
+        {"command": run_main, "fork_server": run_fork_server, "call": run_call}[role](message)
+    except SystemExit as end:
+        code = end.code
+    # An interpreter that ends would copy the memory of all modules to release it.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(int(code or 0))
 
 
 def pytest_configure() -> None:
@@ -260,7 +266,7 @@ def use_workers(message: Mapping[str, Any]) -> None:
 @contextmanager
 def call_in_forks() -> Iterator[None]:
     """Let the server of workers fork the calls of a worker that runs in this process."""
-    from exporter.processes import child_call
+    from exporter.processes import child_call, make_worker_environment
 
     environment = make_worker_environment({**os.environ, "PYTHONPATH": str(ROOT)})
     with patch.object(child_call, "subprocess", make_subprocess(describe_workers(), environment)):
@@ -385,13 +391,28 @@ def import_modules(kind: str) -> None:
 
         preload()
         preload_capture()
-        return
-    for path in sorted((ROOT / "exporter").rglob("*.py")):  # no package is imported to list it
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        if not _OTHER_PROCESSES.intersection(parts):
-            importlib.import_module(".".join(parts).removesuffix(".__init__"))
-    assert HEAVY.isdisjoint(sys.modules), "each command would take 0.4 s to remove them at its end"
+    else:
+        from tests.architecture.test_layout import HEAVY, HEAVY_PACKAGES
+
+        other_processes = {*HEAVY_PACKAGES, "child", "cluster", "__main__"}
+        for path in sorted((ROOT / "exporter").rglob("*.py")):  # no package is imported to list it
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            if not other_processes.intersection(parts):
+                importlib.import_module(".".join(parts).removesuffix(".__init__"))
+        importlib.import_module("jinja2")
+        assert HEAVY.isdisjoint(sys.modules), "a fork copies the tables of their memory"
+    complete_models()
     gc.freeze()  # the garbage collector of a fork would copy the memory of all objects
+
+
+def complete_models() -> None:
+    """Build the validators of all records, which each fork would build at their first use."""
+    from exporter.core.frozen_model import FrozenModel
+
+    classes = [FrozenModel]
+    for each in classes:
+        classes += each.__subclasses__()
+        each.model_rebuild(raise_errors=False)
 
 
 if __name__ == "__main__":
