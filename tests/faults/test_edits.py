@@ -38,7 +38,7 @@ from tests.unit.pipeline.builders import BuildLog
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
 
 IS_LONG = os.environ.get("FAULTS") == "long"
-SEQUENCES, STEPS = (50, 4) if IS_LONG else (1, 5)
+SEQUENCES, STEPS = (50, 4) if IS_LONG else (1, 2)
 _STORE = StoreLimits(size=1 << 30, age=1e9)
 
 MODELS = '''

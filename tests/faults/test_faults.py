@@ -139,7 +139,7 @@ def _kill_at_random(root: Path, most: int, draw: random.Random) -> int:
 
 
 def test_each_misbehavior_fails_its_own_cell(tmp_path: Path) -> None:
-    campaign.make_project(tmp_path, models=len(WAYS) + 2, opsets=2, timeout=3.0)
+    campaign.make_project(tmp_path, models=len(WAYS) + 2, opsets=2, timeout=2.0)
     ends = {f"m{index:03}/8/cpu": kind for index, kind in enumerate(WAYS)}
     campaign.set_failures(tmp_path, ends)
     campaign.run(tmp_path)
@@ -185,10 +185,10 @@ def test_an_attack_on_the_fork_server_fails_its_own_cell(
     ],
 )
 def test_a_misbehaving_worker_does_not_affect_the_other_part(tmp_path: Path, way: str) -> None:
-    campaign.make_project(tmp_path, models=1, opsets=8, timeout=3.0)
+    campaign.make_project(tmp_path, models=1, opsets=8, timeout=2.0)
     campaign.run(tmp_path)
     before = campaign.count_built(tmp_path)
-    campaign.make_project(tmp_path, models=1, opsets=8, timeout=3.0, seed=1)
+    campaign.make_project(tmp_path, models=1, opsets=8, timeout=2.0, seed=1)
     campaign.set_failures(tmp_path, {"m000/10/cpu": way})
     campaign.run(tmp_path)
     assert (tmp_path / "divided").exists()

@@ -26,14 +26,13 @@ class Once(Good):
 """
 
 
-def test_the_gate_reports_a_flaky_cell_until_an_input_changes(
+def test_the_gate_reports_a_flaky_cell_until_it_is_accepted(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     name = f"flaky-{os.getpid()}"
     request.addfinalizer(lambda: Path("/dev/shm", name).unlink(missing_ok=True))
     folder = tmp_path / name / "project"
     root = make_project(folder, more_models=FAILS_ONCE, opsets="17", once="Once")
-    manifest = root / "manifests/tiny.toml"
 
     def read_outcome() -> tuple[Status, str]:
         (record,) = read_run(root / "build/results.json").records
@@ -59,7 +58,3 @@ def test_the_gate_reports_a_flaky_cell_until_an_input_changes(
     assert "## Flaky" in (root / "reports/COMPATIBILITY.md").read_text()
     assert run_exporter(root, "baseline").returncode == 0
     assert run_exporter(root, "gate").returncode == 0
-    manifest.write_text(manifest.read_text() + "seed = 1\n")
-    assert run_exporter(root, "export").returncode == 0
-    assert read_outcome() == (Status.PASS, "")
-    assert "Flaky" not in (root / "reports/COMPATIBILITY.md").read_text()

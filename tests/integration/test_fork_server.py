@@ -15,7 +15,7 @@ import pytest
 
 from exporter.processes import ForkServerStarter, Spawner, make_worker_environment
 from exporter.processes.fork_server_client import WorkerCommand, WorkerProcess
-from tests.integration.project import ROOT, run_python, write_project
+from tests.integration.project import ROOT, run_exporter, run_python, write_project
 from tests.integration.test_local_engine import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux forks")
@@ -272,9 +272,8 @@ def test_a_command_without_work_leaves_no_fork_server(
 ) -> None:
     net = "from torch import nn\n\n\nclass Net(nn.ReLU):\n    pass\n"
     write_project(tmp_path, {"a.toml": manifest, "net.py": net})
-    process = run_python(tmp_path, "-m", "exporter", *arguments)
     code, message = expected
-    assert process.returncode == code, process.stderr
+    process = run_exporter(tmp_path, *arguments, code=code)
     assert message in process.stdout + process.stderr
     assert list(list_processes_in(tmp_path)) == []
     assert os.getpid() in list_processes_in(Path.cwd())

@@ -21,7 +21,7 @@ import yaml
 
 from exporter.cli import entry_point
 from tests.integration.program_server import describe_servers
-from tests.integration.project import MODELS, ROOT, run_git
+from tests.integration.project import MODELS, ROOT, run_exporter, run_git
 
 WORKFLOWS = ROOT / ".github/workflows"
 NOX = ROOT / ".ci/nox.txt"
@@ -253,9 +253,7 @@ def run_exports(runner: Runner) -> list[int]:
 def accept(runner: Runner, branch: str = "main") -> None:
     """Accept the merged results of the gate job as the baseline of a branch."""
     merged, repository = runner.folder / "gate", runner.repository
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "exporter", "baseline"]
-    subprocess.run(command, cwd=merged, env=environment, capture_output=True, check=True)
+    run_exporter(merged, "baseline", code=0)
     shutil.copytree(merged / "reports", repository / "reports")
     run_git(repository, "checkout", "-q", branch)
     run_git(repository, "add", ":/")
