@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 #: The values of the day of the last edit. A commit that raises one gives the reason in its body.
 LIMITS = {
     "lines of the package": 59_845,
-    "lines of tests": 72_742,
+    "lines of tests": 72_461,
     "files": 260,
     "packages": 47,
     "modules below 60 lines": 9,
