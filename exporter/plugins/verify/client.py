@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,10 +72,12 @@ class DeviceVerdict(FrozenModel):
 def hash_settings(device: Device) -> str:
     """Return the digest of the settings that a verdict depends on.
 
-    Environments, and the places of libraries, differ between machines.
+    Environments, and the places of libraries, differ between machines. Only values that are set
+    count, so measurements remain valid if a version has another key of devices.
     """
-    update = {"environment": None, "job_environment": None, "provider_library": "", "name": ""}
-    return hashlib.sha256(device.model_copy(update=update).to_json().encode()).hexdigest()
+    excluded = {"environment", "job_environment", "provider_library", "name"}
+    values = device.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class FolderVerdict(FrozenModel):

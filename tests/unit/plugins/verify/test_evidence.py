@@ -31,6 +31,16 @@ CUDA = Device(name="cuda", runtime="onnxruntime")
 PARITY = CheckResult(check="parity", status=Status.PASS, metrics={"max_abs": 1.2e-6})
 
 
+def test_the_digest_of_settings_is_that_of_earlier_measurements() -> None:
+    """If it changes, every committed measurement of other machines becomes invalid."""
+    device = Device(name="own", runtime="openvino", device="GPU", session_options={"A": 1})
+    digest = "8b72c9f08551500ee001ebf376f2b939891ac2a0deda03aaac546662adf32076"
+    assert hash_settings(device) == digest
+    moved = device.model_copy(update={"name": "gpu", "provider_library": "/usr/lib/x.so"})
+    assert hash_settings(moved) == digest
+    assert hash_settings(device.model_copy(update={"session_options": {"A": 2}})) != digest
+
+
 def make_project(root: Path, **settings: Any) -> Manifest:
     manifest = make_manifest(
         make_spec("net", opsets=(18,), devices=("cpu", "cuda")), root=str(root)
