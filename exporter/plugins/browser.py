@@ -179,7 +179,7 @@ def _build_row(
         error = max((_read_error(result) for result in results), default=-math.inf)
         rounded = float(format_two_digits(error)) if math.isfinite(error) else None
         file = _describe_file(record, record.artifact) if record and record.artifact else None
-        reasons = explain_failure(record, project.command) if record else None
+        reasons = explain_failure(record, project) if record else None
         repro = reasons.repro_command if reasons else ""
         code = reasons.code if reasons else ""
         optional = {

@@ -153,7 +153,7 @@ def build_failure_rows(
                 "expected_reason": cell.expected_reason,
                 "acceptance": history.describe(cell),
                 "flaky": formats.clean_message(record.flaky) if record else "",
-                "reasons": failures.explain_failure(record, project.command)
+                "reasons": failures.explain_failure(record, project)
                 if record
                 else failures.FailureReasons(),
                 "failed_checks": _list_failed_checks(record) if record else (),

@@ -29,7 +29,7 @@ from exporter.core.errors import ExitCode, ExporterError
 from exporter.core.files import remove_unfinished_files, write_bytes
 from exporter.core.git import list_versions
 from exporter.core.text import join_lines, pluralize, remove_controls, truncate
-from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.manifest.syntax.releases import find_first_release, format_release
 from exporter.manifest.syntax.values import format_opsets
 from exporter.planning.plan import list_all_cells
@@ -157,7 +157,7 @@ def format_junit(
             if result := _get_result(cell):
                 message = cell.expected_reason or cell.reason
                 attributes = {"type": cell.outcome, "message": message}
-                hints = _list_hints(spec, cell, manifest.project.command, history)
+                hints = _list_hints(spec, cell, manifest.project, history)
                 _add_element(case, result, attributes, _format_details(cell, hints))
     indent(tree)
     return f"{tostring(tree, encoding='unicode')}\n"
@@ -186,18 +186,18 @@ def _count_results(cells: Sequence[Cell], *, errors: int = 0) -> dict[str, str]:
 
 
 def _list_hints(
-    spec: ModelSpec, cell: Cell, command: str, history: AcceptanceHistory
+    spec: ModelSpec, cell: Cell, project: Project, history: AcceptanceHistory
 ) -> tuple[str, ...]:
     """Return the locations, the acceptance and the commands of a red cell, one per line."""
     if cell.record is None or not cell.is_red:
         return ()
-    reasons = explain_failure(cell.record, command)
+    reasons = explain_failure(cell.record, project)
     hints = {
         "code": reasons.code,
         "promised at": str(spec.location),
         "in the model": ", ".join(reasons.lines),
         "accepted before": history.describe(cell),
-        "run again": format_export_command(str(cell.id), command),
+        "run again": format_export_command(str(cell.id), project.command),
         "reproduce": reasons.repro_command,
     }
     return tuple(f"{name}: {value}" for name, value in hints.items() if value)

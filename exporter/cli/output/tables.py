@@ -186,7 +186,7 @@ def _format_red_groups(
         for obstacle in record.obstacles:
             yield f"    obstacle: {join_lines(obstacle)}", None
         yield f"    promised at {manifest.find_model(record.cell.model).location}", None
-        reasons = failures.explain_failure(record, manifest.project.command)
+        reasons = failures.explain_failure(record, manifest.project)
         # The message begins with the line of the model, if there is one.
         if reasons.lines and reasons.lines[0] not in record.message:
             yield f"    in the model at {', '.join(reasons.lines)}", None

@@ -19,7 +19,7 @@ from exporter.core.text import (
     join_lines,
     join_names,
 )
-from exporter.manifest import Manifest, ModelSpec
+from exporter.manifest import Manifest, ModelSpec, Project
 from exporter.records.record import (
     TRACER_PREFIX,
     CellId,
@@ -107,11 +107,13 @@ class FailureReasons:
     """A shell command; empty if there is no failure to reproduce."""
 
 
-def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureReasons:
+def explain_failure(record: Record, project: Project | None = None) -> FailureReasons:
+    command = project.command if project else DEFAULT_COMMAND
+    has_script = project is None or _has_script(project, record.cell.device)
     blame = record.blame
     message = formats.clean_message(record.message)
     failed = record.status in (Status.FAIL, Status.ERROR, Status.CRASH, Status.XFAIL)
-    has_repro = failed and record.stage is not None and not find_repro_obstacle(record)
+    has_repro = failed and record.stage and has_script and not find_repro_obstacle(record)
     return FailureReasons(
         code=record.failure_code,
         culprit=name_culprit(blame.culprit) if blame else "",
@@ -136,6 +138,14 @@ def explain_failure(record: Record, command: str = DEFAULT_COMMAND) -> FailureRe
         if has_repro
         else "",
     )
+
+
+def _has_script(project: Project, device: str) -> bool:
+    """Return True unless a script cannot run the files of the device, such as those for Node."""
+    try:
+        return project.find_device(device).row.has_script
+    except KeyError:  # the results have a device that the settings lack; `repro` says so
+        return True
 
 
 def name_culprit(culprit: Culprit) -> str:
@@ -291,7 +301,7 @@ def cluster_cells(
         ids = tuple(cell.id for _, cell, _, _ in group)
         accepted = (history.find_outcome(cell) for _, cell, _, _ in group)
         record = first.record
-        reasons = explain_failure(record, command) if record else FailureReasons()
+        reasons = explain_failure(record, manifest.project) if record else FailureReasons()
         outcomes = tuple(dict.fromkeys(filter(None, accepted)))
         clusters.append(
             {

@@ -231,9 +231,9 @@ def _build_finding_row(
     column = (first.cell.model, first.cell.device)
     same = [each.cell for each in group if (each.cell.model, each.cell.device) == column]
     records = [context.records[cell] for cell in same if cell in context.records]
-    command = context.manifest.project.command
-    reasons = failures.explain_failure(record, command) if record else failures.FailureReasons()
-    again = format_export_command(str(first.cell), command)
+    project = context.manifest.project
+    reasons = failures.explain_failure(record, project) if record else failures.FailureReasons()
+    again = format_export_command(str(first.cell), project.command)
     is_unproved = is_failure and first.kind in (FindingKind.MISSING, FindingKind.NEWLY_UNAVAILABLE)
     diffs = [each.diff for each in (first.cause.sources if first.cause else ())]
     diff = "\n".join(each for each in diffs if each not in shown)

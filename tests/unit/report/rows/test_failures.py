@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from exporter.manifest import Device
 from exporter.records.record import Blame, Culprit, Divergence, MissingOperator, Record, Stage
 from exporter.report.pages.page_files import render_pages
 from exporter.report.rows.failures import (
@@ -142,6 +143,17 @@ def test_a_failure_has_either_an_obstacle_or_a_command(
     assert bool(find_repro_obstacle(record)) is bool(obstacle)
     command = "" if obstacle else "exporter repro alexnet/17/cpu"
     assert explain_failure(record).repro_command == command
+
+
+def test_a_runtime_without_a_script_has_no_command() -> None:
+    project = make_manifest(make_spec()).project
+    web = Device(name="web", runtime="web")
+    project = project.model_copy(update={"devices": (*project.devices, web)})
+    shown = {
+        device: explain_failure(make_record(f"alexnet/17/{device}", "error"), project).repro_command
+        for device in ("cpu", "web")
+    }
+    assert shown == {"cpu": "exporter repro alexnet/17/cpu", "web": ""}
 
 
 def test_a_green_cell_has_neither() -> None:
