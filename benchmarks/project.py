@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import tomlkit
@@ -67,7 +66,7 @@ def made_project(root: Path, models: int, opsets: str = "9..18") -> int:
         ids = [f"net{number}" for number in range(first, min(first + _PER_FILE, models))]
         write_models(root, ids, opsets)
     manifest_of = load_project(root)
-    judge = RecordValidator(manifest_of, datetime.now(UTC).date())
+    judge = RecordValidator(manifest_of)
     build = BuildFolder.from_project(manifest_of.project)
     plan = make_plan(manifest_of)
     listing = hash_source(root / "manifests/*.py")

@@ -13,6 +13,7 @@ from exporter.jobs import JobFolder, write_json
 from exporter.pipeline.build_folder import BuildFolder
 from exporter.plugins.gc.garbage import find_garbage, remove_garbage
 from exporter.plugins.store import Store, StoreLimits
+from exporter.plugins.toolchains import REHEARSALS_FOLDER
 from exporter.records.record import CellId
 from tests.unit.factory import key_by_text
 from tests.unit.manifest.projects import ENTRY, make_project
@@ -285,7 +286,7 @@ def test_a_remote_store_is_evicted_only_by_its_own_options(
 
 def test_the_results_of_rehearsals_are_garbage(tmp_path: Path) -> None:
     make_model_folder(tmp_path)
-    rehearsed = BuildFolder(tmp_path).rehearsals / "0123"
+    rehearsed = tmp_path / REHEARSALS_FOLDER / "0123"
     make_model_folder(rehearsed)
     assert list_garbage(tmp_path) == {".rehearsals/0123"}
 
