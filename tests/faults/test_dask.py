@@ -249,7 +249,7 @@ def test_a_cluster_on_this_machine_leaves_no_copy(
     campaign.make_project(project, models=3, opsets=2)
     campaign.set_failures(project, {"m001/8/cpu": "segfault"})
     with dask.config.set({"distributed.worker.preload": ["tests.faults.dask_host"]}):
-        log = dask_campaign.run(project, "")
+        log = dask_campaign.run(project, "dask")
     statuses = {cell: record.status for cell, record in campaign.records(project).items()}
     assert statuses.pop("m001/8/cpu") is Status.CRASH
     assert set(statuses.values()) == {Status.PASS}

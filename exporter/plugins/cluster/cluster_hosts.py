@@ -155,7 +155,7 @@ def _make_cluster(function: str, label: str, root: Path) -> Any:
         message = f"{label}: the function returned {type(cluster).__name__}, expected a cluster of "
         message += "Dask; return one, such as SLURMCluster"
         raise ExporterError(ExitCode.MANIFEST, message)
-    return cluster, label
+    return cluster
 
 
 @contextmanager

@@ -233,3 +233,15 @@ def test_a_wrong_cluster_function_is_reported(
     label = f"pyproject.toml:7: tool.exporter.engine: {name}:make: "
     assert str(error).startswith(label + message.replace("cluster.py", name))
     assert error.exit_code is ExitCode.MANIFEST
+
+
+def test_the_cluster_of_a_function_is_used_and_ended(tmp_path: Path) -> None:
+    code = "from distributed import LocalCluster\nmake = lambda: LocalCluster(n_workers=0, "
+    (tmp_path / "own_cluster.py").write_text(f"{code}processes=False, dashboard_address=None)")
+    connection = connect(declare("own_cluster.py:make", engine=7), tmp_path, tmp_path, 1)
+    try:
+        assert connection.client.scheduler_info()["workers"] == {}
+        assert connection.label == "pyproject.toml:7: tool.exporter.engine: own_cluster.py:make"
+    finally:
+        connection.close()
+    assert connection.cluster.status.name == "closed"
